@@ -1,0 +1,3 @@
+"""Bayesian dynamic slate recommendation."""
+
+__version__ = "0.1.0.dev0"

@@ -1,0 +1,1 @@
+"""Logs people bring, the dataset that training reads, and the way from one to the other."""

@@ -1,0 +1,21 @@
+"""The names of the columns in a log and in an items table."""
+
+from typing import Final
+
+
+class Columns:
+    """One place for every column name that files of ours carry."""
+
+    USER: Final = "user_id"
+    TIME: Final = "time"
+    SLATE: Final = "slate"
+    CLICK: Final = "click"
+    SOURCE: Final = "source"
+    POSITION: Final = "position"
+    """In an interaction log: where in the slate the click was, counted from 1."""
+
+    SLATE_ID: Final = "slate_id"
+    ITEM: Final = "item_id"
+    CLICKED: Final = "clicked"
+
+    GROUP: Final = "group"
