@@ -1,6 +1,5 @@
 """Directories that appear whole or not at all."""
 
-import os
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -35,12 +34,12 @@ def _replace(partial: Path, target: Path) -> None:
     # A directory cannot be renamed over a full one: the old one steps aside first.
     retired = partial.with_suffix(".retired")
     if target.exists():
-        os.rename(target, retired)
+        target.rename(retired)
     try:
-        os.rename(partial, target)
+        partial.rename(target)
     except OSError:
         if retired.exists():
-            os.rename(retired, target)
+            retired.rename(target)
         raise
     if retired.is_dir():
         shutil.rmtree(retired, ignore_errors=True)

@@ -1,0 +1,69 @@
+"""`slatewise describe`: what is in a dataset."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from slatewise.cli.show import console, histogram, table
+from slatewise.data.dataset import SlateDataset
+
+
+def describe(
+    dataset: Annotated[Path, typer.Argument(help="A prepared dataset.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
+    verify: Annotated[
+        bool, typer.Option(help="Read everything and check it is undamaged.")
+    ] = False,
+) -> None:
+    """Show users, items, rates and histograms of a dataset."""
+    from slatewise.data import describing  # noqa: PLC0415
+
+    opened = SlateDataset.open(dataset)
+    if verify:
+        opened.verify()
+    facts = describing.describe(opened)
+    if as_json:
+        typer.echo(json.dumps(facts, indent=2))
+    else:
+        _show(facts)
+
+
+def _show(facts: dict[str, Any]) -> None:
+    size = table(facts["path"], "", "")
+    per_user = facts["interactions_per_user"]
+    for label, value in {
+        "users": f"{facts['users']:,}",
+        "interactions": f"{facts['interactions']:,}",
+        "  a user": f"{per_user['least']:,} to {per_user['most']:,}, mean {per_user['mean']:.1f}",
+        "clicks": f"{facts['clicks']:,}",
+        "items": f"{facts['items']:,}, of which {facts['items_seen']:,} were seen",
+        "groups": f"{facts['groups']:,}",
+        "items seen a slate": f"{facts['views'] / facts['interactions']:.1f}",
+        "from": str(facts["first_time"]),
+        "to": str(facts["last_time"]),
+        "content hash": facts["content_hash"],
+    }.items():
+        size.add_row(label, value)
+    rates = table("Click rate by source", "source", "interactions", "clicks", "click rate")
+    for name, source in facts["sources"].items():
+        rate = source["click_rate"]
+        rates.add_row(
+            name,
+            f"{source['interactions']:,}",
+            f"{source['clicks']:,}",
+            "–" if rate is None else f"{rate:.3f}",
+        )
+    parts = table("Split", "part", "users", "interactions")
+    for name, counts in facts["split"].items():
+        parts.add_row(name, f"{counts['users']:,}", f"{counts['interactions']:,}")
+    for part in (
+        size,
+        rates,
+        parts,
+        histogram("Slates by items seen", facts["slate_lengths"]),
+        histogram("Items by views", facts["views_per_item"]),
+    ):
+        console.print(part)
+        console.print()

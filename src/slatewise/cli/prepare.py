@@ -1,0 +1,187 @@
+"""`slatewise prepare`: from a log to a dataset."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.markup import escape
+
+from slatewise.cli.show import console, progress, table
+from slatewise.data.formats import ItemsFormat, LogFormat, load_formats
+from slatewise.data.preparing import prepare as prepare_dataset
+from slatewise.data.reductions import PRESETS, PrepareConfig
+from slatewise.data.split import SplitConfig
+
+_REDUCTIONS, _COLUMNS, _SPLIT = "Reductions", "Other people's columns", "Split"
+
+
+def prepare(
+    log: Annotated[
+        Path, typer.Argument(help="Log: a Parquet, CSV or JSON lines file, or a directory of them.")
+    ],
+    items: Annotated[Path, typer.Argument(help="Items table: item_id, group, anything else.")],
+    out: Annotated[Path, typer.Argument(help="Where the dataset goes.")],
+    preset: Annotated[
+        Literal["all", "paper"],
+        typer.Option(
+            help="Keep everything, or the paper's reductions.", rich_help_panel=_REDUCTIONS
+        ),
+    ] = "all",
+    no_click_share: Annotated[
+        float | None,
+        typer.Option(help="Share of slates without a click to keep.", rich_help_panel=_REDUCTIONS),
+    ] = None,
+    max_slate: Annotated[
+        int | None, typer.Option(help="Longest slate kept.", rich_help_panel=_REDUCTIONS)
+    ] = None,
+    first: Annotated[
+        int | None,
+        typer.Option(help="First interactions of a user to keep.", rich_help_panel=_REDUCTIONS),
+    ] = None,
+    min_interactions: Annotated[
+        int | None,
+        typer.Option(help="Leave out users with fewer.", rich_help_panel=_REDUCTIONS),
+    ] = None,
+    several_clicks: Annotated[
+        Literal["each", "first"] | None,
+        typer.Option(
+            help="Several clicks on a slate: an interaction each, or only the first.",
+            rich_help_panel=_REDUCTIONS,
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            help="Seed of the draw of slates without a click.", rich_help_panel=_REDUCTIONS
+        ),
+    ] = None,
+    mapping: Annotated[
+        Path | None,
+        typer.Option(help="TOML file with [log] and [items].", rich_help_panel=_COLUMNS),
+    ] = None,
+    map_log: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map", help="FIELD=COLUMN of the log; repeatable.", rich_help_panel=_COLUMNS
+        ),
+    ] = None,
+    map_items: Annotated[
+        list[str] | None,
+        typer.Option(help="FIELD=COLUMN of the items table.", rich_help_panel=_COLUMNS),
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(help="Source of all slates, if no column.", rich_help_panel=_COLUMNS),
+    ] = None,
+    no_click: Annotated[
+        str | None,
+        typer.Option(help="Value of click that means none.", rich_help_panel=_COLUMNS),
+    ] = None,
+    delimiter: Annotated[
+        str | None,
+        typer.Option(help="Between the items of a slate in text.", rich_help_panel=_COLUMNS),
+    ] = None,
+    time_unit: Annotated[
+        Literal["s", "ms", "us", "ns"] | None,
+        typer.Option(help="Unit of a numeric time since 1970.", rich_help_panel=_COLUMNS),
+    ] = None,
+    split: Annotated[
+        Literal["user", "time"],
+        typer.Option(help="Split by user, as the paper, or by time.", rich_help_panel=_SPLIT),
+    ] = "user",
+    valid_share: Annotated[
+        float, typer.Option(help="For validation.", rich_help_panel=_SPLIT)
+    ] = 0.05,
+    test_share: Annotated[float, typer.Option(help="For test.", rich_help_panel=_SPLIT)] = 0.05,
+    prefix: Annotated[
+        int,
+        typer.Option(
+            help="First interactions of held-out users in training.", rich_help_panel=_SPLIT
+        ),
+    ] = 5,
+    split_seed: Annotated[int, typer.Option(help="Which users.", rich_help_panel=_SPLIT)] = 0,
+    valid_from: Annotated[
+        str | None, typer.Option(help="Start of validation.", rich_help_panel=_SPLIT)
+    ] = None,
+    test_from: Annotated[
+        str | None, typer.Option(help="Start of test.", rich_help_panel=_SPLIT)
+    ] = None,
+    strict: Annotated[bool, typer.Option(help="Refuse input that needs a repair.")] = False,
+    overwrite: Annotated[bool, typer.Option(help="Replace what stands at OUT.")] = False,
+) -> None:
+    """Turn an exposure log into a dataset, and tell what came in, what went and what remains."""
+    asked = {
+        "no_click_share": no_click_share,
+        "max_slate": max_slate,
+        "first": first,
+        "min_interactions": min_interactions,
+        "several_clicks": several_clicks,
+        "seed": seed,
+    }
+    config = PrepareConfig.build(
+        PRESETS[preset].model_dump() | _given(asked) | {"strict": strict}, "options"
+    )
+    log_format, items_format = (
+        load_formats(mapping) if mapping is not None else (LogFormat(), ItemsFormat())
+    )
+    conventions = {
+        "default_source": source,
+        "no_click": no_click,
+        "delimiter": delimiter,
+        "time_unit": time_unit,
+    }
+    log_format = LogFormat.build(log_format.model_dump() | _given(conventions), "options")
+    division = SplitConfig.build(
+        {
+            "method": split,
+            "valid_share": valid_share,
+            "test_share": test_share,
+            "prefix": prefix,
+            "seed": split_seed,
+            "valid_from": valid_from,
+            "test_from": test_from,
+        },
+        "options",
+    )
+    with progress() as bars:
+        dataset = prepare_dataset(
+            log,
+            items,
+            out,
+            config,
+            log_format=log_format.mapped(map_log or ()),
+            items_format=items_format.mapped(map_items or ()),
+            division=division,
+            overwrite=overwrite,
+            progress=bars,
+        )
+    _show(dataset.meta)
+    console.print(f"\nDataset: {escape(str(out))}")
+
+
+def _given(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _show(meta: dict[str, Any]) -> None:
+    report, counts = meta["report"], meta["counts"]
+    account = table("From log to dataset", "", "count", "")
+    account.columns[2].justify = "left"
+    account.columns[2].overflow = "fold"
+    account.add_row("rows in the log", f"{report['rows']:,}")
+    if report["slates"] != report["rows"]:
+        account.add_row("  that form slates", f"{report['slates']:,}")
+    if report["clicks_unfolded"]:
+        account.add_row(
+            "  further clicks on a slate", f"+{report['clicks_unfolded']:,}", "an interaction each"
+        )
+    for problem in report["problems"]:
+        sign = "−" if problem["drops"] else ""
+        place = f"{problem['repair']}; first: {problem['file']}, row {problem['row']:,}"
+        account.add_row(f"  {problem['what']}", f"{sign}{problem['count']:,}", escape(place))
+    for what, count in report["reductions"].items():
+        account.add_row(f"  {what}", f"−{count:,}", "as asked")
+    account.add_row("interactions that remain", f"{counts['interactions']:,}")
+    for name in ("clicks", "users", "items", "groups"):
+        account.add_row(f"  {name}", f"{counts[name]:,}")
+    console.print(account)

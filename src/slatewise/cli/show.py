@@ -1,0 +1,61 @@
+"""Tables, bars and progress in the terminal."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from slatewise.data.preparing import Progress as Report
+
+console = Console()
+_BAR_WIDTH = 32
+
+
+def table(title: str, *columns: str) -> Table:
+    """Return an empty table whose columns after the first are numbers, aligned right."""
+    result = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    for number, column in enumerate(columns):
+        result.add_column(column, justify="right" if number else "left")
+    return result
+
+
+def histogram(title: str, counts: Mapping[str, int]) -> Table:
+    """Return counts as horizontal bars."""
+    result = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    result.add_column(justify="right")
+    result.add_column(justify="right")
+    result.add_column()
+    most = max(counts.values(), default=1)
+    for label, count in counts.items():
+        result.add_row(label, f"{count:,}", "█" * round(_BAR_WIDTH * count / most))
+    return result
+
+
+@contextmanager
+def progress() -> Iterator[Report]:
+    """Show a bar per stage on standard error, gone when the work is done."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        tasks: dict[str, int] = {}
+
+        def report(stage: str, done: int, total: int) -> None:
+            if stage not in tasks:
+                tasks[stage] = bars.add_task(stage, total=total)
+            bars.update(tasks[stage], completed=done, total=total)  # type: ignore[arg-type]
+
+        yield report

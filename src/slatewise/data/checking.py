@@ -1,0 +1,99 @@
+"""Interactions as logged, checked row by row; what is wrong is repaired and counted, or refused."""
+
+from pathlib import Path
+from typing import Literal
+
+import polars as pl
+
+from slatewise.data.report import Problem, Reduction, Report
+
+UNKNOWN = "unknown"
+"""The source of slates without one, and the group of items without one."""
+
+
+class Checker:
+    """Checks batches of interactions, keeping the account in a report."""
+
+    def __init__(
+        self, report: Report, files: list[Path], several_clicks: Literal["each", "first"]
+    ) -> None:
+        self._report = report
+        self._files = files
+        self._several_clicks = several_clicks
+
+    def clean(self, batch: pl.DataFrame) -> pl.DataFrame:
+        """Return what is usable, one click or none a row.
+
+        In: `file`, `row`, `user`, `time`, `slate` [list], `click` [list], `source`, `position`.
+        Out: the same without `position`, `click` a single id or null, `source` never null.
+        """
+        self._report.slates += batch.height
+        batch = self._drop(batch, Problem.NO_USER, _lacks_user(batch.schema["user"]))
+        batch = self._drop(batch, Problem.NO_TIME, pl.col("time").is_null())
+        batch = self._drop(batch, Problem.EMPTY_SLATE, pl.col("slate").list.len().fill_null(0) == 0)
+        batch = self._drop(batch, Problem.NO_ITEM, _lacks_item(batch.schema["slate"]))
+        batch = self._resolve_positions(batch)
+        batch = self._remove_copies(batch)
+        batch = self._unfold_clicks(batch)
+        elsewhere = pl.col("click").is_not_null() & ~pl.col("slate").list.contains(pl.col("click"))
+        batch = self._drop(batch, Problem.CLICK_ELSEWHERE, elsewhere)
+        self._note(batch, Problem.NO_SOURCE, pl.col("source").is_null())
+        return batch.with_columns(pl.col("source").fill_null(UNKNOWN)).drop("position")
+
+    def unlisted(self, first_seen: pl.DataFrame) -> None:
+        """Note items (`file`, `row`, `slate`) that the items table does not list."""
+        note = f" ({first_seen['slate'][0]})" if first_seen.height else ""
+        self._report.found(Problem.UNLISTED_ITEM, first_seen, self._files, note)
+
+    def _note(self, batch: pl.DataFrame, problem: Problem, where: pl.Expr) -> None:
+        self._report.found(problem, batch.filter(where).select("file", "row"), self._files)
+
+    def _drop(self, batch: pl.DataFrame, problem: Problem, where: pl.Expr) -> pl.DataFrame:
+        self._note(batch, problem, where)
+        return batch.filter(~where)
+
+    def _resolve_positions(self, batch: pl.DataFrame) -> pl.DataFrame:
+        """Take the click from its position where only that is given; compare where both are."""
+        if batch["position"].null_count() == batch.height:
+            return batch
+        place = pl.col("position")
+        no_click = pl.col("click").list.len().fill_null(0) == 0
+        if batch.select(no_click.all()).item():
+            outside = place.is_not_null() & ~place.is_between(1, pl.col("slate").list.len())
+            batch = self._drop(batch, Problem.BAD_POSITION, outside)
+            chosen = pl.col("slate").list.slice(place - 1, 1)
+            return batch.with_columns(click=pl.when(place.is_not_null()).then(chosen))
+        at_place = pl.col("slate").list.get(place - 1, null_on_oob=True)
+        one_click = pl.col("click").list.len() == 1
+        differs = place.is_not_null() & one_click & (pl.col("click").list.first() != at_place)
+        self._note(batch, Problem.POSITION_DIFFERS, differs.fill_null(value=True) & one_click)
+        return batch
+
+    def _remove_copies(self, batch: pl.DataFrame) -> pl.DataFrame:
+        copies = pl.col("slate").list.n_unique() != pl.col("slate").list.len()
+        if not batch.select(copies.any()).item():
+            return batch
+        self._note(batch, Problem.DUPLICATE_ITEM, copies)
+        once = pl.col("slate").list.unique(maintain_order=True)
+        return batch.with_columns(slate=pl.when(copies).then(once).otherwise("slate"))
+
+    def _unfold_clicks(self, batch: pl.DataFrame) -> pl.DataFrame:
+        extra = int((batch["click"].list.len().fill_null(0).cast(pl.Int64) - 1).clip(0).sum())
+        if self._several_clicks == "first" or extra == 0:
+            self._report.reduced(Reduction.LATER_CLICKS, extra)
+            return batch.with_columns(pl.col("click").list.first())
+        self._report.clicks_unfolded += extra
+        return batch.explode("click", empty_as_null=True, keep_nulls=True)
+
+
+def _lacks_user(user: pl.DataType) -> pl.Expr:
+    lacking = pl.col("user").is_null()
+    return lacking | (pl.col("user") == "") if user == pl.String else lacking
+
+
+def _lacks_item(slate: pl.DataType) -> pl.Expr:
+    items = pl.col("slate")
+    lacking = items.list.contains(None, nulls_equal=True)
+    if slate == pl.List(pl.String):
+        lacking |= items.list.contains("")
+    return lacking

@@ -1,0 +1,204 @@
+"""The dataset that training reads: ragged, memory-mapped, opened in milliseconds.
+
+Opening needs only numpy; names are read (with polars) when somebody asks for them.
+"""
+
+import hashlib
+import json
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from slatewise.data.arrays import digest_of, map_array
+from slatewise.data.ragged import Int64Array
+from slatewise.errors import InputError, SlatewiseError
+
+if TYPE_CHECKING:
+    import polars as pl
+    import torch
+
+    from slatewise.data.interactions import Interactions
+    from slatewise.data.split import Split, SplitConfig
+
+FORMAT: Final = "slatewise-dataset"
+VERSION: Final = 1
+
+ARRAYS: Final = {
+    "user_offsets": "int64",
+    "user_keys": "uint64",
+    "times": "int64",
+    "sources": "uint8",
+    "clicks": "int32",
+    "slate_offsets": "int64",
+    "slate_items": "int32",
+    "train_end": "int32",
+    "valid_end": "int32",
+    "item_groups": "int32",
+}
+"""Every array of a dataset and its type."""
+
+NO_CLICK: Final = -1
+"""In `clicks`, the position of no click; other values are positions in the slate, from 0."""
+
+
+class SlateDataset:
+    """Users' interactions in time order, with the split and the vocabularies.
+
+    Interaction n of user u lies at `user_offsets[u] + n` in the arrays over interactions; its
+    slate is `slate_items[slate_offsets[i] : slate_offsets[i + 1]]`, in shown order.
+    """
+
+    user_offsets: Int64Array
+    """[U + 1]"""
+    user_keys: npt.NDArray[np.uint64]
+    """[U] stable keys of the user ids, by which the split is drawn"""
+    times: Int64Array
+    """[N] microseconds since 1970, or the log's own integers"""
+    sources: npt.NDArray[np.uint8]
+    """[N] into `source_names`"""
+    clicks: npt.NDArray[np.int32]
+    """[N] position of the click in its slate, -1 for none"""
+    slate_offsets: Int64Array
+    """[N + 1]"""
+    slate_items: npt.NDArray[np.int32]
+    """[F] items seen, in shown order, slate after slate"""
+    train_end: npt.NDArray[np.int32]
+    """[U] interactions of each user that are for training"""
+    valid_end: npt.NDArray[np.int32]
+    """[U] where validation ends and test begins"""
+    item_groups: npt.NDArray[np.int32]
+    """[I] into `group_names`"""
+
+    def __init__(self, path: Path, meta: dict[str, Any]) -> None:
+        self.path = path
+        self.meta = meta
+        for name, dtype in ARRAYS.items():
+            setattr(
+                self, name, map_array(path / f"{name}.npy", dtype, meta["arrays"][name]["length"])
+            )
+
+    @classmethod
+    def open(cls, path: str | Path) -> "SlateDataset":
+        """Open a dataset that `slatewise prepare` wrote."""
+        path = Path(path)
+        file = path / "dataset.json"
+        try:
+            meta = json.loads(file.read_text(encoding="utf-8"))
+        except FileNotFoundError as error:
+            raise InputError(
+                "this is not a dataset: it has no dataset.json.",
+                "Make one with: slatewise prepare LOG ITEMS OUT",
+                file=path,
+            ) from error
+        except (OSError, ValueError) as error:
+            raise InputError("the description is damaged.", "Prepare again.", file=file) from error
+        if meta.get("format") != FORMAT or set(meta.get("arrays", ())) != set(ARRAYS):
+            raise InputError("this does not describe a slatewise dataset.", file=file)
+        if meta.get("version") != VERSION:
+            raise InputError(
+                f"the dataset has format version {meta.get('version')}, this release reads "
+                f"{VERSION}.",
+                "Prepare it again with this release.",
+                file=file,
+            )
+        return cls(path, meta)
+
+    def __repr__(self) -> str:
+        """Name the place and the size."""
+        return (
+            f"SlateDataset({str(self.path)!r}: {self.num_users:,} users, "
+            f"{self.num_interactions:,} interactions, {self.num_items:,} items)"
+        )
+
+    @property
+    def num_users(self) -> int:
+        """U, the number of users."""
+        return len(self.user_keys)
+
+    @property
+    def num_interactions(self) -> int:
+        """N, the number of interactions of all users."""
+        return len(self.times)
+
+    @property
+    def num_items(self) -> int:
+        """I, the number of items, shown or not."""
+        return len(self.item_groups)
+
+    @property
+    def num_groups(self) -> int:
+        """G, the number of item groups."""
+        return int(self.meta["counts"]["groups"])
+
+    @property
+    def source_names(self) -> list[str]:
+        """Where slates come from; `sources` points into this list."""
+        return list(self.meta["sources"])
+
+    @property
+    def content_hash(self) -> str:
+        """A digest of everything that training reads."""
+        return str(self.meta["content_hash"])
+
+    @cached_property
+    def group_names(self) -> list[str]:
+        """The groups; `item_groups` points into this list."""
+        return self._table("groups.parquet")["group"].to_list()
+
+    @cached_property
+    def items(self) -> "pl.DataFrame":
+        """The items table by item number: `item_id`, `group` and what else was carried along."""
+        return self._table("items.parquet")
+
+    @property
+    def item_ids(self) -> "pl.Series":
+        """[I] the ids people know items by."""
+        return self.items["item_id"]
+
+    @cached_property
+    def user_ids(self) -> "pl.Series":
+        """[U] the ids people know users by."""
+        return self._table("users.parquet")["user_id"]
+
+    def _table(self, name: str) -> "pl.DataFrame":
+        import polars as pl  # noqa: PLC0415 (only names need it; training does not)
+
+        try:
+            return pl.read_parquet(self.path / name, glob=False)
+        except (OSError, pl.exceptions.PolarsError) as error:
+            raise InputError(
+                "the table is missing or damaged.", "Prepare again.", file=self.path / name
+            ) from error
+
+    def interactions(self, device: "torch.device | str" = "cpu") -> "Interactions":
+        """Return everything as tensors: without a copy on the CPU, in one transfer elsewhere."""
+        from slatewise.data.interactions import Interactions  # noqa: PLC0415 (torch is slow to load)
+
+        return Interactions.of_dataset(self, device)
+
+    def split(self, config: "SplitConfig") -> "Split":
+        """Draw another split of the same data, without writing it."""
+        from slatewise.data.split import split  # noqa: PLC0415 (needs pydantic)
+
+        return split(config, self.user_keys, self.times, self.user_offsets)
+
+    def verify(self) -> None:
+        """Read every array and compare with the digests of its writing."""
+        for name in ARRAYS:
+            if digest_of(getattr(self, name)) != self.meta["arrays"][name]["digest"]:
+                raise InputError(
+                    "the content has changed since it was written.",
+                    "Prepare the dataset again.",
+                    file=self.path / f"{name}.npy",
+                )
+        if content_hash(self.meta["arrays"]) != self.content_hash:
+            raise SlatewiseError(f"{self.path}: dataset.json was edited.", "Prepare it again.")
+
+
+def content_hash(arrays: dict[str, dict[str, Any]]) -> str:
+    """Combine the digests of all arrays into one."""
+    text = json.dumps({name: arrays[name]["digest"] for name in ARRAYS})
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

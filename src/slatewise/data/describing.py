@@ -1,0 +1,114 @@
+"""What is in a dataset, in numbers; reads the arrays piece by piece."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from slatewise.data.dataset import SlateDataset
+from slatewise.data.ragged import Int64Array
+
+_CHUNK = 1 << 22
+
+
+def describe(dataset: SlateDataset) -> dict[str, Any]:
+    """Count users, items, interactions and views; rates by source; histograms; the split."""
+    views = count_views(dataset)
+    lengths = np.zeros(1, dtype=np.int64)
+    clicks = np.zeros(len(dataset.source_names), dtype=np.int64)
+    slates = np.zeros_like(clicks)
+    first, last = None, None
+    for part in _parts(dataset.num_interactions):
+        scroll = np.diff(dataset.slate_offsets[part.start : part.stop + 1])
+        lengths = _add(lengths, np.bincount(scroll))
+        sources, clicked = dataset.sources[part], dataset.clicks[part] >= 0
+        slates += np.bincount(sources, minlength=len(slates))
+        clicks += np.bincount(sources[clicked], minlength=len(clicks))
+        times = dataset.times[part]
+        first = int(times.min()) if first is None else min(first, int(times.min()))
+        last = int(times.max()) if last is None else max(last, int(times.max()))
+    per_user = np.diff(dataset.user_offsets)
+    return {
+        "path": str(dataset.path),
+        "content_hash": dataset.content_hash,
+        "users": dataset.num_users,
+        "items": dataset.num_items,
+        "items_seen": int((views > 0).sum()),
+        "groups": dataset.num_groups,
+        "interactions": dataset.num_interactions,
+        "clicks": int(clicks.sum()),
+        "views": int(views.sum()),
+        "first_time": _moment(first, dataset),
+        "last_time": _moment(last, dataset),
+        "interactions_per_user": {
+            "least": int(per_user.min()),
+            "mean": float(per_user.mean()),
+            "most": int(per_user.max()),
+        },
+        "sources": {
+            name: {
+                "interactions": int(slates[number]),
+                "clicks": int(clicks[number]),
+                "click_rate": float(clicks[number] / slates[number]) if slates[number] else None,
+            }
+            for number, name in enumerate(dataset.source_names)
+        },
+        "slate_lengths": {str(n): int(count) for n, count in enumerate(lengths) if count},
+        "views_per_item": views_histogram(views),
+        "split": split_counts(dataset),
+    }
+
+
+def count_views(dataset: SlateDataset) -> Int64Array:
+    """Count how often each item was seen: [I]."""
+    views = np.zeros(dataset.num_items, dtype=np.int64)
+    for part in _parts(len(dataset.slate_items)):
+        views += np.bincount(dataset.slate_items[part], minlength=len(views))
+    return views
+
+
+def views_histogram(views: Int64Array) -> dict[str, int]:
+    """Count items by views in powers of two: '0', '1', '2-3', '4-7', …"""
+    exponent = np.where(views > 0, np.log2(np.maximum(views, 1)).astype(np.int64) + 1, 0)
+    counts = np.bincount(exponent)
+    return {_span(number): int(count) for number, count in enumerate(counts)}
+
+
+def _span(exponent: int) -> str:
+    if exponent < 2:
+        return str(exponent)
+    return f"{2 ** (exponent - 1)}-{2**exponent - 1}"
+
+
+def split_counts(dataset: SlateDataset) -> dict[str, dict[str, int]]:
+    """Count users and interactions of training, validation and test."""
+    ends = np.diff(dataset.user_offsets)
+    parts: dict[str, Int64Array] = {
+        "training": dataset.train_end.astype(np.int64),
+        "validation": (dataset.valid_end - dataset.train_end).astype(np.int64),
+        "test": ends - dataset.valid_end.astype(np.int64),
+    }
+    return {
+        name: {"users": int((counts > 0).sum()), "interactions": int(counts.sum())}
+        for name, counts in parts.items()
+    }
+
+
+def _parts(length: int) -> Iterator[slice]:
+    return (slice(start, min(start + _CHUNK, length)) for start in range(0, length, _CHUNK))
+
+
+def _add(total: Int64Array, counts: npt.NDArray[np.int64]) -> Int64Array:
+    """Add two histograms of different lengths."""
+    longer, shorter = (total, counts) if len(total) >= len(counts) else (counts, total)
+    longer = longer.copy()
+    longer[: len(shorter)] += shorter
+    return longer
+
+
+def _moment(time: int | None, dataset: SlateDataset) -> str | int | None:
+    if time is None or not dataset.meta["clock_times"]:
+        return time
+    return datetime.fromtimestamp(time / 1_000_000, tz=UTC).isoformat(timespec="seconds")

@@ -1,0 +1,209 @@
+"""The log people bring, streamed as interactions in one canonical shape."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import polars as pl
+
+from slatewise.data import parsing
+from slatewise.data.formats import LogFormat
+from slatewise.data.tables import ROW, Table, open_tables
+
+BATCH_ROWS = 250_000
+
+
+class Log:
+    """A log that is opened and typed but not yet read."""
+
+    def __init__(self, path: str | Path, layout: LogFormat) -> None:
+        self.path = Path(path)
+        self.tables = open_tables(path)
+        head = self.tables[0]
+        self.layout = layout = _with_short_names(layout, head)
+        self.has_impressions = _has_impressions(head, layout)
+        self._columns = self._choose_columns(head)
+        self.user_type = parsing.id_type(head.schema[layout.user_id])
+        item_column = layout.item_id if self.has_impressions else layout.slate
+        self.item_type = parsing.id_type(head.schema[item_column])
+        self._delimiter = layout.delimiter
+
+    @property
+    def files(self) -> list[Path]:
+        """The files of the log, in reading order."""
+        return [table.path for table in self.tables]
+
+    def rows(self) -> int:
+        """Count the rows of all files."""
+        return sum(table.rows() for table in self.tables)
+
+    def clock_times(self) -> bool:
+        """Say whether times are clock times (else only an order), from the first rows."""
+        table = self.tables[0]
+        for batch in table.batches([self.layout.time], 100):
+            return parsing.are_clock_times(batch[self.layout.time], self.layout.time_unit)
+        return False
+
+    def batches(self, item_type: parsing.IdType) -> Iterator[pl.DataFrame]:
+        """Stream the rows in file order, with item ids of the given type.
+
+        The columns are `file` (its number), `row` (in the file, from 1), `user`, `time` (int64),
+        `slate` and `click` (lists of ids), `source` and `position` (int64). An impression log has
+        `item`, `clicked` and perhaps `slate_id` in place of `slate` and `click`.
+        """
+        for number, table in enumerate(self.tables):
+            for batch in table.batches(self._columns, BATCH_ROWS):
+                file = pl.lit(number, dtype=pl.UInt16).alias("file")
+                yield self._canonical(table, batch, item_type).select(file, pl.all())
+
+    def _choose_columns(self, table: Table) -> list[str]:
+        layout = self.layout
+        needed = {
+            "impressions": ["user_id", "time", "item_id", "clicked"],
+            "interactions": ["user_id", "time", "slate"],
+        }["impressions" if self.has_impressions else "interactions"]
+        columns = [
+            table.require(getattr(layout, field), "--map", f"{field}=COLUMN") for field in needed
+        ]
+        optional = ["position", *(["slate_id"] if self.has_impressions else ["click"])]
+        columns += [name for field in optional if (name := getattr(layout, field)) in table.schema]
+        if not self.has_impressions and not {layout.click, layout.position} & set(columns):
+            table.require(layout.click, "--map", "click=COLUMN")
+        if layout.source in table.schema:
+            columns.append(layout.source)
+        elif layout.default_source is None:
+            table.require(
+                layout.source, "--map source=COLUMN, or one name for all:", "--source web"
+            )
+        return columns
+
+    def _canonical(
+        self, table: Table, batch: pl.DataFrame, item_type: parsing.IdType
+    ) -> pl.DataFrame:
+        layout = self.layout
+        columns = {
+            "row": batch[ROW].cast(pl.Int64),
+            "user": self._ids(table, batch, layout.user_id, self.user_type),
+            "time": _parse_times(table, batch, layout),
+        }
+        if self.has_impressions:
+            columns["item"] = self._ids(table, batch, layout.item_id, item_type)
+            columns["clicked"] = parsing.parse(
+                batch,
+                layout.clicked,
+                parsing.flags,
+                file=table.path,
+                wanted="a yes or no",
+                remedy="Write true or false, or 1 or 0.",
+            )
+            if layout.slate_id in batch.columns:
+                columns["slate_id"] = batch[layout.slate_id].cast(pl.String)
+        else:
+            columns["slate"] = self._slates(table, batch, layout.slate, item_type)
+            columns["click"] = self._clicks(table, batch, item_type)
+        columns["source"] = self._sources(table, batch)
+        columns["position"] = self._positions(table, batch)
+        return pl.DataFrame(columns)
+
+    def _ids(
+        self, table: Table, batch: pl.DataFrame, column: str, target: parsing.IdType
+    ) -> pl.Series:
+        return parsing.parse(
+            batch,
+            column,
+            partial(parsing.ids, target=target),
+            file=table.path,
+            wanted="an integer id" if target == pl.Int64 else "an id",
+            remedy="Ids are text or integers, of one kind in the whole column.",
+        )
+
+    def _slates(
+        self, table: Table, batch: pl.DataFrame, column: str, item_type: parsing.IdType
+    ) -> pl.Series:
+        def convert(values: pl.Series) -> pl.Series:
+            if values.dtype == pl.String:
+                self._delimiter = self._delimiter or parsing.guess_delimiter(values)
+                values = parsing.lists(values, self._delimiter)
+            return parsing.id_lists(values, item_type)
+
+        return parsing.parse(
+            batch,
+            column,
+            convert,
+            file=table.path,
+            wanted="a list of item ids",
+            remedy="Give a list column, or text with JSON lists or a delimiter (--delimiter).",
+        )
+
+    def _clicks(self, table: Table, batch: pl.DataFrame, item_type: parsing.IdType) -> pl.Series:
+        column, no_click = self.layout.click, self.layout.no_click
+        if column not in batch.columns:
+            return pl.Series([None], dtype=pl.List(item_type)).new_from_index(0, batch.height)
+        clicks = batch[column]
+        if isinstance(clicks.dtype, pl.List):
+            return self._slates(table, batch, column, item_type)
+        if clicks.dtype == pl.String:
+            in_text = batch[self.layout.slate].dtype == pl.String
+            if in_text and clicks.str.contains(r"^\s*\[.*\]\s*$").any():
+                return self._slates(table, batch, column, item_type)
+            clicks = clicks.str.strip_chars() if in_text else clicks
+            clicks = clicks.set(clicks == "", None)
+        if no_click is not None:
+            clicks = clicks.set(self._ids(table, batch, column, pl.String) == no_click, None)
+        batch = batch.with_columns(clicks)
+        single = self._ids(table, batch, column, item_type)
+        return pl.select(pl.when(single.is_not_null()).then(pl.concat_list(single))).to_series()
+
+    def _sources(self, table: Table, batch: pl.DataFrame) -> pl.Series:
+        if self.layout.source not in batch.columns:
+            name = pl.Series([self.layout.default_source], dtype=pl.String)
+            return name.new_from_index(0, batch.height)
+        return parsing.parse(
+            batch,
+            self.layout.source,
+            parsing.names,
+            file=table.path,
+            wanted="a name",
+            remedy="A source is one name a row, such as search.",
+        )
+
+    def _positions(self, table: Table, batch: pl.DataFrame) -> pl.Series:
+        column = self.layout.position
+        if column not in batch.columns:
+            return pl.Series([None], dtype=pl.Int64).new_from_index(0, batch.height)
+        return parsing.parse(
+            batch,
+            column,
+            partial(parsing.ids, target=pl.Int64),
+            file=table.path,
+            wanted="a position",
+            remedy="Positions are whole numbers.",
+        )
+
+
+def _parse_times(table: Table, batch: pl.DataFrame, layout: LogFormat) -> pl.Series:
+    convert: Callable[[pl.Series], pl.Series] = partial(parsing.times, unit=layout.time_unit)
+    return parsing.parse(
+        batch,
+        layout.time,
+        convert,
+        file=table.path,
+        wanted="a time",
+        remedy="Write timestamps as 2024-05-17 12:30:00, or integers that grow with time.",
+    )
+
+
+def _with_short_names(layout: LogFormat, table: Table) -> LogFormat:
+    """Take `user` for `user_id` and `item` for `item_id` where only the short name is there."""
+    short = {
+        field: name
+        for field, name in (("user_id", "user"), ("item_id", "item"))
+        if getattr(layout, field) == field and field not in table.schema and name in table.schema
+    }
+    return layout.model_copy(update=short)
+
+
+def _has_impressions(table: Table, layout: LogFormat) -> bool:
+    if layout.shape != "auto":
+        return layout.shape == "impressions"
+    return layout.slate not in table.schema and layout.item_id in table.schema

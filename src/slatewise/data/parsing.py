@@ -1,0 +1,190 @@
+"""Values as people write them, turned into ids, times and slates.
+
+Each conversion leaves null where a value does not parse; `parse` compares the nulls before and
+after, and names the row of the first value that was lost.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+
+from slatewise.data.tables import ROW
+from slatewise.errors import InputError
+
+IdType = type[pl.Int64] | type[pl.String]
+
+_DELIMITERS = ("|", ";", ",", "\t", " ")
+_NANOSECONDS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+_DATETIME_FORMATS = ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%d")
+
+
+def parse(
+    batch: pl.DataFrame,
+    column: str,
+    convert: Callable[[pl.Series], pl.Series],
+    *,
+    file: Path,
+    wanted: str,
+    remedy: str,
+) -> pl.Series:
+    """Convert a column; a value that was there and is lost is an error with its row."""
+    before = batch[column]
+    try:
+        after = convert(before)
+    except pl.exceptions.PolarsError as error:
+        raise InputError(
+            f"values of type {before.dtype} are not {wanted}.", remedy, file=file, column=column
+        ) from error
+    lost = _missing(after) > _missing(before)
+    if lost.any():
+        at = int(lost.arg_max() or 0)
+        raise InputError(
+            f"{before.slice(at, 1).to_list()[0]!r} is not {wanted}.",
+            remedy,
+            file=file,
+            row=int(batch[ROW][at]),
+            column=column,
+        )
+    return after.alias(column)
+
+
+def _missing(values: pl.Series) -> pl.Series:
+    """Count what is missing: 1 for a null, in a list the nulls inside it."""
+    missing = values.is_null().cast(pl.UInt32)
+    if values.dtype == pl.List and values.explode(empty_as_null=False).null_count():
+        missing += values.list.eval(pl.element().is_null()).list.sum().fill_null(0)
+    return missing
+
+
+def id_type(dtype: pl.DataType) -> IdType:
+    """Say how ids of this type are kept: numbers as integers, everything else as text."""
+    inner = dtype.inner if isinstance(dtype, pl.List) else dtype
+    return pl.Int64 if inner.is_numeric() else pl.String
+
+
+def ids(values: pl.Series, target: IdType) -> pl.Series:
+    """Turn a column of ids into the target type."""
+    if values.dtype.is_nested():
+        raise pl.exceptions.SchemaError
+    if values.dtype == target:
+        return values
+    return pl.select(_as_id(pl.lit(values), values.dtype, target)).to_series()
+
+
+def id_lists(values: pl.Series, target: IdType) -> pl.Series:
+    """Turn a column of lists of ids into lists of the target type."""
+    if isinstance(values.dtype, pl.Array):
+        values = values.arr.to_list()
+    if not isinstance(values.dtype, pl.List):
+        raise pl.exceptions.SchemaError
+    if values.dtype.inner == target:
+        return values
+    as_id = _as_id(pl.element(), values.dtype.inner, target)  # type: ignore[arg-type]
+    return values.list.eval(as_id)
+
+
+def _as_id(value: pl.Expr, dtype: pl.DataType, target: IdType) -> pl.Expr:
+    if dtype.is_float():
+        # Integers with gaps often come as decimals: 17.0 is 17, and 17.5 is no id.
+        whole = value.cast(pl.Int64, strict=False)
+        value = pl.when(whole == value).then(whole)
+    return value.cast(target, strict=False)
+
+
+def lists(values: pl.Series, delimiter: str) -> pl.Series:
+    """Turn text into lists of text: JSON where it starts with a bracket, else delimited."""
+    text = values.str.strip_chars()
+    # Python writes its lists with single quotes.
+    single = ~text.str.contains('"', literal=True)
+    quoted = text.zip_with(~single, text.str.replace_all("'", '"', literal=True))
+    bracketed = text.str.starts_with("[")
+    decoded = _json_lists(quoted.set(~bracketed, None))
+    split = text.set(bracketed | (text == ""), None).str.split(delimiter)
+    split = split.list.eval(pl.element().str.strip_chars())
+    empty = pl.Series([[]], dtype=pl.List(pl.String))
+    return pl.select(
+        pl.when(pl.lit(text == "")).then(pl.lit(empty)).otherwise(pl.coalesce(decoded, split))
+    ).to_series()
+
+
+def _json_lists(text: pl.Series) -> pl.Series:
+    kind = pl.List(pl.String)
+    try:
+        return text.str.json_decode(kind)
+    except pl.exceptions.ComputeError:
+        # Somewhere in the column is damaged JSON: only then is each value tried by itself.
+        whole = [_is_json(value) for value in text]
+        return text.set(~pl.Series(whole), None).str.json_decode(kind)
+
+
+def _is_json(value: str | None) -> bool:
+    try:
+        return value is None or isinstance(json.loads(value), list)
+    except ValueError:
+        return False
+
+
+def guess_delimiter(values: pl.Series) -> str:
+    """Return the first of the usual delimiters that occurs in a slate that is not JSON."""
+    text = values.drop_nulls().str.strip_chars()
+    text = text.filter(~text.str.starts_with("["))
+    for delimiter in _DELIMITERS:
+        if text.str.contains(delimiter, literal=True).any():
+            return delimiter
+    return _DELIMITERS[0]
+
+
+def times(values: pl.Series, unit: str | None) -> pl.Series:
+    """Turn times into int64: microseconds since 1970, or an integer order as it is."""
+    if not are_clock_times(values, unit):
+        return values.cast(pl.Int64, strict=False)
+    if values.dtype == pl.String:
+        text = _text_times(values)
+        return text.to_physical() if unit is None else times(values.cast(pl.Float64), unit)
+    if values.dtype == pl.Date:
+        values = values.cast(pl.Datetime("us"))
+    if isinstance(values.dtype, pl.Datetime):
+        return values.dt.cast_time_unit("us").to_physical()
+    nanoseconds = _NANOSECONDS[unit or "s"]
+    if values.dtype.is_float():
+        return (values * (nanoseconds / 1_000)).round().cast(pl.Int64)
+    return values.cast(pl.Int64) * nanoseconds // 1_000
+
+
+def are_clock_times(values: pl.Series, unit: str | None) -> bool:
+    """Say whether a column holds clock times, and not only an order."""
+    if unit is not None or values.dtype.is_temporal() or values.dtype.is_float():
+        return True
+    return (
+        values.dtype == pl.String
+        and not values.drop_nulls().head(1).str.contains(r"^\s*-?\d+\s*$").any()
+    )
+
+
+def _text_times(values: pl.Series) -> pl.Series:
+    text = pl.lit(values.str.strip_chars().str.replace("T", " ", literal=True))
+    zoned = text.str.to_datetime(
+        "%Y-%m-%d %H:%M:%S%.f%#z", strict=False, time_unit="us", time_zone="UTC"
+    ).dt.replace_time_zone(None)
+    local = [text.str.to_datetime(f, strict=False, time_unit="us") for f in _DATETIME_FORMATS]
+    return pl.select(pl.coalesce(*local, zoned)).to_series()
+
+
+def names(values: pl.Series) -> pl.Series:
+    """Turn a column of single values into text."""
+    if values.dtype.is_nested():
+        raise pl.exceptions.SchemaError
+    return values.cast(pl.String)
+
+
+def flags(values: pl.Series) -> pl.Series:
+    """Turn true/false, 1/0 or their text into booleans."""
+    if values.dtype == pl.Boolean:
+        return values
+    if values.dtype.is_numeric():
+        return values.cast(pl.Int64).replace_strict({0: False, 1: True}, default=None)
+    words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+    lowered = values.cast(pl.String).str.strip_chars().str.to_lowercase()
+    return lowered.replace_strict(words, default=None, return_dtype=pl.Boolean)

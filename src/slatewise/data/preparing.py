@@ -1,0 +1,111 @@
+"""From a log to a dataset, in two passes over bounded memory.
+
+First pass: stream the log, check and number its rows, and set them aside by user. Second pass:
+take users bucket by bucket, order and reduce their interactions, and append them to the dataset.
+"""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import polars as pl
+
+from slatewise.data.checking import Checker
+from slatewise.data.dataset import SlateDataset
+from slatewise.data.encoding import Encoder
+from slatewise.data.formats import ItemsFormat, LogFormat
+from slatewise.data.impressions import group_impressions
+from slatewise.data.keys import id_keys
+from slatewise.data.log import Log
+from slatewise.data.reductions import PrepareConfig, order_by_time, reduce_users
+from slatewise.data.report import Report
+from slatewise.data.spill import Buckets
+from slatewise.data.split import SplitConfig
+from slatewise.data.vocabulary import ItemsTable, Vocabulary
+from slatewise.data.writing import DatasetWriter
+from slatewise.errors import SlatewiseError
+from slatewise.files import atomic_directory
+
+Progress = Callable[[str, int, int], None]
+"""Called with a stage, how much of it is done, and how much there is."""
+
+
+def prepare(
+    log: str | Path,
+    items: str | Path,
+    out: str | Path,
+    config: PrepareConfig | None = None,
+    *,
+    log_format: LogFormat | None = None,
+    items_format: ItemsFormat | None = None,
+    division: SplitConfig | None = None,
+    overwrite: bool = False,
+    progress: Progress = lambda stage, done, total: None,
+) -> SlateDataset:
+    """Turn a log and an items table into a dataset; on any error nothing is written.
+
+    The account of what was dropped and why is in the dataset's `meta["report"]`.
+    """
+    config = config or PrepareConfig()
+    report = Report(strict=config.strict)
+    source = Log(log, log_format or LogFormat())
+    table = ItemsTable(items, items_format or ItemsFormat())
+    # Integers on one side and text on the other meet as text.
+    item_type = source.item_type if source.item_type == table.item_type else pl.String
+    encoder = Encoder(Vocabulary(table.read(item_type, report)))
+    with atomic_directory(out, overwrite=overwrite) as directory:
+        workspace = directory / "work"
+        total = source.rows()
+        batches = _counted(source.batches(item_type), report, total, progress)
+        if source.has_impressions:
+            batches = group_impressions(batches, workspace / "slates", total)
+        users = Buckets(workspace / "users", total)
+        _set_aside(batches, Checker(report, source.files, config.several_clicks), encoder, users)
+        settled = encoder.settle()
+        with DatasetWriter(directory) as writer:
+            for number, bucket in enumerate(users.drain(), start=1):
+                ordered = order_by_time(bucket, report, source.files)
+                reduced = reduce_users(ordered, config, report)
+                if reduced.height:
+                    writer.append(settled.renumber(reduced))
+                progress("writing", number, users.count)
+            report.remaining = writer.counts
+            if not report.remaining["users"]:
+                raise SlatewiseError(
+                    f"no interaction is left of {report.slates:,}: {report.summary()}.",
+                    "Loosen the reductions, or check the log.",
+                )
+            writer.finish(
+                settled.items,
+                settled.source_names,
+                division or SplitConfig(),
+                {
+                    "prepare": config.model_dump(),
+                    "clock_times": source.clock_times(),
+                    "report": report.to_json(),
+                },
+            )
+        shutil.rmtree(workspace)
+    return SlateDataset.open(out)
+
+
+def _counted(
+    batches: Iterator[pl.DataFrame], report: Report, total: int, progress: Progress
+) -> Iterator[pl.DataFrame]:
+    for batch in batches:
+        report.rows += batch.height
+        yield batch
+        progress("reading", report.rows, total)
+
+
+def _set_aside(
+    batches: Iterator[pl.DataFrame], checker: Checker, encoder: Encoder, buckets: Buckets
+) -> None:
+    for batch in batches:
+        usable = checker.clean(batch)
+        if usable.is_empty():
+            continue
+        users = id_keys(usable["user"])
+        numbered, first_seen = encoder.encode(usable, users)
+        checker.unlisted(first_seen)
+        buckets.add(numbered, users)

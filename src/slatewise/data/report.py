@@ -1,0 +1,167 @@
+"""What came in, what was dropped and why, what remains: nothing happens to a row in silence."""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from slatewise.errors import InputError
+
+
+class Problem(Enum):
+    """Something wrong with the input that has a repair: (what, column, repair, remedy)."""
+
+    NO_USER = ("user id is missing", "user_id", "interaction dropped", "Fill in the user.")
+    NO_TIME = ("time is missing", "time", "interaction dropped", "Fill in the time.")
+    EMPTY_SLATE = (
+        "slate is empty",
+        "slate",
+        "interaction dropped",
+        "Log the items that were seen.",
+    )
+    NO_ITEM = ("slate has a missing item", "slate", "interaction dropped", "Fill in the item id.")
+    BAD_POSITION = (
+        "click position is outside the slate",
+        "position",
+        "interaction dropped",
+        "Positions count from 1, the top of the slate.",
+    )
+    CLICK_ELSEWHERE = (
+        "click is not in the slate",
+        "click",
+        "interaction dropped",
+        "Log what was seen; if a value means no click, name it with --no-click.",
+    )
+    DUPLICATE_ROW = (
+        "interaction is there twice",
+        None,
+        "later copies dropped",
+        "Remove the copies.",
+    )
+    DUPLICATE_ITEM = ("item is twice in its slate", "slate", "later copies removed", "Log it once.")
+    POSITION_DIFFERS = (
+        "click position differs from the item's place",
+        "position",
+        "item id believed",
+        "Positions count from 1, the top of the slate.",
+    )
+    NO_SOURCE = ("source is missing", "source", "named 'unknown'", "Fill in the source.")
+    UNSORTED = (
+        "time lies before the user's previous row",
+        "time",
+        "sorted by time",
+        "Sort the log by time.",
+    )
+    TIED = (
+        "time equals that of another interaction of the user",
+        "time",
+        "kept in file order",
+        "Log finer times.",
+    )
+    UNLISTED_ITEM = (
+        "item is not in the items table",
+        "slate",
+        "put in group 'unknown'",
+        "Add it to the items table.",
+    )
+    NO_GROUP = ("item has no group", "group", "put in group 'unknown'", "Fill in the group.")
+    NO_ITEM_ID = ("item id is missing", "item_id", "row dropped", "Fill in the item id.")
+    DUPLICATE_ITEM_ID = ("item is listed twice", "item_id", "first row kept", "List it once.")
+
+    def __init__(self, what: str, column: str | None, repair: str, remedy: str) -> None:
+        self.what, self.column, self.repair, self.remedy = what, column, repair, remedy
+
+    @property
+    def drops_interactions(self) -> bool:
+        """Whether the repair takes rows out of the log."""
+        return self.repair == "interaction dropped" or self is Problem.DUPLICATE_ROW
+
+
+class Reduction(Enum):
+    """A reduction that was asked for."""
+
+    NO_CLICK_SAMPLED = "without a click, not in the sample"
+    CLICK_BEYOND_CAP = "clicked beyond the longest slate kept"
+    LATE = "after the user's first interactions kept"
+    FEW = "of users with too few interactions"
+    LATER_CLICKS = "later clicks on one slate"
+
+
+@dataclass
+class Finding:
+    """How often a problem occurred, and where first."""
+
+    count: int
+    file: str
+    row: int
+
+
+@dataclass
+class Report:
+    """The account of one preparation."""
+
+    strict: bool = False
+    rows: int = 0
+    """Rows read from the log: interactions, or impressions."""
+    slates: int = 0
+    """Slates those rows make up."""
+    clicks_unfolded: int = 0
+    """Interactions added because a slate had several clicks."""
+    findings: dict[Problem, Finding] = field(default_factory=dict)
+    reductions: dict[Reduction, int] = field(default_factory=dict)
+    remaining: dict[str, int] = field(default_factory=dict)
+
+    def found(
+        self, problem: Problem, rows: pl.DataFrame, files: list[Path], note: str = ""
+    ) -> None:
+        """Count rows (columns `file` and `row`) with a problem; in strict mode, refuse them."""
+        if rows.is_empty():
+            return
+        first = rows.row(0, named=True)
+        file, row = files[first["file"]], int(first["row"])
+        if self.strict:
+            raise InputError(
+                f"{problem.what}{note}.", problem.remedy, file=file, row=row, column=problem.column
+            )
+        finding = self.findings.setdefault(problem, Finding(0, str(file), row))
+        finding.count += rows.height
+
+    def reduced(self, reduction: Reduction, count: int) -> None:
+        """Count interactions that a reduction took out."""
+        if count:
+            self.reductions[reduction] = self.reductions.get(reduction, 0) + count
+
+    def dropped(self) -> int:
+        """Count interactions that are gone, for whatever reason."""
+        problems = sum(f.count for p, f in self.findings.items() if p.drops_interactions)
+        cuts = sum(n for r, n in self.reductions.items() if r is not Reduction.LATER_CLICKS)
+        return problems + cuts
+
+    def summary(self) -> str:
+        """Say in one line where interactions went."""
+        gone = [f"{f.count:,} {p.what}" for p, f in self.findings.items() if p.drops_interactions]
+        gone += [f"{count:,} {reduction.value}" for reduction, count in self.reductions.items()]
+        return "; ".join(gone) or "the log has no rows"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the account as plain values."""
+        return {
+            "rows": self.rows,
+            "slates": self.slates,
+            "clicks_unfolded": self.clicks_unfolded,
+            "problems": [
+                {
+                    "what": problem.what,
+                    "repair": problem.repair,
+                    "drops": problem.drops_interactions,
+                    "count": finding.count,
+                    "file": finding.file,
+                    "row": finding.row,
+                }
+                for problem, finding in self.findings.items()
+            ],
+            "reductions": {r.value: count for r, count in self.reductions.items()},
+            "remaining": self.remaining,
+        }

@@ -1,0 +1,57 @@
+"""Rows set aside on disk by key, so that those that belong together come back together."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from slatewise.data.keys import Keys
+
+_ROWS_PER_BUCKET = 500_000
+_MOST_BUCKETS = 512
+
+
+class Buckets:
+    """A partition of a stream of frames by key, one Arrow file per part.
+
+    All rows with the same key are in the same bucket, in the order in which they were added.
+    Memory is that of one bucket: about half a million rows, unless one key has more.
+    """
+
+    def __init__(self, directory: Path, expected_rows: int) -> None:
+        directory.mkdir(parents=True)
+        self.count = min(_MOST_BUCKETS, 1 + expected_rows // _ROWS_PER_BUCKET)
+        self._files = [directory / f"{bucket:03}.arrow" for bucket in range(self.count)]
+        self._writers: list[pa.ipc.RecordBatchFileWriter | None] = [None] * self.count
+
+    def add(self, frame: pl.DataFrame, keys: Keys) -> None:
+        """Put each row into the bucket of its key."""
+        bucket = (keys % np.uint64(self.count)).astype(np.int64)
+        order = np.argsort(bucket, kind="stable")
+        ends = np.cumsum(np.bincount(bucket, minlength=self.count))
+        table = frame[order].to_arrow(compat_level=pl.CompatLevel.oldest())
+        start = 0
+        for number, end in enumerate(ends):
+            if end > start:
+                self._writer(number, table.schema).write_table(table.slice(start, end - start))
+            start = end
+
+    def _writer(self, bucket: int, schema: pa.Schema) -> pa.ipc.RecordBatchFileWriter:
+        writer = self._writers[bucket]
+        if writer is None:
+            options = pa.ipc.IpcWriteOptions(compression="lz4")
+            writer = pa.ipc.new_file(self._files[bucket], schema, options=options)
+            self._writers[bucket] = writer
+        return writer
+
+    def drain(self) -> Iterator[pl.DataFrame]:
+        """Close the buckets and give each that holds rows, once; its file is removed after."""
+        for writer in self._writers:
+            if writer is not None:
+                writer.close()
+        for file, writer in zip(self._files, self._writers, strict=True):
+            if writer is not None:
+                yield pl.read_ipc(file)
+                file.unlink()

@@ -1,0 +1,127 @@
+"""Item ids and their groups, numbered."""
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from slatewise.data import parsing
+from slatewise.data.checking import UNKNOWN
+from slatewise.data.columns import Columns
+from slatewise.data.formats import ItemsFormat
+from slatewise.data.keys import Keys, id_keys
+from slatewise.data.report import Problem, Report
+from slatewise.data.tables import ROW, Table, open_tables
+from slatewise.errors import InputError
+
+
+class ItemsTable:
+    """An items table that is opened and typed but not yet read."""
+
+    def __init__(self, path: str | Path, layout: ItemsFormat) -> None:
+        self._tables = open_tables(path)
+        self._layout = layout
+        head = self._tables[0]
+        for field in ("item_id", "group"):
+            head.require(getattr(layout, field), "--map-items", f"{field}=COLUMN")
+        self.item_type = parsing.id_type(head.schema[layout.item_id])
+
+    def read(self, item_type: parsing.IdType, report: Report) -> pl.DataFrame:
+        """Return `item_id`, `group` and all other columns, each item once, every group named."""
+        parts = [self._part(table, item_type, number) for number, table in enumerate(self._tables)]
+        items = pl.concat(parts)
+        files = [table.path for table in self._tables]
+        no_id = pl.col(Columns.ITEM).is_null()
+        report.found(Problem.NO_ITEM_ID, items.filter(no_id), files)
+        items = items.filter(~no_id)
+        copy = ~pl.col(Columns.ITEM).is_first_distinct()
+        report.found(Problem.DUPLICATE_ITEM_ID, items.filter(copy), files)
+        items = items.filter(~copy)
+        no_group = pl.col(Columns.GROUP).is_null()
+        report.found(Problem.NO_GROUP, items.filter(no_group), files)
+        return items.with_columns(pl.col(Columns.GROUP).fill_null(UNKNOWN)).drop("file", "row")
+
+    def _part(self, table: Table, item_type: parsing.IdType, number: int) -> pl.DataFrame:
+        layout = self._layout
+        names = [name for name in table.schema if name != ROW]
+        frame = pl.concat(table.batches(names, rows=1_000_000))
+        ids = parsing.parse(
+            frame,
+            layout.item_id,
+            lambda values: parsing.ids(values, item_type),
+            file=table.path,
+            wanted="an integer id" if item_type == pl.Int64 else "an id",
+            remedy="Ids are text or integers, of one kind in the whole column.",
+        )
+        if frame[layout.group].dtype.is_nested():
+            raise InputError(
+                f"values of type {frame[layout.group].dtype} are not a group.",
+                "Each item has one group: choose one, for example the first tag.",
+                file=table.path,
+                column=layout.group,
+            )
+        rest = frame.drop(ROW, layout.item_id, layout.group)
+        return pl.DataFrame(
+            {
+                Columns.ITEM: ids,
+                Columns.GROUP: frame[layout.group].cast(pl.String),
+                **{name: rest[name] for name in rest.columns},
+                "file": pl.Series([number], dtype=pl.UInt16).new_from_index(0, frame.height),
+                "row": frame[ROW],
+            }
+        )
+
+
+class Vocabulary:
+    """Numbers for item ids: first those of the items table, then what only the log knows."""
+
+    def __init__(self, items: pl.DataFrame) -> None:
+        self._items = items
+        ids = items[Columns.ITEM]
+        self._codes = pl.DataFrame(
+            {"id": ids, "code": pl.int_range(len(ids), dtype=pl.Int32, eager=True)}
+        )
+        self._keys = id_keys(ids)
+
+    def __len__(self) -> int:
+        """Count the items known so far."""
+        return self._codes.height
+
+    def encode(self, ids: pl.Series) -> tuple[npt.NDArray[np.int32], pl.Series]:
+        """Number ids, learning new ones; also return which were new."""
+        codes = self._lookup(ids)
+        fresh = codes.is_null()
+        if not fresh.any():
+            return codes.to_numpy(), fresh
+        new = ids.filter(fresh).unique(maintain_order=True)
+        numbers = pl.int_range(len(self), len(self) + len(new), dtype=pl.Int32, eager=True)
+        self._codes = pl.concat([self._codes, pl.DataFrame({"id": new, "code": numbers})])
+        self._keys = np.concatenate([self._keys, id_keys(new)])
+        return self._lookup(ids).to_numpy(), fresh
+
+    def _lookup(self, ids: pl.Series) -> pl.Series:
+        return (
+            ids.alias("id").to_frame().join(self._codes, on="id", how="left", maintain_order="left")
+        )["code"]
+
+    @property
+    def keys(self) -> Keys:
+        """The stable key of each item, by number."""
+        return self._keys
+
+    def finish(self) -> tuple[pl.DataFrame, npt.NDArray[np.int32]]:
+        """Return the final items table and the final number of each provisional one.
+
+        Items that only the log knows were numbered as they came; in the end they are ordered by
+        id, so that the result does not depend on the order of the log.
+        """
+        listed = self._items.height
+        extra = self._codes[listed:].sort("id")
+        final = np.arange(len(self), dtype=np.int32)
+        final[extra["code"].to_numpy()] = np.arange(listed, len(self), dtype=np.int32)
+        unlisted = pl.DataFrame(
+            {Columns.ITEM: extra["id"], Columns.GROUP: [UNKNOWN] * extra.height},
+            schema={Columns.ITEM: extra["id"].dtype, Columns.GROUP: pl.String},
+        )
+        return pl.concat([self._items, unlisted], how="diagonal"), final

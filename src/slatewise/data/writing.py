@@ -1,0 +1,141 @@
+"""Writing a dataset, users after users."""
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow.parquet as pq
+
+from slatewise import __version__
+from slatewise.data.arrays import GrowingArray, map_array, write_array
+from slatewise.data.columns import Columns
+from slatewise.data.dataset import ARRAYS, FORMAT, VERSION, content_hash
+from slatewise.data.keys import id_keys
+from slatewise.data.split import SplitConfig, split
+
+_STREAMED = (
+    "user_offsets",
+    "user_keys",
+    "times",
+    "sources",
+    "clicks",
+    "slate_offsets",
+    "slate_items",
+)
+
+
+class DatasetWriter:
+    """Writes the arrays of a dataset into a directory that the caller makes appear at once."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._files = ExitStack()
+        self._arrays = {
+            name: self._files.enter_context(GrowingArray(directory / f"{name}.npy", ARRAYS[name]))
+            for name in _STREAMED
+        }
+        self._users: pq.ParquetWriter | None = None
+        self._clicks = 0
+        for name in ("user_offsets", "slate_offsets"):
+            self._arrays[name].append(np.zeros(1, dtype=np.int64))
+
+    def append(self, frame: pl.DataFrame) -> None:
+        """Add users with all their interactions, sorted by user and time.
+
+        Columns: `user`, `time`, `source` (number), `click` (position), `items` (list of numbers).
+        """
+        users = frame.group_by("user", maintain_order=True).len()
+        arrays = self._arrays
+        rows_before, items_before = arrays["times"].length, arrays["slate_items"].length
+        lengths = frame["items"].list.len().to_numpy()
+        arrays["user_offsets"].append(
+            rows_before + np.cumsum(users["len"].to_numpy(), dtype=np.int64)
+        )
+        arrays["user_keys"].append(id_keys(users["user"]))
+        arrays["times"].append(frame["time"].to_numpy())
+        arrays["sources"].append(frame["source"].to_numpy())
+        clicks = frame["click"].to_numpy()
+        arrays["clicks"].append(clicks)
+        arrays["slate_offsets"].append(items_before + np.cumsum(lengths, dtype=np.int64))
+        arrays["slate_items"].append(frame["items"].explode(empty_as_null=False).to_numpy())
+        self._clicks += int((clicks >= 0).sum())
+        self._append_users(users["user"])
+
+    def _append_users(self, users: pl.Series) -> None:
+        table = users.alias(Columns.USER).to_frame().to_arrow()
+        if self._users is None:
+            self._users = self._files.enter_context(
+                pq.ParquetWriter(
+                    self._directory / "users.parquet", table.schema, compression="zstd"
+                )
+            )
+        self._users.write_table(table)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What has been written so far."""
+        return {
+            "users": self._arrays["user_keys"].length,
+            "interactions": self._arrays["times"].length,
+            "clicks": self._clicks,
+            "items_seen": self._arrays["slate_items"].length,
+        }
+
+    def finish(
+        self, items: pl.DataFrame, sources: list[str], division: SplitConfig, extra: dict[str, Any]
+    ) -> None:
+        """Write the vocabularies, the split and the description."""
+        digests = {name: array.close() for name, array in self._arrays.items()}
+        lengths = {name: array.length for name, array in self._arrays.items()}
+        self._files.close()
+        groups = items[Columns.GROUP].unique().sort()
+        cuts = split(
+            division, *(self._map(n, lengths[n]) for n in ("user_keys", "times", "user_offsets"))
+        )
+        rest: dict[str, npt.NDArray[np.int32]] = {
+            "train_end": cuts.train_end,
+            "valid_end": cuts.valid_end,
+            "item_groups": groups.search_sorted(items[Columns.GROUP]).to_numpy().astype(np.int32),
+        }
+        for name, values in rest.items():
+            digests[name] = write_array(self._directory / f"{name}.npy", values)
+            lengths[name] = len(values)
+        items.write_parquet(self._directory / "items.parquet")
+        groups.to_frame().write_parquet(self._directory / "groups.parquet")
+        arrays = {
+            name: {"dtype": dtype, "length": lengths[name], "digest": digests[name]}
+            for name, dtype in ARRAYS.items()
+        }
+        description = {
+            "format": FORMAT,
+            "version": VERSION,
+            "slatewise": __version__,
+            "content_hash": content_hash(arrays),
+            "counts": self.counts | {"items": items.height, "groups": len(groups)},
+            "sources": sources,
+            "split": division.model_dump(),
+            "arrays": arrays,
+        }
+        text = json.dumps(description | extra, indent=2)
+        (self._directory / "dataset.json").write_text(text + "\n", encoding="utf-8")
+
+    def _map(self, name: str, length: int) -> npt.NDArray[Any]:
+        return map_array(self._directory / f"{name}.npy", ARRAYS[name], length)
+
+    def __enter__(self) -> Self:
+        """Return the writer itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close what is open, whatever happened."""
+        self._files.close()

@@ -1,0 +1,43 @@
+"""Logs and datasets that the tests share."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "default",
+    deadline=None,
+    max_examples=40,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.load_profile("default")
+os.environ["NO_COLOR"] = "1"
+os.environ["COLUMNS"] = "200"
+
+LogFiles = tuple[Path, Path]
+
+
+@pytest.fixture
+def write_log(tmp_path: Path) -> Callable[..., LogFiles]:
+    """Write rows as a log and groups as an items table; return their paths."""
+
+    def write(
+        rows: list[dict[str, Any]],
+        groups: dict[Any, str | None] | None = None,
+        schema: dict[str, Any] | None = None,
+    ) -> LogFiles:
+        log, items = tmp_path / "log.parquet", tmp_path / "items.parquet"
+        pl.DataFrame(rows, schema_overrides=schema, infer_schema_length=None).write_parquet(log)
+        if groups is None:
+            groups = {item: "g" for row in rows for item in row["slate"] or () if item is not None}
+        table = {"item_id": list(groups), "group": list(groups.values())}
+        pl.DataFrame(table, schema_overrides={"group": pl.String}).write_parquet(items)
+        return log, items
+
+    return write

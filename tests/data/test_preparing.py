@@ -1,0 +1,458 @@
+"""Bad input and reductions: each has the outcome the documentation promises."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from recovering import rows_of
+
+from slatewise.data import SlateDataset
+from slatewise.data.formats import ItemsFormat, LogFormat, load_formats
+from slatewise.data.preparing import prepare
+from slatewise.data.reductions import PRESETS, PrepareConfig
+from slatewise.errors import InputError, SlatewiseError
+
+Write = Callable[..., tuple[Path, Path]]
+
+
+def row(**changes: Any) -> dict[str, Any]:
+    usual = {
+        "user_id": "ann",
+        "time": 1,
+        "slate": ["a", "b", "c"],
+        "click": "b",
+        "source": "search",
+    }
+    return usual | changes
+
+
+def found(dataset: SlateDataset) -> dict[str, tuple[int, int]]:
+    return {p["what"]: (p["count"], p["row"]) for p in dataset.meta["report"]["problems"]}
+
+
+GOOD = row(time=9)
+
+REPAIRS = {
+    "user id is missing": ([row(user_id=None), GOOD], "user_id", 1),
+    "time is missing": ([row(time=None), GOOD], "time", 1),
+    "slate is empty": ([row(slate=[], click=None), GOOD], "slate", 1),
+    "slate has a missing item": ([row(slate=["a", None]), GOOD], "slate", 1),
+    "click is not in the slate": ([row(click="z"), GOOD], "click", 1),
+    "interaction is there twice": ([row(time=3), GOOD, GOOD], None, 1),
+    "item is twice in its slate": ([row(slate=["a", "b", "a"]), GOOD], "slate", 0),
+    "source is missing": ([row(source=None), GOOD], "source", 0),
+    "time lies before the user's previous row": ([GOOD, row(time=1)], "time", 0),
+    "time equals that of another interaction of the user": (
+        [GOOD, row(time=9, click="a")],
+        "time",
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REPAIRS)
+def test_bad_rows_are_repaired_and_counted(what: str, write_log: Write, tmp_path: Path) -> None:
+    rows, _, dropped = REPAIRS[what]
+    dataset = prepare(*write_log(rows), tmp_path / "out")
+    assert found(dataset)[what][0] == 1
+    assert dataset.num_interactions == len(rows) - dropped
+    assert (GOOD["time"], ("a", "b", "c"), "b", "search") in rows_of(dataset)["ann"]
+
+
+@pytest.mark.parametrize("what", REPAIRS)
+def test_strict_refuses_what_would_be_repaired(what: str, write_log: Write, tmp_path: Path) -> None:
+    rows, column, _ = REPAIRS[what]
+    log, items = write_log(rows)
+    with pytest.raises(InputError, match=what) as error:
+        prepare(log, items, tmp_path / "out", PrepareConfig(strict=True))
+    assert error.value.file == log
+    assert error.value.row in {1, 2, 3}
+    assert error.value.column == column
+    assert error.value.remedy
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["items.parquet", "log.parquet"]
+
+
+def test_strict_takes_a_clean_log(write_log: Write, tmp_path: Path) -> None:
+    rows = [row(time=t, user_id=u) for u in ("ann", "bo") for t in range(3)]
+    dataset = prepare(*write_log(rows), tmp_path / "out", PrepareConfig(strict=True))
+    assert dataset.num_interactions == 6
+
+
+def test_repairs_keep_what_can_be_kept(write_log: Write, tmp_path: Path) -> None:
+    rows = [row(time=2, slate=["c", "a", "c", "b", "a"], click="b", source=None)]
+    dataset = prepare(*write_log(rows), tmp_path / "out")
+    assert rows_of(dataset) == {"ann": [(2, ("c", "a", "b"), "b", "unknown")]}
+
+
+def test_items_without_a_group_go_to_unknown(write_log: Write, tmp_path: Path) -> None:
+    log, items = write_log([row()], groups={"a": "sofa", "b": None})
+    dataset = prepare(log, items, tmp_path / "out")
+    assert dict(zip(dataset.item_ids, dataset.items["group"], strict=True)) == {
+        "a": "sofa",
+        "b": "unknown",
+        "c": "unknown",
+    }
+    assert found(dataset)["item has no group"] == (1, 2)
+    assert found(dataset)["item is not in the items table"] == (1, 1)
+    names = [dataset.group_names[g] for g in dataset.item_groups]
+    assert names == ["sofa", "unknown", "unknown"]
+    with pytest.raises(InputError, match=r"not in the items table \(c\)"):
+        prepare(
+            *write_log([row()], groups={"a": "sofa", "b": "lamp"}),
+            tmp_path / "strict",
+            PrepareConfig(strict=True),
+        )
+
+
+def test_items_never_shown_stay_and_extra_columns_are_carried(
+    write_log: Write, tmp_path: Path
+) -> None:
+    log, items = write_log([row()])
+    pl.DataFrame(
+        {"item_id": ["x", "a", "b", "c", "a", None], "group": list("ggghhh"), "price": range(6)}
+    ).write_parquet(items)
+    dataset = prepare(log, items, tmp_path / "out")
+    assert dataset.items.rows() == [("x", "g", 0), ("a", "g", 1), ("b", "g", 2), ("c", "h", 3)]
+    assert found(dataset)["item is listed twice"] == (1, 5)
+    assert found(dataset)["item id is missing"] == (1, 6)
+
+
+@pytest.mark.parametrize("missing", ["user_id", "time", "slate", "click", "source"])
+def test_a_missing_column_is_named_with_the_way_to_map_it(
+    missing: str, write_log: Write, tmp_path: Path
+) -> None:
+    log, items = write_log([row()])
+    pl.read_parquet(log).rename({missing: "other"}).write_parquet(log)
+    with pytest.raises(InputError, match=f"no column '{missing}'.*other") as error:
+        prepare(log, items, tmp_path / "out")
+    assert f"--map {missing}=COLUMN" in error.value.remedy
+    mapped = prepare(
+        log, items, tmp_path / "out", log_format=LogFormat().mapped([f"{missing}=other"])
+    )
+    assert mapped.num_interactions == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "column", "message"),
+    [
+        ({"slate": 3}, "slate", "not a list of item ids"),
+        ({"slate": [1.5], "click": None}, "slate", r"\[1.5\] is not a list of item ids"),
+        ({"time": "yesterday"}, "time", "'yesterday' is not a time"),
+        ({"time": [1]}, "time", "not a time"),
+        ({"user_id": [1]}, "user_id", "not an integer id"),
+        ({"user_id": 1.5}, "user_id", "1.5 is not an integer id"),
+        ({"source": ["a", "b"]}, "source", "not a name"),
+    ],
+)
+def test_a_mistyped_column_is_an_error(
+    changes: dict[str, Any], column: str, message: str, write_log: Write, tmp_path: Path
+) -> None:
+    log, items = write_log([row()])
+    pl.DataFrame([row(**changes)]).write_parquet(log)
+    with pytest.raises(InputError, match=message) as error:
+        prepare(log, items, tmp_path / "out")
+    assert error.value.column == column
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_value_that_does_not_parse_is_named_by_row(write_log: Write, tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text(
+        "user_id,time,slate,click,source\n"
+        "ann,2024-05-01T10:00:00Z,a|b,a,search\n"
+        "ann,soon,a|b,a,search\n"
+    )
+    _, items = write_log([row()])
+    with pytest.raises(InputError, match="'soon' is not a time") as error:
+        prepare(log, items, tmp_path / "out")
+    assert (error.value.file, error.value.row, error.value.column) == (log, 2, "time")
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "message"),
+    [
+        ("log.parquet", lambda data: data[: len(data) // 2], "truncated"),
+        ("log.parquet", lambda data: b"user_id,time\n1,2\n", "not Parquet"),
+        ("log.parquet", lambda data: b"", "empty"),
+        (
+            "log.parquet",
+            lambda data: data[:8] + b"\0" * (len(data) - 16) + data[-8:],
+            "cannot be read",
+        ),
+        ("log.jsonl", lambda data: b'{"user_id": 1}\n{"user_id"', "cannot be read"),
+        ("log.csv", lambda data: b'user_id,time,slate,click,source\n"x', "cannot be read"),
+        ("log.xls", lambda data: data, "unknown kind"),
+    ],
+)
+def test_damaged_files_are_refused(
+    name: str,
+    damage: Callable[[bytes], bytes],
+    message: str,
+    write_log: Write,
+    tmp_path: Path,
+) -> None:
+    log, items = write_log([row()])
+    bad = tmp_path / "bad" / name
+    bad.parent.mkdir()
+    bad.write_bytes(damage(log.read_bytes()))
+    with pytest.raises(InputError, match=message) as error:
+        prepare(bad, items, tmp_path / "out")
+    assert error.value.file == bad
+    assert error.value.remedy
+    assert not list(tmp_path.glob("*out*")) + list(tmp_path.glob(".*out*"))
+
+
+def test_damage_in_the_middle_of_a_log_leaves_nothing_behind(
+    write_log: Write, tmp_path: Path
+) -> None:
+    log, items = write_log([row(time=t) for t in range(20_000)])
+    data = bytearray(log.read_bytes())
+    data[4 : len(data) // 2] = bytes(len(data) // 2 - 4)
+    log.write_bytes(data)
+    with pytest.raises(InputError, match="cannot be read"):
+        prepare(log, items, tmp_path / "out")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["items.parquet", "log.parquet"]
+
+
+def test_missing_files_and_existing_output(write_log: Write, tmp_path: Path) -> None:
+    log, items = write_log([row()])
+    with pytest.raises(InputError, match="no such file"):
+        prepare(tmp_path / "nowhere.parquet", items, tmp_path / "out")
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "precious").write_text("keep")
+    with pytest.raises(SlatewiseError, match="exists already"):
+        prepare(log, items, out)
+    assert (out / "precious").read_text() == "keep"
+    with pytest.raises(SlatewiseError):
+        prepare(log, tmp_path / "nowhere.parquet", out, overwrite=True)
+    assert (out / "precious").read_text() == "keep"
+    assert prepare(log, items, out, overwrite=True).num_interactions == 1
+    assert not (out / "precious").exists()
+
+
+def test_no_user_left_says_where_they_went(write_log: Write, tmp_path: Path) -> None:
+    rows = [row(time=t) for t in range(5)] + [row(click="z", time=7)]
+    with pytest.raises(SlatewiseError, match="no interaction is left") as error:
+        prepare(*write_log(rows), tmp_path / "out", PrepareConfig(min_interactions=6))
+    assert "1 click is not in the slate" in str(error.value)
+    assert "5 of users with too few interactions" in str(error.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_empty_log_is_refused(write_log: Write, tmp_path: Path) -> None:
+    log, items = write_log([row()])
+    pl.read_parquet(log).clear().write_parquet(log)
+    with pytest.raises(SlatewiseError, match="the log has no rows"):
+        prepare(log, items, tmp_path / "out")
+
+
+def test_numbers_and_text_meet_as_text(write_log: Write, tmp_path: Path) -> None:
+    log, items = write_log([row(slate=[7, 8], click=8.0)], groups={"7": "g", "8": "h"})
+    dataset = prepare(log, items, tmp_path / "out")
+    assert rows_of(dataset) == {"ann": [(1, ("7", "8"), "8", "search")]}
+    assert found(dataset) == {}
+
+
+def test_a_value_can_mean_no_click(write_log: Write, tmp_path: Path) -> None:
+    log, items = write_log([row(slate=[7, 8], click=-1), row(slate=[7, 8], click=7, time=2)])
+    dataset = prepare(log, items, tmp_path / "out", log_format=LogFormat(no_click="-1"))
+    assert [entry[2] for entry in rows_of(dataset)["ann"]] == [None, 7]
+
+
+def test_one_source_for_a_log_without_the_column(write_log: Write, tmp_path: Path) -> None:
+    log, items = write_log([row()])
+    pl.read_parquet(log).drop("source").write_parquet(log)
+    dataset = prepare(log, items, tmp_path / "out", log_format=LogFormat(default_source="web"))
+    assert dataset.source_names == ["web"]
+
+
+def test_times_of_every_kind_are_microseconds(write_log: Write, tmp_path: Path) -> None:
+    moment = datetime(2024, 5, 17, 12, 30)
+    micro = 1_715_949_000_000_000
+    cases: list[tuple[Any, str | None]] = [
+        (moment, None),
+        ("2024-05-17T12:30:00Z", None),
+        ("2024-05-17 14:30:00+02:00", None),
+        (micro // 10**6, "s"),
+        (micro // 10**3, "ms"),
+        (micro * 1000, "ns"),
+        (str(micro // 10**3), "ms"),
+        (micro / 10**6, None),
+    ]
+    for number, (time, unit) in enumerate(cases):
+        log, items = write_log([row(time=time)])
+        layout = LogFormat.build({"time_unit": unit}, "test")
+        dataset = prepare(log, items, tmp_path / f"out{number}", log_format=layout)
+        assert dataset.times.tolist() == [micro], time
+        assert dataset.meta["clock_times"]
+    log, items = write_log([row(time=17)])
+    dataset = prepare(log, items, tmp_path / "order")
+    assert (dataset.times.tolist(), dataset.meta["clock_times"]) == ([17], False)
+
+
+def test_several_clicks_become_interactions_or_only_the_first(
+    write_log: Write, tmp_path: Path
+) -> None:
+    rows = [row(click=["c", "a"]), row(time=2, click=[]), row(time=3, click=None)]
+    log, items = write_log(rows)
+    each = prepare(log, items, tmp_path / "each")
+    assert [entry[2] for entry in rows_of(each)["ann"]] == ["c", "a", None, None]
+    assert each.meta["report"]["clicks_unfolded"] == 1
+    assert found(each) == {}
+    first = prepare(log, items, tmp_path / "first", PrepareConfig(several_clicks="first"))
+    assert [entry[2] for entry in rows_of(first)["ann"]] == ["c", None, None]
+    assert first.meta["report"]["reductions"] == {"later clicks on one slate": 1}
+
+
+def test_positions_count_from_one(write_log: Write, tmp_path: Path) -> None:
+    rows = [row(position=2), row(time=2, position=1), row(time=3, click=None, position=None)]
+    dataset = prepare(*write_log(rows), tmp_path / "out")
+    assert found(dataset) == {"click position differs from the item's place": (1, 2)}
+    assert [entry[2] for entry in rows_of(dataset)["ann"]] == ["b", "b", None]
+
+
+def test_a_click_can_be_given_by_position_alone(write_log: Write, tmp_path: Path) -> None:
+    rows = [
+        row(position=3),
+        row(time=2, position=0),
+        row(time=3, position=None),
+        row(time=4, position=4),
+    ]
+    log, items = write_log(rows)
+    pl.read_parquet(log).drop("click").write_parquet(log)
+    dataset = prepare(log, items, tmp_path / "out")
+    assert [entry[2] for entry in rows_of(dataset)["ann"]] == ["c", None]
+    assert found(dataset) == {"click position is outside the slate": (2, 2)}
+
+
+def test_a_directory_of_files_is_one_log_and_rows_are_counted_per_file(
+    write_log: Write, tmp_path: Path
+) -> None:
+    log, items = write_log([row(time=1), row(time=2)])
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    log.rename(parts / "1.parquet")
+    pl.DataFrame([row(time=3), row(time=4, click="z")]).write_parquet(parts / "2.parquet")
+    dataset = prepare(parts, items, tmp_path / "out")
+    assert [entry[0] for entry in rows_of(dataset)["ann"]] == [1, 2, 3]
+    (problem,) = dataset.meta["report"]["problems"]
+    assert (problem["file"], problem["row"]) == (str(parts / "2.parquet"), 2)
+    pl.DataFrame([row(user_id=1)]).write_parquet(parts / "3.parquet")
+    with pytest.raises(InputError, match="differ"):
+        prepare(parts, items, tmp_path / "other")
+
+
+def test_mapping_from_toml(write_log: Write, tmp_path: Path) -> None:
+    log, items = write_log([row()])
+    pl.read_parquet(log).rename({"user_id": "visitor"}).write_parquet(log)
+    pl.read_parquet(items).rename({"group": "category"}).write_parquet(items)
+    mapping = tmp_path / "mapping.toml"
+    mapping.write_text('[log]\nuser_id = "visitor"\n[items]\ngroup = "category"\n')
+    log_format, items_format = load_formats(mapping)
+    dataset = prepare(
+        log, items, tmp_path / "out", log_format=log_format, items_format=items_format
+    )
+    assert dataset.num_interactions == 1
+    for text, message in {
+        "[log]\nvisitor = 'x'": "'visitor'",
+        "[shop]\na = 1": "unknown section 'shop'",
+        "[log": "not TOML",
+    }.items():
+        mapping.write_text(text)
+        with pytest.raises(SlatewiseError, match=message):
+            load_formats(mapping)
+    with pytest.raises(SlatewiseError, match="FIELD=COLUMN"):
+        ItemsFormat().mapped(["category"])
+
+
+def many(users: int, steps: int, seed: int = 0) -> list[dict[str, Any]]:
+    rng = np.random.default_rng(seed)
+    rows = []
+    for user in range(users):
+        for time in range(steps):
+            slate = rng.choice(60, size=rng.integers(1, 40), replace=False).tolist()
+            click = slate[rng.integers(len(slate))] if rng.random() < 0.5 else None
+            rows.append(row(user_id=user, time=time, slate=slate, click=click))
+    return rows
+
+
+def test_the_papers_reductions_leave_what_section_5_says(write_log: Write, tmp_path: Path) -> None:
+    rows = many(users=60, steps=60)
+    dataset = prepare(*write_log(rows), tmp_path / "out", PRESETS["paper"])
+    counts = np.diff(dataset.user_offsets)
+    assert counts.min() >= 10
+    assert counts.max() == 20
+    assert np.diff(dataset.slate_offsets).max() == 25
+    everything = {(r["user_id"], r["time"]): r for r in rows}
+    for user, entries in rows_of(dataset).items():
+        for time, slate, click, _ in entries:
+            original = everything[user, time]
+            assert list(slate) == original["slate"][:25]
+            assert click == original["click"]
+    report = dataset.meta["report"]
+    assert report["rows"] - sum(report["reductions"].values()) == dataset.num_interactions
+    unclicked = sum(r["click"] is None for r in rows)
+    kept = unclicked - report["reductions"]["without a click, not in the sample"]
+    # A tenth of n, within four standard deviations.
+    assert abs(kept - 0.1 * unclicked) < 4 * np.sqrt(0.09 * unclicked)
+
+
+def test_the_sample_of_no_clicks_depends_on_rows_and_seed_not_on_order(
+    write_log: Write, tmp_path: Path
+) -> None:
+    rows = many(users=20, steps=20)
+    config = PrepareConfig(no_click_share=0.3)
+    kept = rows_of(prepare(*write_log(rows), tmp_path / "a", config))
+    assert rows_of(prepare(*write_log(rows[::-1]), tmp_path / "b", config)) == kept
+    other = rows_of(
+        prepare(*write_log(rows), tmp_path / "c", config.model_copy(update={"seed": 1}))
+    )
+    assert other != kept
+    # A row that stays in the log keeps its fate when others leave it.
+    fewer = rows_of(prepare(*write_log(rows[: len(rows) // 2]), tmp_path / "d", config))
+    assert fewer == {user: entries for user, entries in kept.items() if user < 10}
+
+
+def test_the_account_adds_up(write_log: Write, tmp_path: Path) -> None:
+    rows = many(users=12, steps=30)
+    rows += [
+        row(user_id=None, slate=[1], click=None),
+        row(user_id=1, slate=[], click=None),
+        row(user_id=2, click=-5, slate=[1]),
+    ]
+    rows += [rows[0], row(user_id=3, time=99, slate=[1, 2, 3], click=1)]
+    dataset = prepare(
+        *write_log(rows), tmp_path / "out", PrepareConfig(no_click_share=0.5, max_slate=9, first=12)
+    )
+    report = dataset.meta["report"]
+    gone = sum(p["count"] for p in report["problems"] if p["drops"])
+    gone += sum(report["reductions"].values())
+    assert report["rows"] == len(rows)
+    assert report["rows"] - gone == dataset.num_interactions == report["remaining"]["interactions"]
+
+
+def test_a_killed_run_leaves_the_old_dataset_and_no_other(write_log: Write, tmp_path: Path) -> None:
+    log, items = write_log(many(users=30, steps=20))
+    out = tmp_path / "out"
+    before = prepare(log, items, out).content_hash
+    script = (
+        "import os, signal, sys\n"
+        "from slatewise.data import writing\n"
+        "from slatewise.data.preparing import prepare\n"
+        "writing.DatasetWriter.finish = lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL)\n"
+        f"prepare({str(log)!r}, {str(items)!r}, {str(out)!r}, overwrite=True)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert SlateDataset.open(out).content_hash == before
+    SlateDataset.open(out).verify()
+    assert not json.loads((out / "dataset.json").read_text())["report"]["problems"]
