@@ -5,6 +5,7 @@ import sys
 import typer
 from rich.console import Console
 
+from slatewise.cli import download, importing
 from slatewise.errors import SlatewiseError
 
 app = typer.Typer(
@@ -13,6 +14,8 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+app.command("import")(importing.import_log)
+app.command()(download.download)
 
 
 def main() -> None:
