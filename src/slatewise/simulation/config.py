@@ -1,0 +1,236 @@
+"""What a simulation is made of: one frozen model per part, and the named presets."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import (
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
+
+from slatewise.config import Config, read_toml
+from slatewise.errors import SlatewiseError
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class _Section(Config):
+    model_config = ConfigDict(allow_inf_nan=False)
+
+
+class CatalogueConfig(_Section):
+    """The items, their groups, and how often each is brought forward."""
+
+    items: PositiveInt = 2_000
+    """Number of items, I."""
+
+    groups: PositiveInt = 50
+    """Number of groups, G; every group holds at least one item."""
+
+    dimensions: PositiveInt = 10
+    """Dimensions of the latent space, D."""
+
+    group_skew: NonNegativeFloat = 0.7
+    """Zipf exponent of the group sizes; 0 makes all groups equally large."""
+
+    exposure_skew: NonNegativeFloat = 2.2
+    """Zipf exponent of exposure among the items of one group; 0 exposes all alike."""
+
+    group_distance: PositiveFloat = 4.5
+    """Typical distance between two group means, in the units of the latent space."""
+
+    spread_low: PositiveFloat = 0.7
+    """Least typical distance of an item from its group mean (groups differ, log-uniformly)."""
+
+    spread_high: PositiveFloat = 1.6
+    """Greatest typical distance of an item from its group mean."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if self.groups > self.items:
+            raise ValueError(f"{self.groups:,} groups cannot share {self.items:,} items")
+        if self.spread_low > self.spread_high:
+            raise ValueError("spread_low is above spread_high")
+        return self
+
+
+class IntentConfig(_Section):
+    """How what a user is after changes; common to both truths."""
+
+    persistence: Share = 0.97
+    """Share of the distance to the group mean that intent keeps from one interaction to the next.
+
+    The rest is drawn anew, so that intent wanders inside its group; 1 stands still.
+    """
+
+    click_pull: Share = 0.2
+    """Share of the way to a clicked item that intent moves."""
+
+    switch: Share = 0.4
+    """Probability that a click ends the errand and intent goes to another group."""
+
+    companion: Share = 0.8
+    """Probability that a switch goes to the companion of the clicked item's group, not to any."""
+
+    satiation_memory: NonNegativeInt = 5
+    """How many of the last clicked items a user has had enough of."""
+
+    satiation: NonNegativeFloat = 3.0
+    """What utility (log relevance) such an item loses."""
+
+
+class SearchConfig(_Section):
+    """How search finds items near the intent."""
+
+    candidates: PositiveInt = 60
+    """Draws from the catalogue per query, repeats included."""
+
+    own_share: Share = 0.7
+    """Share of the draws from the group of the intent."""
+
+    neighbour_share: Share = 0.2
+    """Share of the draws from groups near it; the remaining draws come from any group."""
+
+    neighbours: PositiveInt = 5
+    """How many groups count as near."""
+
+    query_noise: NonNegativeFloat = 0.5
+    """Typical distance between the intent and the query that expresses it."""
+
+    rank_noise: NonNegativeFloat = 0.5
+    """Standard deviation of what is added to the distances that search ranks by."""
+
+
+class PaperConfig(_Section):
+    """The truth of the paper: relevance exp(−‖z − v‖)."""
+
+    no_click: float = -1.5
+    """log β₁: utility of clicking nothing after seeing one item."""
+
+    no_click_growth: NonNegativeFloat = 0.8
+    """log β_s = no_click + no_click_growth · log s, increasing in the scroll length s."""
+
+
+class OutsideConfig(_Section):
+    """A truth outside the paper's family: dot product, item quality and position bias."""
+
+    sharpness: PositiveFloat = 0.35
+    """Factor of the dot product of intent and item."""
+
+    quality_sd: NonNegativeFloat = 0.6
+    """Standard deviation of item quality."""
+
+    position_bias: NonNegativeFloat = 0.6
+    """Utility at position j is lower by position_bias · log j."""
+
+    no_click: float = 4.8
+    """Utility of clicking nothing, whatever the scroll length."""
+
+
+class SimulationConfig(_Section):
+    """A whole simulation: with the package version, all that is needed to repeat it."""
+
+    seed: NonNegativeInt = 0
+    """Seed of the world and of every chunk of users."""
+
+    truth: Literal["paper", "outside"] = "paper"
+    """Which choice model the users follow."""
+
+    policy: Literal["random", "promoted", "more-like-this"] = "random"
+    """What fills the recommendation slates of a log."""
+
+    users: PositiveInt = 6_000
+    """Number of users, U."""
+
+    min_interactions: PositiveInt = 20
+    """Fewest interactions of a user; the number is uniform between the two limits."""
+
+    max_interactions: PositiveInt = 20
+    """Most interactions of a user, T."""
+
+    search_share: Share = 0.8
+    """Probability that an interaction is a search; the others are recommendations."""
+
+    max_slate: PositiveInt = 25
+    """Slate positions, S: the longest scroll."""
+
+    mean_scroll: PositiveFloat = 11.0
+    """Rate of the Poisson scroll length, before truncation to 1..max_slate."""
+
+    days: PositiveInt = 30
+    """First visits are spread evenly over this many days."""
+
+    chunk_users: PositiveInt = 4_096
+    """Users generated and written together; sets the memory, and is part of the random stream."""
+
+    catalogue: CatalogueConfig = CatalogueConfig()
+    intent: IntentConfig = IntentConfig()
+    search: SearchConfig = SearchConfig()
+    paper: PaperConfig = PaperConfig()
+    outside: OutsideConfig = OutsideConfig()
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if self.max_slate > self.catalogue.items:
+            raise ValueError(
+                f"a slate of {self.max_slate} is longer than the catalogue "
+                f"of {self.catalogue.items:,} items"
+            )
+        if self.min_interactions > self.max_interactions:
+            raise ValueError("min_interactions is above max_interactions")
+        if self.mean_scroll > self.max_slate:
+            raise ValueError("mean_scroll is above max_slate")
+        if self.search.own_share + self.search.neighbour_share > 1:
+            raise ValueError("search.own_share and search.neighbour_share add up to more than 1")
+        return self
+
+
+PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "tiny": {
+        "users": 300,
+        "min_interactions": 10,
+        "catalogue": {"items": 200, "groups": 10, "dimensions": 5},
+    },
+    "demo": {},
+    "finn": {
+        "users": 2_300_000,
+        "min_interactions": 12,
+        "catalogue": {
+            "items": 1_300_000,
+            "groups": 290,
+            "dimensions": 25,
+            # Groups of thousands: at the default skew most items would never be seen.
+            "exposure_skew": 1.2,
+        },
+        "paper": {"no_click": -1.2},
+        "outside": {"no_click": 5.1},
+    },
+}
+"""Named configurations, as differences from the defaults of `SimulationConfig`."""
+
+
+def load_config(
+    preset: str = "demo", file: str | Path | None = None, **overrides: object
+) -> SimulationConfig:
+    """Return the preset, changed by the TOML file, changed by those overrides that are not None."""
+    if preset not in PRESETS:
+        raise SlatewiseError(
+            f"There is no preset '{preset}'.", f"Choose one of {', '.join(PRESETS)}."
+        )
+    values = _merged(PRESETS[preset], read_toml(file) if file is not None else {})
+    values |= {key: value for key, value in overrides.items() if value is not None}
+    return SimulationConfig.build(values, "simulation")
+
+
+def _merged(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in change.items():
+        both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
+        merged[key] = _merged(merged[key], value) if both else value
+    return merged

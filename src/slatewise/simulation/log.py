@@ -1,0 +1,256 @@
+"""Writing a simulated log and its truth, chunk by chunk of users."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from slatewise import __version__
+from slatewise.data.columns import Columns
+from slatewise.files import atomic_directory
+from slatewise.simulation.arrays import Bools, Floats, Ints
+from slatewise.simulation.config import SimulationConfig
+from slatewise.simulation.marketplace import Marketplace
+from slatewise.simulation.policies import Policy, named_policy
+
+START: Final = np.datetime64("2024-01-01T00:00:00", "us")
+HOUR: Final = 3_600_000_000
+"""Microseconds in an hour."""
+
+HOURS_BETWEEN: Final = 6
+"""Mean time between two interactions of a user."""
+
+
+class SourceSummary(NamedTuple):
+    """How the slates of one source fared."""
+
+    slates: int
+    clicks: int
+
+    @property
+    def click_rate(self) -> float:
+        """Share of the slates that were clicked; nan where there are none."""
+        return self.clicks / self.slates if self.slates else float("nan")
+
+
+@dataclass(frozen=True)
+class LogSummary:
+    """What `write_log` wrote."""
+
+    users: int
+    items: int
+    search: SourceSummary
+    recommendation: SourceSummary
+    seen: int
+    """Items seen in all slates together."""
+
+    bytes: int
+    """Size of all files written."""
+
+    @property
+    def slates(self) -> int:
+        """Number of slates: rows of the log."""
+        return self.search.slates + self.recommendation.slates
+
+    @property
+    def mean_scroll(self) -> float:
+        """Mean number of items seen per slate."""
+        return self.seen / self.slates
+
+
+class Chunk(NamedTuple):
+    """The N interactions of one chunk of users, by time."""
+
+    user: Ints  # [N]
+    time: Ints  # [N], microseconds since the epoch
+    slates: Ints  # [N, S]
+    scroll: Ints  # [N]
+    clicks: Ints  # [N], −1 for none
+    searched: Bools  # [N]
+    state: Floats  # [N, D]
+    probability: Floats  # [N, S]
+    no_click: Floats  # [N]
+
+
+def write_log(
+    config: SimulationConfig,
+    out: str | Path,
+    *,
+    overwrite: bool = False,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> LogSummary:
+    """Simulate `config` into the directory `out`, which appears when it is complete.
+
+    Memory holds the item tables and one chunk of users, however many users there are. `progress`
+    hears of the stage, the users written and their total.
+    """
+    market = Marketplace(config)
+    counts = np.zeros((2, 2), dtype=np.int64)  # [searched, clicked]
+    seen = 0
+    with atomic_directory(out, overwrite=overwrite) as folder:
+        truth = folder / "truth"
+        truth.mkdir()
+        description = {"version": __version__, "config": config.model_dump(mode="json")}
+        (truth / "config.json").write_text(json.dumps(description, indent=2) + "\n")
+        _write_items(market, folder)
+        with ExitStack() as stack:
+            log = stack.enter_context(_writer(folder / "log.parquet", LOG_SCHEMA))
+            schema = _truth_schema(config.catalogue.dimensions)
+            interactions = stack.enter_context(_writer(truth / "interactions.parquet", schema))
+            for chunk in chunks(market):
+                log.write_table(_log_table(chunk))
+                interactions.write_table(_truth_table(chunk, schema))
+                np.add.at(counts, (chunk.searched.astype(int), (chunk.clicks >= 0).astype(int)), 1)
+                seen += int(chunk.scroll.sum())
+                if progress is not None:
+                    progress("users", int(chunk.user.max()) + 1, config.users)
+        size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    recommendation, search = (SourceSummary(int(row.sum()), int(row[1])) for row in counts)
+    items = config.catalogue.items
+    return LogSummary(config.users, items, search, recommendation, seen, size)
+
+
+def chunks(market: Marketplace) -> Iterator[Chunk]:
+    """Yield the log chunk by chunk.
+
+    Each chunk has its own random stream, spawned from the seed by its number: it depends neither
+    on the chunks before it nor on how many follow.
+    """
+    config = market.config
+    policy = named_policy(config.policy, market.catalogue)
+    for number, first in enumerate(range(0, config.users, config.chunk_users)):
+        rng = np.random.default_rng(np.random.SeedSequence(config.seed, spawn_key=(1, number)))
+        count = min(config.chunk_users, config.users - first)
+        yield _chunk(market, policy, first, count, rng)
+
+
+def _chunk(
+    market: Marketplace, policy: Policy, first: int, count: int, rng: np.random.Generator
+) -> Chunk:
+    config = market.config
+    users = market.new_users(count, rng)
+    steps = rng.integers(config.min_interactions, config.max_interactions + 1, size=count)
+    times = _times(count, config, rng)  # [B, T]
+    parts = []
+    for step in range(config.max_interactions):
+        who = np.flatnonzero(steps > step)
+        met = market.interact(users, policy, rng, who)
+        parts.append(
+            Chunk(
+                user=who + first,
+                time=times[who, step],
+                slates=met.slates,
+                scroll=met.scroll,
+                clicks=met.clicks,
+                searched=met.searched,
+                state=met.state,
+                probability=met.choice.items.astype(np.float32),
+                no_click=met.choice.no_click.astype(np.float32),
+            )
+        )
+    order = np.argsort(np.concatenate([part.time for part in parts]), kind="stable")
+    return Chunk(*(np.concatenate(column)[order] for column in zip(*parts, strict=True)))
+
+
+def _times(count: int, config: SimulationConfig, rng: np.random.Generator) -> Ints:
+    """Times of the interactions, strictly increasing along each row, in microseconds: [B, T]."""
+    arrival = rng.integers(config.days * 24 * HOUR, size=(count, 1))
+    gaps = rng.exponential(HOURS_BETWEEN * HOUR, size=(count, config.max_interactions))
+    # A second at least, so that no rounding can make two interactions of a user simultaneous.
+    waited = np.cumsum(1_000_000 + gaps.astype(np.int64), axis=1)
+    return np.asarray(START.astype(np.int64) + arrival + waited)
+
+
+_ITEMS: Final = pa.list_(pa.int64())
+LOG_SCHEMA: Final = pa.schema(
+    {
+        Columns.USER: pa.int64(),
+        Columns.TIME: pa.timestamp("us"),
+        Columns.SLATE: _ITEMS,
+        Columns.CLICK: pa.int64(),
+        Columns.SOURCE: pa.string(),
+    }
+)
+
+
+def _truth_schema(dimensions: int) -> pa.Schema:
+    return pa.schema(
+        {
+            "state": pa.list_(pa.float32(), dimensions),
+            "choice_probability": pa.list_(pa.float32()),
+            "no_click_probability": pa.float32(),
+        }
+    )
+
+
+def _writer(file: Path, schema: pa.Schema) -> pq.ParquetWriter:
+    # Dictionaries pay for the source and for slates of popular items; random floats do not pack.
+    packed = [f"{Columns.SLATE}.list.element", Columns.CLICK, Columns.SOURCE]
+    return pq.ParquetWriter(file, schema, compression="zstd", use_dictionary=packed)
+
+
+def _log_table(chunk: Chunk) -> pa.Table:
+    source = pa.DictionaryArray.from_arrays(
+        chunk.searched.astype(np.int8), ["recommendation", "search"]
+    )
+    columns = [
+        pa.array(chunk.user),
+        pa.array(chunk.time).cast(pa.timestamp("us")),
+        _seen(chunk.slates, chunk.scroll),
+        pa.array(chunk.clicks, mask=chunk.clicks < 0),
+        source.cast(pa.string()),
+    ]
+    return pa.table(columns, schema=LOG_SCHEMA)
+
+
+def _truth_table(chunk: Chunk, schema: pa.Schema) -> pa.Table:
+    columns = [
+        _vectors(chunk.state),
+        _seen(chunk.probability, chunk.scroll),
+        pa.array(chunk.no_click),
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def _seen(values: Ints | Floats, scroll: Ints) -> pa.ListArray:
+    """Return the first `scroll` [N] entries of each row of `values` [N, S], as a list array."""
+    ends = np.concatenate([[0], np.cumsum(scroll)]).astype(np.int32)
+    flat = values[np.arange(values.shape[1]) < scroll[:, None]]
+    return pa.ListArray.from_arrays(ends, flat)
+
+
+def _vectors(values: Floats) -> pa.FixedSizeListArray:
+    """Return `values` [N, D] as an array of N lists of the fixed size D."""
+    return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), values.shape[1])
+
+
+def _write_items(market: Marketplace, folder: Path) -> None:
+    """Write the catalogue, and the truth about items and groups."""
+    catalogue, space = market.catalogue, market.space
+    names = pa.array([f"group-{group:03d}" for group in range(catalogue.groups)])
+    item = pa.array(np.arange(catalogue.items))
+    group = pa.DictionaryArray.from_arrays(catalogue.group.astype(np.int32), names).cast(
+        pa.string()
+    )
+    pq.write_table(pa.table({Columns.ITEM: item, Columns.GROUP: group}), folder / "items.parquet")
+    columns = {
+        Columns.ITEM: item,
+        "vector": _vectors(space.vectors),
+        "exposure": pa.array(catalogue.exposure),
+    }
+    if market.truth.quality is not None:
+        columns["quality"] = pa.array(market.truth.quality)
+    pq.write_table(pa.table(columns), folder / "truth" / "items.parquet")
+    groups = {
+        Columns.GROUP: names,
+        "mean": _vectors(space.means),
+        "spread": pa.array(space.spread),
+        "companion": names.take(pa.array(space.companion)),
+    }
+    pq.write_table(pa.table(groups), folder / "truth" / "groups.parquet")
