@@ -5,7 +5,7 @@ import sys
 import typer
 from rich.console import Console
 
-from slatewise.cli import download, importing
+from slatewise.cli import download, importing, simulate
 from slatewise.errors import SlatewiseError
 
 app = typer.Typer(
@@ -14,6 +14,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+app.command()(simulate.simulate)
 app.command("import")(importing.import_log)
 app.command()(download.download)
 
