@@ -7,7 +7,7 @@ from unittest.mock import patch
 import numpy as np
 import polars as pl
 import pytest
-from recovering import rows_of
+from tests.data.recovering import rows_of
 
 from slatewise.data import log as log_module
 from slatewise.data import spill

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from recovering import rows_of
+from tests.data.recovering import rows_of
 
 from slatewise.data import SlateDataset
 from slatewise.data.formats import ItemsFormat, LogFormat, load_formats

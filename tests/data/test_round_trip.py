@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from recovering import rows_of
+from tests.data.recovering import rows_of
 
 from slatewise.data import log as log_module
 from slatewise.data import spill

@@ -4,8 +4,9 @@ import sys
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
-from slatewise.cli import download, importing, simulate
+from slatewise.cli import describe, download, importing, prepare, simulate
 from slatewise.errors import SlatewiseError
 
 app = typer.Typer(
@@ -15,6 +16,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(simulate.simulate)
+app.command()(prepare.prepare)
+app.command()(describe.describe)
 app.command("import")(importing.import_log)
 app.command()(download.download)
 
@@ -25,7 +28,7 @@ def main() -> None:
         app()
     except SlatewiseError as error:
         console = Console(stderr=True, soft_wrap=True)
-        console.print(f"[bold red]error:[/] {error.problem}", highlight=False)
+        console.print(f"[bold red]error:[/] {escape(error.problem)}", highlight=False)
         if error.remedy:
-            console.print(f"[bold]remedy:[/] {error.remedy}", highlight=False)
+            console.print(f"[bold]remedy:[/] {escape(error.remedy)}", highlight=False)
         sys.exit(2)
