@@ -22,6 +22,7 @@ check: $(READY)
 	$(BIN)/lint-imports
 
 bench: $(READY)
+	$(BIN)/python benchmarks/simulate.py --check
 	$(BIN)/python benchmarks/ingest.py --check
 
 clean:

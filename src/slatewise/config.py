@@ -24,9 +24,20 @@ class Config(BaseModel):
             first = error.errors()[0]
             field = ".".join(str(part) for part in first["loc"])
             place = f"{where}, '{field}'" if field else where
-            raise SlatewiseError(
-                f"{place}: {first['msg']}.", f"The fields are {', '.join(cls.model_fields)}."
-            ) from error
+            problem = first["msg"].removeprefix("Value error, ")
+            remedy = "Correct the value."
+            if first["type"] == "extra_forbidden":
+                problem, remedy = "there is no such setting", _settings_beside(cls, first["loc"])
+            raise SlatewiseError(f"{place}: {problem}.", remedy) from error
+
+
+def _settings_beside(config: type[Config], path: tuple[int | str, ...]) -> str:
+    """Name the settings among which the last part of `path` is not."""
+    for part in path[:-1]:
+        section = config.model_fields[str(part)].annotation
+        if isinstance(section, type) and issubclass(section, Config):
+            config = section
+    return f"The settings are {', '.join(config.model_fields)}."
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
@@ -35,6 +46,8 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(f"cannot be read ({error.strerror}).", file=path) from error
+        raise InputError(
+            f"cannot be read ({error.strerror}).", "Check the path.", file=path
+        ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"is not TOML: {error}.", file=path) from error
+        raise InputError(f"is not TOML: {error}.", "Correct the file.", file=path) from error

@@ -29,7 +29,9 @@ def test_an_import_ends_with_its_account(source: Path, tmp_path: Path) -> None:
     assert pl.read_parquet(out / "log.parquet")["slate"].to_list() == [["N1", "N2"], ["N2"]]
     lines = [" ".join(line.split()) for line in result.output.splitlines()]
     for start, count in (("interactions read", 2), ("interactions written", 2), ("items", 2)):
-        assert any(start in line and f" {count} " in line for line in lines), result.output
+        assert any(line.startswith(start) and line.endswith(f" {count}") for line in lines), (
+            result.output
+        )
     assert "not in the item table" in result.output
 
 

@@ -7,13 +7,13 @@ from unittest.mock import patch
 import numpy as np
 import polars as pl
 import pytest
-from tests.data.recovering import rows_of
 
 from slatewise.data import log as log_module
 from slatewise.data import spill
 from slatewise.data.formats import LogFormat
 from slatewise.data.preparing import prepare
 from slatewise.errors import InputError
+from tests.data.recovering import rows_of
 
 
 def impression(**changes: Any) -> dict[str, Any]:

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from tests.data.recovering import rows_of
 
 from slatewise.data import SlateDataset
 from slatewise.data.formats import ItemsFormat, LogFormat, load_formats
 from slatewise.data.preparing import prepare
 from slatewise.data.reductions import PRESETS, PrepareConfig
 from slatewise.errors import InputError, SlatewiseError
+from tests.data.recovering import rows_of
 
 Write = Callable[..., tuple[Path, Path]]
 
@@ -456,3 +456,45 @@ def test_a_killed_run_leaves_the_old_dataset_and_no_other(write_log: Write, tmp_
     assert SlateDataset.open(out).content_hash == before
     SlateDataset.open(out).verify()
     assert not json.loads((out / "dataset.json").read_text())["report"]["problems"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "row", "problem"),
+    [
+        ("log.csv", "user_id,time,slate,click,source\na,1,x|y,x,s\na,2,x,y,x,s\n", 2, "6 fields"),
+        ("log.jsonl", '{"user_id": "a", "time": 1}\n{"user_id": }\n', 2, "not JSON"),
+    ],
+)
+def test_a_damaged_line_of_text_is_named(
+    name: str, text: str, row: int, problem: str, write_log: Write, tmp_path: Path
+) -> None:
+    _, items = write_log([GOOD])
+    log = tmp_path / name
+    log.write_text(text)
+    with pytest.raises(InputError, match=problem) as error:
+        prepare(log, items, tmp_path / "out")
+    assert (error.value.file, error.value.row) == (log, row)
+
+
+def test_a_column_of_json_lines_that_is_empty_at_first(write_log: Write, tmp_path: Path) -> None:
+    _, items = write_log([row(slate=[1, 2], click=1)])
+    log = tmp_path / "log.jsonl"
+    lines = [row(time=t, slate=[1, 2], click=None if t < 12_000 else 2) for t in range(12_001)]
+    log.write_text("\n".join(json.dumps(line) for line in lines))
+    dataset = prepare(log, items, tmp_path / "out")
+    assert rows_of(dataset)["ann"][-1] == (12_000, (1, 2), 2, "search")
+
+
+@pytest.mark.parametrize("delimiter", ["|", ";", ",", " ", "::"])
+def test_slates_in_text_may_be_delimited(delimiter: str, write_log: Write, tmp_path: Path) -> None:
+    _, items = write_log([GOOD])
+    log = tmp_path / "log.csv"
+    slate = delimiter.join(["a", "b", "c"])
+    header = "user_id,time,slate,click,source"
+    log.write_text(f'{header}\nann,2,"{slate}",b,search\nann,3,"[""c"", ""a""]",,search\n')
+    layout = LogFormat(delimiter=delimiter if delimiter == "::" else None)
+    dataset = prepare(log, items, tmp_path / "out", log_format=layout)
+    assert rows_of(dataset)["ann"] == [
+        (2, ("a", "b", "c"), "b", "search"),
+        (3, ("c", "a"), None, "search"),
+    ]

@@ -9,11 +9,12 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.data.recovering import rows_of
 
 from slatewise.data import log as log_module
 from slatewise.data import spill
 from slatewise.data.preparing import prepare
+from slatewise.simulation import load_config, write_log
+from tests.data.recovering import rows_of
 
 Row = dict[str, Any]
 
@@ -146,3 +147,18 @@ def test_text_formats_give_the_same_interactions(
 
 def _json(slate: list[Any]) -> str:
     return json.dumps([str(item) for item in slate])
+
+
+@pytest.mark.parametrize("truth", ["paper", "outside"])
+def test_a_simulated_log_comes_back(truth: str, tmp_path: Path) -> None:
+    write_log(load_config("tiny", truth=truth), tmp_path / "sim")
+    dataset = prepare(
+        tmp_path / "sim" / "log.parquet", tmp_path / "sim" / "items.parquet", tmp_path / "set"
+    )
+    log = pl.read_parquet(tmp_path / "sim" / "log.parquet").with_columns(
+        pl.col("time").to_physical()
+    )
+    assert rows_of(dataset) == expected(log.to_dicts())
+    items = pl.read_parquet(tmp_path / "sim" / "items.parquet")
+    assert dataset.items.equals(items)
+    assert dataset.meta["report"]["problems"] == []

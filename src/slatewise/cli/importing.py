@@ -4,17 +4,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.markup import escape
 from rich.table import Table
 
+from slatewise.cli.show import console, progress, table
 from slatewise.data.public import PublicDataset, Tally, import_public
 
 
@@ -25,33 +18,25 @@ def import_log(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT.")] = False,
 ) -> None:
     """Turn a public dataset into a log that `slatewise prepare` reads."""
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(f"reading {dataset.value}", total=None)
+    with progress() as bars:
         tally = import_public(
             dataset,
             source,
             out,
             overwrite=overwrite,
-            progress=lambda done, total: bar.update(task, completed=done, total=total),
+            progress=lambda done, total: bars(f"reading {dataset.value}", done, total),
         )
-    Console().print(_account(tally, out))
+    console.print(_account(tally))
+    console.print(f"\nLog: {escape(str(out))}")
 
 
-def _account(tally: Tally, out: Path) -> Table:
-    table = Table("", "count", title=f"Imported into {out}", title_justify="left")
-    table.columns[1].justify = "right"
-    table.add_row("interactions read", f"{tally.read:,}")
-    table.add_row("interactions written", f"{tally.written:,}")
+def _account(tally: Tally) -> Table:
+    account = table("Imported", "", "count")
+    account.add_row("interactions read", f"{tally.read:,}")
+    account.add_row("interactions written", f"{tally.written:,}")
     for reason, count in tally.left_out.most_common():
-        table.add_row(f"  left out: {reason}", f"{count:,}")
-    table.add_row("items written", f"{tally.items:,}")
+        account.add_row(f"  left out: {reason}", f"{count:,}")
+    account.add_row("items written", f"{tally.items:,}")
     for what, count in tally.notes.most_common():
-        table.add_row(f"  note: {what}", f"{count:,}")
-    return table
+        account.add_row(f"  note: {what}", f"{count:,}")
+    return account

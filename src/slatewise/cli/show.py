@@ -1,6 +1,6 @@
 """Tables, bars and progress in the terminal."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -8,13 +8,12 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
 from rich.table import Table
-
-from slatewise.data.preparing import Progress as Report
 
 console = Console()
 _BAR_WIDTH = 32
@@ -41,8 +40,11 @@ def histogram(title: str, counts: Mapping[str, int]) -> Table:
 
 
 @contextmanager
-def progress() -> Iterator[Report]:
-    """Show a bar per stage on standard error, gone when the work is done."""
+def progress() -> Iterator[Callable[[str, int, int | None], None]]:
+    """Show a bar per stage on standard error, gone when the work is done.
+
+    Call what it gives with a stage, how much of it is done, and how much there is, if known.
+    """
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -51,11 +53,11 @@ def progress() -> Iterator[Report]:
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        tasks: dict[str, int] = {}
+        tasks: dict[str, TaskID] = {}
 
-        def report(stage: str, done: int, total: int) -> None:
+        def report(stage: str, done: int, total: int | None) -> None:
             if stage not in tasks:
-                tasks[stage] = bars.add_task(stage, total=total)
-            bars.update(tasks[stage], completed=done, total=total)  # type: ignore[arg-type]
+                tasks[stage] = bars.add_task(stage)
+            bars.update(tasks[stage], completed=done, total=total)
 
         yield report

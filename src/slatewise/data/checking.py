@@ -5,10 +5,8 @@ from typing import Literal
 
 import polars as pl
 
+from slatewise.data.columns import UNKNOWN
 from slatewise.data.report import Problem, Reduction, Report
-
-UNKNOWN = "unknown"
-"""The source of slates without one, and the group of items without one."""
 
 
 class Checker:

@@ -19,3 +19,7 @@ class Columns:
     CLICKED: Final = "clicked"
 
     GROUP: Final = "group"
+
+
+UNKNOWN: Final = "unknown"
+"""The source of slates without one, and the group of items without one."""

@@ -1,7 +1,9 @@
 """Tables on disk as lazy frames: Parquet, CSV and JSON lines, one file after the other."""
 
+import csv
+import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,11 +14,12 @@ from slatewise.errors import InputError
 ROW = "__row"
 """Column added to every table: the row number in its file, counted from 1."""
 
-_PARQUET = {".parquet", ".pq"}
-_TEXT = {".csv": ",", ".tsv": "\t"}
-_JSON_LINES = {".jsonl", ".ndjson"}
+_PARQUET = (".parquet", ".pq")
+_SEPARATORS = {".csv": ",", ".tsv": "\t"}
+_JSON_LINES = (".jsonl", ".ndjson")
+_SUFFIXES = (*_PARQUET, *_SEPARATORS, *_JSON_LINES)
+_KNOWN_SUFFIXES = f"Tables are recognised by their suffix: {', '.join(_SUFFIXES)}."
 _JSON_ROWS_LOOKED_AT = 10_000
-_SUFFIXES = (*_PARQUET, *_TEXT, *_JSON_LINES)
 
 
 @dataclass(frozen=True)
@@ -34,10 +37,13 @@ class Table:
 
     def batches(self, columns: list[str], rows: int) -> Iterator[pl.DataFrame]:
         """Stream `columns` and the row number, about `rows` rows at a time, in file order."""
+        columns = [ROW, *columns]
+        # Of text, whole lines are read: a query for some columns overlooks lines with too many.
+        whole = self.path.suffix.lower() in _SEPARATORS
+        frame = self.frame if whole else self.frame.select(columns)
         with _reading(self.path):
-            yield from self.frame.select(ROW, *columns).collect_batches(
-                chunk_size=rows, maintain_order=True, lazy=True
-            )
+            for batch in frame.collect_batches(chunk_size=rows, maintain_order=True, lazy=True):
+                yield batch.select(columns)
 
     def require(self, column: str, option: str, example: str) -> str:
         """Return the column if the table has it, else say which columns there are."""
@@ -72,9 +78,6 @@ def open_tables(path: str | Path) -> list[Table]:
     return tables
 
 
-_KNOWN_SUFFIXES = f"Tables are recognised by their suffix: {', '.join(_SUFFIXES)}."
-
-
 def _open(file: Path) -> Table:
     suffix = file.suffix.lower()
     with _reading(file):
@@ -83,11 +86,11 @@ def _open(file: Path) -> Table:
         if suffix in _PARQUET:
             _require_parquet(file)
             frame = pl.scan_parquet(file, glob=False, row_index_name=ROW, row_index_offset=1)
-        elif suffix in _TEXT:
+        elif suffix in _SEPARATORS:
             # Every value is read as text: guessing would turn the id 007 into 7.
             frame = pl.scan_csv(
                 file,
-                separator=_TEXT[suffix],
+                separator=_SEPARATORS[suffix],
                 infer_schema=False,
                 glob=False,
                 row_index_name=ROW,
@@ -118,7 +121,7 @@ def _scan_json_lines(file: Path) -> pl.LazyFrame:
 def _require_parquet(file: Path) -> None:
     with file.open("rb") as stream:
         head = stream.read(4)
-        stream.seek(-4, 2)
+        stream.seek(max(-4, -file.stat().st_size), 2)
         tail = stream.read(4)
     if head != b"PAR1":
         raise InputError(
@@ -139,8 +142,29 @@ def _reading(file: Path) -> Iterator[None]:
     try:
         yield
     except (pl.exceptions.PolarsError, OSError) as error:
+        row, problem = _damaged_line(file)
         raise InputError(
-            f"the file cannot be read: {str(error).strip().splitlines()[0]}",
-            "It is damaged or not what its suffix says: write it again.",
+            f"the file cannot be read: {problem or str(error).strip().splitlines()[0]}",
+            "It is damaged or not what its suffix says: correct the row, or write it again.",
             file=file,
+            row=row,
         ) from error
+
+
+def _damaged_line(file: Path) -> tuple[int | None, str]:
+    """Look for the line of a text file that Polars stumbled over but did not name."""
+    suffix = file.suffix.lower()
+    with suppress(OSError), file.open(encoding="utf-8", errors="replace", newline="") as lines:
+        if suffix in _JSON_LINES:
+            for row, line in enumerate(lines, start=1):
+                try:
+                    json.loads(line or "{}")
+                except ValueError as error:
+                    return row, f"the line is not JSON ({error})."
+        if suffix in _SEPARATORS:
+            reader = csv.reader(lines, delimiter=_SEPARATORS[suffix])
+            width = len(next(reader, []))
+            for row, fields in enumerate(reader, start=1):
+                if len(fields) > width:
+                    return row, f"the line has {len(fields)} fields, the header {width}."
+    return None, ""

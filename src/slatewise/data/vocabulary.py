@@ -7,8 +7,7 @@ import numpy.typing as npt
 import polars as pl
 
 from slatewise.data import parsing
-from slatewise.data.checking import UNKNOWN
-from slatewise.data.columns import Columns
+from slatewise.data.columns import UNKNOWN, Columns
 from slatewise.data.formats import ItemsFormat
 from slatewise.data.keys import Keys, id_keys
 from slatewise.data.report import Problem, Report

@@ -8,8 +8,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from slatewise.data.columns import Columns
-from slatewise.data.public.tally import UNKNOWN_GROUP, PublicLog, Tally
+from slatewise.data.columns import UNKNOWN, Columns
+from slatewise.data.public.tally import PublicLog, Tally
 from slatewise.data.public.text import Piece
 from slatewise.errors import InputError
 
@@ -139,6 +139,6 @@ def _items(
         )
         yield piece.frame.select(
             pl.col("article_id").cast(pl.Int64).alias(Columns.ITEM),
-            pl.col("category_str").cast(pl.String).fill_null(UNKNOWN_GROUP).alias(Columns.GROUP),
+            pl.col("category_str").cast(pl.String).fill_null(UNKNOWN).alias(Columns.GROUP),
             *carried,
         )

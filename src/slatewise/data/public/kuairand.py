@@ -7,8 +7,8 @@ from typing import Final
 
 import polars as pl
 
-from slatewise.data.columns import Columns
-from slatewise.data.public.tally import UNKNOWN_GROUP, PublicLog, Tally
+from slatewise.data.columns import UNKNOWN, Columns
+from slatewise.data.public.tally import PublicLog, Tally
 from slatewise.data.public.text import TextFile
 from slatewise.errors import InputError
 
@@ -85,7 +85,7 @@ def _items(files: Sequence[Path], tally: Tally, chunk_size: int) -> Iterator[pl.
             first = pl.col("tag").str.split(",").list.first().str.strip_chars()
             yield frame.select(
                 pl.col("video_id").alias(Columns.ITEM),
-                first.fill_null(UNKNOWN_GROUP).alias(Columns.GROUP),
+                first.fill_null(UNKNOWN).alias(Columns.GROUP),
                 pl.col("tag").alias("tags"),
                 *carried,
             )

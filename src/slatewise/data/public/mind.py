@@ -6,8 +6,8 @@ from typing import Final
 
 import polars as pl
 
-from slatewise.data.columns import Columns
-from slatewise.data.public.tally import UNKNOWN_GROUP, PublicLog, Tally
+from slatewise.data.columns import UNKNOWN, Columns
+from slatewise.data.public.tally import PublicLog, Tally
 from slatewise.data.public.text import TextFile
 from slatewise.errors import InputError
 
@@ -82,7 +82,7 @@ def _items(news: TextFile, tally: Tally, chunk_size: int) -> Iterator[pl.DataFra
         )
         yield piece.frame.select(
             pl.col("news_id").alias(Columns.ITEM),
-            pl.col("category").fill_null(UNKNOWN_GROUP).alias(Columns.GROUP),
+            pl.col("category").fill_null(UNKNOWN).alias(Columns.GROUP),
             "subcategory",
             "title",
         )

@@ -8,8 +8,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from slatewise.data.columns import Columns
-from slatewise.data.public.tally import UNKNOWN_GROUP, Tally
+from slatewise.data.columns import UNKNOWN, Columns
+from slatewise.data.public.tally import Tally
 from slatewise.errors import InputError
 
 LOG_COLUMNS: Final = [
@@ -74,7 +74,7 @@ def write_items(
         if last is None or missing.is_empty():
             return
         tally.note("items shown but not in the item table, given the group 'unknown'", len(missing))
-        group = missing.with_columns(pl.lit(UNKNOWN_GROUP).alias(Columns.GROUP))
+        group = missing.with_columns(pl.lit(UNKNOWN).alias(Columns.GROUP))
         yield pl.concat([last.clear(), group.sort(Columns.ITEM)], how="diagonal")
 
     written = _write(file, completed())

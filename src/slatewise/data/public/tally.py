@@ -4,12 +4,9 @@ from collections import Counter
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Protocol
 
 import polars as pl
-
-UNKNOWN_GROUP: Final = "unknown"
-"""The group of items that were shown but that the published item table does not describe."""
 
 
 @dataclass

@@ -1,0 +1,114 @@
+"""What every benchmark shares: options, a table, a file of numbers, targets it can miss."""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A number that must stay on its side of a limit."""
+
+    what: str
+    value: float
+    limit: float
+    at_least: bool = False
+
+    @property
+    def missed(self) -> bool:
+        """Whether the value is on the wrong side."""
+        return self.value < self.limit if self.at_least else self.value > self.limit
+
+    def __str__(self) -> str:
+        """Say what was measured and what was wanted."""
+        side = "at least" if self.at_least else "at most"
+        return f"{self.what}: {self.value:,.2f}, wanted {side} {self.limit:,.2f}"
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser with the options that all benchmarks have."""
+    result = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    result.add_argument("--json", type=Path, help="write the numbers to this file")
+    result.add_argument("--check", action="store_true", help="exit 1 when a target is missed")
+    return result
+
+
+def report(
+    options: argparse.Namespace,
+    title: str,
+    columns: Mapping[str, str],
+    rows: Sequence[Row],
+    targets: Sequence[Target],
+) -> None:
+    """Print the rows (columns: key -> format, as in `{:,.1f}`), write them, check the targets."""
+    table = Table(title=title, title_justify="left", box=None)
+    for column in columns:
+        table.add_column(column.replace("_", " "), justify="right")
+    for row in rows:
+        table.add_row(*(pattern.format(row[key]) for key, pattern in columns.items()))
+    Console(width=140).print(table)
+    for target in targets:
+        print("MISSED " if target.missed else "met    ", target, sep="")
+    if options.json:
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        options.json.write_text(json.dumps({"title": title, "rows": rows}, indent=2) + "\n")
+    if options.check and any(target.missed for target in targets):
+        sys.exit(1)
+
+
+def seconds(work: Callable[[], object], repeats: int = 1) -> float:
+    """Return the least wall time of some runs."""
+    best = float("inf")
+    for _ in range(repeats):
+        start = time.perf_counter()
+        work()
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def slatewise(*command: str) -> tuple[float, float]:
+    """Run a command in a process of its own; return its seconds and its peak memory in GB."""
+    script = (
+        "import resource, sys\n"
+        "from slatewise.cli import app\n"
+        "app(sys.argv[1:], standalone_mode=False)\n"
+        "print('peak', resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
+    )
+    start = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-c", script, *command], check=True, stdout=subprocess.PIPE, text=True
+    )
+    return time.perf_counter() - start, int(done.stdout.split()[-1]) * 1024 / 1e9
+
+
+def write_seconds(directory: Path, size: int) -> float:
+    """Return how long it takes to write so many bytes to a file there."""
+    block = bytes(1 << 24)
+    file = directory / "written"
+
+    def write() -> None:
+        with file.open("wb") as stream:
+            for start in range(0, size, len(block)):
+                stream.write(block[: min(len(block), size - start)])
+
+    taken = seconds(write)
+    file.unlink()
+    return taken
+
+
+def size_of(directory: Path) -> int:
+    """Add up the bytes of all files below a directory."""
+    return sum(file.stat().st_size for file in directory.rglob("*") if file.is_file())

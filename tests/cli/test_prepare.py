@@ -1,0 +1,132 @@
+"""`slatewise prepare` and `slatewise describe`, as a person types them."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from slatewise.cli import main
+from slatewise.data import SlateDataset
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a command line and return its exit code, output and errors."""
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["slatewise", *map(str, arguments)])
+        code = 0
+        try:
+            main()
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        out, errors = capsys.readouterr()
+        return code, out, errors
+
+    return call
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    rows: list[dict[str, Any]] = [
+        {"who": user, "time": time, "slate": ["a", "b", "c"], "click": "b" if time % 2 else None}
+        for user in ("ann", "bo", "cy")
+        for time in range(12)
+    ]
+    rows.append({"who": "dan", "time": 3, "slate": ["a"], "click": "z"})
+    log, items = tmp_path / "log.parquet", tmp_path / "items.parquet"
+    pl.DataFrame(rows).write_parquet(log)
+    pl.DataFrame({"item_id": ["a", "b", "c"], "category": ["x", "x", "y"]}).write_parquet(items)
+    return log, items
+
+
+def options(files: tuple[Path, Path], out: Path) -> list[object]:
+    mapping = ["--map", "user_id=who", "--map-items", "group=category", "--source", "web"]
+    return ["prepare", *files, out, *mapping]
+
+
+def test_prepare_ends_with_the_account(run: Run, files: tuple[Path, Path], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    code, text, _ = run(*options(files, out), "--first", 10, "--valid-share", 0.3)
+    assert code == 0
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert "rows in the log 37" in lines
+    (dropped,) = (line for line in lines if line.startswith("click is not in the slate −1"))
+    assert dropped.endswith("row 37")
+    assert "after the user's first interactions kept −6 as asked" in lines
+    assert "interactions that remain 30" in lines
+    dataset = SlateDataset.open(out)
+    assert dataset.num_interactions == 30
+    assert dataset.source_names == ["web"]
+    assert dataset.meta["split"]["valid_share"] == 0.3
+
+
+def test_presets_can_be_changed(run: Run, files: tuple[Path, Path], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    code, _, _ = run(
+        *options(files, out), "--preset", "paper", "--no-click-share", 1, "--max-slate", 2
+    )
+    assert code == 0
+    assert SlateDataset.open(out).meta["prepare"] == {
+        "no_click_share": 1.0,
+        "max_slate": 2,
+        "first": 20,
+        "min_interactions": 10,
+        "several_clicks": "each",
+        "seed": 0,
+        "strict": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("extra", "message", "remedy"),
+    [
+        (["--strict"], "row 37, column 'click': click is not in the slate", "--no-click"),
+        (["--map", "who"], "'who' is not a mapping", "FIELD=COLUMN"),
+        (["--map", "visitor=who"], "'visitor=who' is not a mapping", "user_id"),
+        (["--no-click-share", "2"], "'no_click_share'", "Correct"),
+        (["--min-interactions", "99"], "no interaction is left of 37", "Loosen"),
+        (["--mapping", "nowhere.toml"], "nowhere.toml: cannot be read", "Check the path"),
+        (["--valid-share", "0.9", "--test-share", "0.9"], "nothing for training", "Correct"),
+    ],
+)
+def test_mistakes_end_in_a_problem_and_a_remedy(
+    extra: list[str],
+    message: str,
+    remedy: str,
+    run: Run,
+    files: tuple[Path, Path],
+    tmp_path: Path,
+) -> None:
+    out = tmp_path / "out"
+    code, _, errors = run(*options(files, out), *extra)
+    assert code == 2
+    problem, cure = errors.split("remedy:")
+    assert message in problem
+    assert remedy in cure
+    assert "Traceback" not in errors
+    assert not out.exists()
+
+
+def test_describe_in_words_and_in_json(run: Run, files: tuple[Path, Path], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run(*options(files, out))
+    code, text, _ = run("describe", out, "--verify")
+    assert code == 0
+    for part in ("Click rate by source", "Slates by items seen", "Items by views", "validation"):
+        assert part in text
+    code, text, _ = run("describe", out, "--json")
+    facts = json.loads(text)
+    assert (code, facts["users"], facts["interactions"], facts["clicks"]) == (0, 3, 36, 18)
+
+
+def test_describe_of_something_else(run: Run, tmp_path: Path) -> None:
+    code, _, errors = run("describe", tmp_path)
+    assert code == 2
+    assert "not a dataset" in errors
+    assert "slatewise prepare" in errors
