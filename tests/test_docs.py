@@ -1,0 +1,180 @@
+"""The pages keep their promises: what they show runs, what they list exists, links resolve.
+
+In README.md and docs/*.md, top to bottom, in one empty directory a page:
+
+- a fence that names a file (```csv log.csv) is written to that file;
+- a ```python fence is run, in one namespace a page;
+- in a ```sh fence, every `slatewise` command is run, and `make demo` as the Makefile has it;
+- the lines of a ```text fence right after it must be in its output, in that order, apart from
+  spaces; a line of three dots stands for lines left out.
+
+Other fences (```console, ```toml without a name) only show.
+"""
+
+import re
+import shlex
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from typer.testing import CliRunner
+
+from slatewise.cli import app
+from slatewise.data.dataset import ARRAYS
+from slatewise.data.formats import ItemsFormat, LogFormat
+from slatewise.data.reductions import PRESETS, PrepareConfig
+from slatewise.data.report import Problem, Reduction
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+FENCE = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)")
+
+
+class Fence(NamedTuple):
+    """A fenced block of a page."""
+
+    kind: str
+    file: str
+    text: str
+    line: int
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def fences(page: Path) -> list[Fence]:
+    text = page.read_text(encoding="utf-8")
+    return [
+        Fence(found[1], found[2] or "", found[3], text.count("\n", 0, found.start()) + 1)
+        for found in FENCE.finditer(text)
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_what_a_page_shows_runs(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    output = ""
+    for fence in fences(page):
+        place = f"{name_of(page)}, line {fence.line}"
+        if fence.file:
+            Path(fence.file).write_text(fence.text, encoding="utf-8")
+        elif fence.kind == "python":
+            # Empty lines first, so that a failure names the line of the page.
+            code = compile("\n" * fence.line + fence.text, str(page), "exec")
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                exec(code, namespace)
+        elif fence.kind == "sh":
+            output = "".join(run(command, place) for command in commands(fence.text))
+        elif fence.kind == "text" and output:
+            compare(fence.text, output, place, exactly="simulate" not in output.lower())
+        output = output if fence.kind == "sh" else ""
+
+
+def commands(block: str) -> Iterator[list[str]]:
+    for line in block.replace("\\\n", " ").splitlines():
+        words = shlex.split(line, comments=True)
+        if words == ["make", "demo"]:
+            yield from demo()
+        elif words[:1] == ["slatewise"]:
+            yield words[1:]
+
+
+def demo() -> Iterator[list[str]]:
+    recipe = re.search(r"^demo:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert recipe
+    for line in recipe[1].splitlines():
+        if "/slatewise " in line:
+            yield shlex.split(line)[1:]
+
+
+def run(command: list[str], place: str) -> str:
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 0, f"{place}: {command}\n{result.output}{result.exception or ''}"
+    return result.output
+
+
+def compare(shown: str, output: str, place: str, *, exactly: bool) -> None:
+    """Look for the shown lines in the output, one after the other.
+
+    Digits of a simulation may differ: its last bits, and so its clicks, depend on the processor.
+    """
+
+    def plain(line: str) -> str:
+        line = " ".join(line.split())
+        return line if exactly else re.sub(r"\d", "0", line)
+
+    rest = iter([plain(line) for line in output.splitlines()])
+    for line in shown.splitlines():
+        if plain(line) not in ("", "..."):
+            assert plain(line) in rest, f"{place}: not in the output: {line}\n{output}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target, heading in LINK.findall(page.read_text(encoding="utf-8")):
+        file = page.parent / target if target else page
+        assert file.exists(), f"{name_of(page)} links to {target}"
+        if heading:
+            assert heading in headings(file), f"{name_of(page)} links to {target}#{heading}"
+
+
+def headings(page: Path) -> set[str]:
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def table(page: str, section: str) -> list[list[str]]:
+    """Return the rows of the first table of a section, without code marks."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    _, found, after = text.partition(f"# {section}\n")
+    assert found, f"docs/{page} has no section '{section}'"
+    lines = after[after.index("\n|") + 1 :].split("\n\n")[0].splitlines()
+    return [
+        [cell.strip().replace("`", "") for cell in line.strip("|").split("|")] for line in lines[2:]
+    ]
+
+
+def test_every_problem_is_listed_with_its_repair() -> None:
+    listed = [tuple(row[:3]) for row in table("log-format.md", "Repaired and counted")]
+    assert listed == [(problem.what, problem.column or "–", problem.repair) for problem in Problem]
+
+
+def test_every_reduction_is_listed() -> None:
+    listed = {row[-1] for row in table("log-format.md", "Reductions")} - {"–"}
+    assert listed == {reduction.value for reduction in Reduction}
+
+
+def test_the_presets_are_as_listed() -> None:
+    settings = {row[0]: row[1:3] for row in table("log-format.md", "Presets")}
+    assert settings == {
+        f"--{field.replace('_', '-')}": [
+            "none" if value is None else str(value)
+            for value in (getattr(PRESETS[name], field) for name in ("all", "paper"))
+        ]
+        for field in PrepareConfig.model_fields
+        if field not in ("strict", "seed")
+    }
+
+
+def test_every_field_of_a_mapping_is_listed() -> None:
+    sections = ("One row per interaction", "One row per impression", "Conventions")
+    listed = {row[0] for section in sections for row in table("log-format.md", section)}
+    assert listed == set(LogFormat.model_fields)
+    assert {row[0] for row in table("log-format.md", "The items table")} == {
+        *ItemsFormat.model_fields,
+        "anything else",
+    }
+
+
+def test_every_array_is_listed_with_its_type() -> None:
+    listed = {row[0]: row[1] for row in table("dataset.md", "Arrays")}
+    assert listed == ARRAYS
