@@ -1,0 +1,14 @@
+"""Whether the compiled loops can be had; numba takes half a second to import, so only on use."""
+
+import functools
+import importlib
+from types import ModuleType
+
+
+@functools.cache
+def compiled() -> ModuleType | None:
+    """Return the module of compiled loops, or None where numba is missing."""
+    try:
+        return importlib.import_module("slatewise.model.kernels._numba")
+    except ImportError:
+        return None

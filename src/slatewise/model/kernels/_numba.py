@@ -1,0 +1,436 @@
+"""The loops that numba compiles; imported only where numba is installed.
+
+A row of D floats is one LLVM vector of D lanes, whatever D is, so every kernel is compiled once
+for each D (about two seconds, then cached on disk). Loops over `range(D)` would be 2.7 times
+slower: their trip count is too short for the unrolled vector body, and stores to one array hide
+from LLVM that the others did not change. Everything stays in this file because numba's cache looks
+only at the file of the outermost function.
+"""
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import types
+from numba.core import cgutils
+from numba.extending import models, register_model
+
+Kernel = Callable[..., Any]
+
+# Without nnan and ninf: -inf is a legitimate utility and a NaN must stay one.
+REORDER = ("reassoc", "contract", "nsz", "arcp")
+AHEAD = 16
+"""Cells by which memory is asked for early: worth a factor of two on tables beyond the cache."""
+
+
+# numba's own signatures describe the Python functions, not what these decorators make of them.
+_njit: Any = numba.njit
+_make_intrinsic: Any = numba.extending.intrinsic
+_declare: Any = cgutils.get_or_insert_function
+
+
+def _compile(*flags: str) -> Callable[[Kernel], Kernel]:
+    options = {"fastmath": set(flags), "error_model": "numpy", "nogil": True}
+
+    def compile_(function: Kernel) -> Kernel:
+        try:
+            kernel: Kernel = _njit(cache=True, **options)(function)
+        except RuntimeError:  # no directory to keep the cache in
+            kernel = _njit(**options)(function)
+        return kernel
+
+    return compile_
+
+
+def _intrinsic(function: Kernel) -> Kernel:
+    result: Kernel = _make_intrinsic(prefer_literal=True)(function)
+    return result
+
+
+# Vectors of D floats.
+
+FLOAT, INT32, INT64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
+
+
+class Vector(types.Type):
+    """D floats in registers."""
+
+    def __init__(self, lanes: int) -> None:
+        self.lanes = lanes
+        self.llvm = ir.VectorType(FLOAT, lanes)
+        super().__init__(name=f"Vector({lanes})")
+
+
+@register_model(Vector)
+class _VectorModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, vector: Vector) -> None:
+        super().__init__(manager, vector, vector.llvm)  # type: ignore[no-untyped-call]
+
+
+def _row_pointer(context: Any, builder: Any, table: Any, value: Any, row: Any, lanes: int) -> Any:
+    data = context.make_array(table)(context, builder, value).data
+    place = builder.gep(data, [builder.mul(row, ir.Constant(INT64, lanes))])
+    return builder.bitcast(place, ir.VectorType(FLOAT, lanes).as_pointer())
+
+
+@_intrinsic
+def _load(typing: Any, table: Any, row: Any, lanes: Any) -> Any:
+    vector = Vector(lanes.literal_value)
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        place = _row_pointer(context, builder, table, values[0], values[1], vector.lanes)
+        return builder.load(place, align=4)
+
+    return vector(table, types.int64, lanes), generate
+
+
+@_intrinsic
+def _store(typing: Any, table: Any, row: Any, vector: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        place = _row_pointer(context, builder, table, values[0], values[1], vector.lanes)
+        builder.store(values[2], place, align=4)
+        return context.get_dummy_value()
+
+    return types.void(table, types.int64, vector), generate
+
+
+@_intrinsic
+def _prefetch(typing: Any, table: Any, row: Any, lanes: Any) -> Any:
+    size = 4 * lanes.literal_value
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        row_at = _row_pointer(context, builder, table, values[0], values[1], lanes.literal_value)
+        start = builder.bitcast(row_at, ir.IntType(8).as_pointer())
+        kind = ir.FunctionType(ir.VoidType(), [start.type, INT32, INT32, INT32])
+        prefetch = _declare(builder.module, kind, "llvm.prefetch.p0")
+        read, keep, data = (ir.Constant(INT32, flag) for flag in (0, 3, 1))
+        for byte in sorted({*range(0, size, 64), size - 1}):
+            place = builder.gep(start, [ir.Constant(INT64, byte)])
+            builder.call(prefetch, [place, read, keep, data])
+        return context.get_dummy_value()
+
+    return types.void(table, types.int64, lanes), generate
+
+
+def _lanewise(operation: str) -> Kernel:
+    def typed(typing: Any, left: Any, right: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            return getattr(builder, operation)(*values, flags=REORDER)
+
+        return left(left, right), generate
+
+    return _intrinsic(typed)
+
+
+_add, _subtract = _lanewise("fadd"), _lanewise("fsub")
+
+
+@_intrinsic
+def _times(typing: Any, vector: Any, factor: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        undefined = ir.Constant(vector.llvm, ir.Undefined)
+        first = builder.insert_element(undefined, values[1], ir.Constant(INT32, 0))
+        lanes = ir.Constant(ir.VectorType(INT32, vector.lanes), None)
+        factors = builder.shuffle_vector(first, undefined, lanes)
+        return builder.fmul(values[0], factors, flags=REORDER)
+
+    return vector(vector, types.float32), generate
+
+
+@_intrinsic
+def _squared_norm(typing: Any, vector: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        kind = ir.FunctionType(FLOAT, [FLOAT, vector.llvm])
+        name = f"llvm.vector.reduce.fadd.v{vector.lanes}f32"
+        add_lanes = _declare(builder.module, kind, name)
+        squares = builder.fmul(values[0], values[0], flags=REORDER)
+        return builder.call(add_lanes, [ir.Constant(FLOAT, 0.0), squares], fastmath=REORDER)
+
+    return types.float32(vector), generate
+
+
+@_intrinsic
+def _zeros(typing: Any, lanes: Any) -> Any:
+    vector = Vector(lanes.literal_value)
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return ir.Constant(vector.llvm, None)
+
+    return vector(lanes), generate
+
+
+# The exponential of a number that is not positive.
+
+
+@_intrinsic
+def _bits(typing: Any, number: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return builder.bitcast(values[0], INT32)
+
+    return types.int32(types.float32), generate
+
+
+@_intrinsic
+def _float_of_bits(typing: Any, bits: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return builder.bitcast(values[0], FLOAT)
+
+    return types.float32(types.int32), generate
+
+
+_ZERO, _ONE, _LOWEST = np.float32(0), np.float32(1), np.float32(-80)
+_PER_LN2, _ROUND = np.float32(math.log2(math.e)), np.float32(1.5 * 2**23)
+_LN2_HIGH, _LN2_LOW = np.float32(0.693359375), np.float32(-2.12194440e-4)
+_P0, _P1, _P2 = (
+    np.float32(1.9875691500e-4),
+    np.float32(1.3981999507e-3),
+    np.float32(8.3334519073e-3),
+)
+_P3, _P4, _P5 = np.float32(4.1665795894e-2), np.float32(1.6666665459e-1), np.float32(0.50000001201)
+
+
+@_compile("contract")
+def exponential(x: Any) -> Any:
+    """Compute exp(x) for x <= 0 as Cephes does, to 1e-7; exactly 0 below -80, NaN for NaN.
+
+    Results below -80 would soon be denormal numbers, on which arithmetic is many times slower.
+    """
+    y = _LOWEST if x < _LOWEST else x
+    shifted = y * _PER_LN2 + _ROUND  # the low bits of this float are the nearest integer
+    power = shifted - _ROUND
+    y = y - power * _LN2_HIGH
+    y = y - power * _LN2_LOW
+    polynomial = ((((_P0 * y + _P1) * y + _P2) * y + _P3) * y + _P4) * y + _P5
+    mantissa = polynomial * y * y + y + _ONE
+    exponent = np.int32((_bits(shifted) + np.int32(127)) << np.int32(23))
+    return _ZERO if x < _LOWEST else mantissa * _float_of_bits(exponent)
+
+
+# The kernels.
+
+
+@_compile()
+def _longest_slate(offsets: Any, num_cells: Any) -> Any:
+    """Return the greatest slate length, -1 where the offsets do not partition the cells."""
+    longest = np.int64(0)
+    if offsets[0] < 0 or offsets[-1] > num_cells:
+        return np.int64(-1)
+    for n in range(len(offsets) - 1):
+        length = offsets[n + 1] - offsets[n]
+        if length < 0:
+            return np.int64(-1)
+        longest = max(longest, length)
+    return longest
+
+
+@functools.cache
+def slate_kernel(dims: int) -> Kernel:  # noqa: PLR0915 - one loop is the point
+    """Return the fused pass for vectors of so many dimensions; see `slate.slate_terms`.
+
+    It returns the total and -1, or the first interaction with an index out of range. Gradients
+    are added to the arrays given; those of inputs that need none are empty.
+    """
+
+    @_compile(*REORDER)
+    def kernel(  # noqa: PLR0912, PLR0915 - one loop is the point
+        states: Any,
+        items: Any,
+        no_click: Any,
+        extra: Any,
+        state_of: Any,
+        cells: Any,
+        offsets: Any,
+        clicks: Any,
+        weights: Any,
+        exposure_weights: Any,
+        sharpness: Any,
+        include_no_click: Any,
+        log_likelihood: Any,
+        exposed: Any,
+        want_gradients: Any,
+        states_gradient: Any,
+        items_gradient: Any,
+        no_click_gradient: Any,
+        extra_gradient: Any,
+    ) -> Any:
+        total = 0.0
+        has_extra, has_exposure = len(extra) > 0, len(exposure_weights) > 0
+        to_states, to_items = len(states_gradient) > 0, len(items_gradient) > 0
+        to_no_click, to_extra = len(no_click_gradient) > 0, len(extra_gradient) > 0
+        longest = _longest_slate(offsets, len(cells))
+        if longest < 0:
+            return total, np.int64(0)
+        distances = np.empty(longest, np.float32)
+        utilities = np.empty(longest, np.float32)
+        parts = np.empty(longest, np.float32)
+        for n in range(len(offsets) - 1):
+            start, length = offsets[n], offsets[n + 1] - offsets[n]
+            click = clicks[n]
+            at = state_of[n]
+            if click < -1 or click >= length or at < 0 or at >= len(states):
+                return total, np.int64(n)
+            state = _load(states, at, dims)
+
+            best_item: Any = np.float32(-np.inf)
+            for j in range(length):
+                if start + j + AHEAD < len(cells):
+                    soon = np.int64(cells[start + j + AHEAD])
+                    _prefetch(items, soon, dims)
+                    if to_items:
+                        _prefetch(items_gradient, soon, dims)
+                row = np.int64(cells[start + j])
+                if row < 0 or row >= len(items):
+                    return total, np.int64(n)
+                difference = _subtract(state, _load(items, row, dims))
+                distance = math.sqrt(_squared_norm(difference))
+                distances[j] = distance
+                utility = -distance
+                if has_extra:
+                    utility += extra[start + j]
+                utilities[j] = utility
+                best_item = utility if utility > best_item else best_item
+
+            nothing = no_click[n]
+            best = nothing if nothing > best_item else best_item
+            part_of_nothing = exponential(nothing - best)
+            parts_sum = part_of_nothing
+            for j in range(length):
+                part = exponential(utilities[j] - best)
+                parts[j] = part
+                parts_sum += part
+            chosen = utilities[click] if click >= 0 else nothing
+            value = (chosen - best) - math.log(parts_sum)
+            log_likelihood[n] = value
+
+            weight = weights[n]
+            if want_gradients:
+                scale = -weight / parts_sum
+                nothing_slope = scale * part_of_nothing
+                for j in range(length):
+                    parts[j] *= scale
+                if click >= 0:
+                    parts[click] += weight
+                else:
+                    nothing_slope += weight
+
+            if has_exposure:
+                best = best if include_no_click else best_item
+                exposed_sum = _ZERO
+                exposed_nothing = _ZERO
+                if best > -np.inf:
+                    if include_no_click:
+                        exposed_nothing = exponential(sharpness * (nothing - best))
+                    exposed_sum = exposed_nothing
+                    for j in range(length):
+                        part = exponential(sharpness * (utilities[j] - best))
+                        utilities[j] = part
+                        exposed_sum += part
+                    exposed[n] = sharpness * best + math.log(exposed_sum)
+                else:
+                    exposed[n] = -np.inf
+                if exposure_weights[n] != 0:
+                    value += exposure_weights[n] * exposed[n]
+                    if want_gradients and exposed_sum > 0:
+                        scale = weight * exposure_weights[n] * sharpness / exposed_sum
+                        nothing_slope += scale * exposed_nothing
+                        for j in range(length):
+                            parts[j] += scale * utilities[j]
+            if weight != 0:
+                total += np.float64(weight) * np.float64(value)
+
+            if not want_gradients:
+                continue
+            if to_no_click:
+                no_click_gradient[n] = nothing_slope
+            if to_extra:
+                for j in range(length):
+                    extra_gradient[start + j] = parts[j]
+            if not (to_states or to_items):
+                continue
+            state_slope = _zeros(dims)
+            for j in range(length):
+                # A distance has no slope at 0; any value between -1 and 1 will do, so take 0.
+                slope = parts[j] / distances[j] if distances[j] > 0 else _ZERO
+                row = np.int64(cells[start + j])
+                step = _times(_subtract(state, _load(items, row, dims)), slope)
+                state_slope = _subtract(state_slope, step)
+                if to_items:
+                    _store(items_gradient, row, _add(_load(items_gradient, row, dims), step))
+            if to_states:
+                _store(states_gradient, at, _add(_load(states_gradient, at, dims), state_slope))
+        return total, np.int64(-1)
+
+    return kernel
+
+
+@_compile()
+def first_appearances(cells: Any, scratch: Any, rows: Any, local: Any, counts: Any) -> Any:
+    """Fill in the distinct cells; return how many, or -1 if one is out of range."""
+    found = np.int64(0)
+    valid = True
+    for j in range(len(cells)):
+        cell = np.int64(cells[j])
+        if cell < 0 or cell >= len(scratch):
+            valid = False
+            break
+        place = scratch[cell]
+        if place < 0:
+            place = np.int32(found)
+            scratch[cell] = place
+            rows[found] = cell
+            counts[found] = 0
+            found += 1
+        local[j] = place
+        counts[place] += 1
+    for r in range(found):
+        scratch[rows[r]] = -1
+    return found if valid else np.int64(-1)
+
+
+@functools.cache
+def adam_kernel(dims: int) -> Kernel:
+    """Return the update of rows of so many dimensions; see `rows.RowAdam`.
+
+    It returns False, with nothing changed, where a row is out of range.
+    """
+
+    @_compile(*REORDER)
+    def kernel(
+        table: Any,
+        momentum: Any,
+        second: Any,
+        steps: Any,
+        rows: Any,
+        gradient: Any,
+        lr: Any,
+        beta1: Any,
+        beta2: Any,
+        eps: Any,
+        corrections: Any,
+    ) -> Any:
+        for r in range(len(rows)):
+            if rows[r] < 0 or rows[r] >= len(table):
+                return False
+        one = np.float32(1)
+        for r in range(len(rows)):
+            if r + AHEAD < len(rows):
+                _prefetch(table, rows[r + AHEAD], dims)
+                _prefetch(momentum, rows[r + AHEAD], dims)
+            row = rows[r]
+            slope = _load(gradient, r, dims)
+            count = steps[row] + 1
+            steps[row] = count
+            mean_square = _squared_norm(slope) / np.float32(dims)
+            spread = beta2 * second[row] + (one - beta2) * mean_square
+            second[row] = spread
+            average = _add(_times(_load(momentum, row, dims), beta1), _times(slope, one - beta1))
+            _store(momentum, row, average)
+            size = lr * corrections[count, 0] / (math.sqrt(spread) * corrections[count, 1] + eps)
+            _store(table, row, _subtract(_load(table, row, dims), _times(average, size)))
+        return True
+
+    return kernel

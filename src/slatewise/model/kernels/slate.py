@@ -1,0 +1,270 @@
+"""What a batch of choices from slates says about states and items, with its gradient.
+
+Shapes: M states, N interactions, F cells (items of all slates, one after the other), R item rows,
+D dimensions.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from slatewise.model.kernels._loading import compiled
+
+Backend = Literal["auto", "numba", "torch"]
+
+MOST_DIMS = 256
+"""Beyond this a row no longer fits the registers and compiling it takes long."""
+
+
+@dataclass(frozen=True)
+class SlateTerms:
+    """The terms of N interactions and their weighted sum."""
+
+    total: Tensor
+    """[] differentiable with respect to states, items, no_click and extra"""
+    log_likelihood: Tensor
+    """[N] without gradient"""
+    exposed: Tensor
+    """[N] without gradient; zeros where no exposure weights were given"""
+
+
+def slate_terms(
+    states: Tensor,
+    items: Tensor,
+    no_click: Tensor,
+    *,
+    state_of: Tensor,
+    cells: Tensor,
+    offsets: Tensor,
+    clicks: Tensor,
+    weights: Tensor,
+    extra: Tensor | None = None,
+    exposure_weights: Tensor | None = None,
+    sharpness: float = 1.0,
+    include_no_click: bool = False,
+    backend: Backend = "auto",
+) -> SlateTerms:
+    """Return sum_n weights_n (log_likelihood_n + exposure_weights_n exposed_n) and its parts.
+
+    A cell's utility is u = -||z - v|| + extra, its relevance exp(u) (eq. click-softmax). Per
+    interaction, `log_likelihood` is u of the click minus logsumexp of u over the slate and the
+    no-click option; `exposed` is logsumexp of sharpness * u over the slate, the part of the
+    exposure term that depends on the slate.
+
+    Args:
+        states: [M, D] user states z.
+        items: [R, D] item vectors v.
+        no_click: [N] utility of clicking nothing.
+        state_of: [N] int64, the state before each interaction.
+        cells: [F] int32, the row of `items` in each cell.
+        offsets: [N + 1] int64, slate n is `cells[offsets[n] : offsets[n + 1]]`.
+        clicks: [N] int32, position in the slate, -1 for no click.
+        weights: [N] a constant: no gradient flows to it.
+        extra: [F] terms added to the utility; -inf takes a cell out.
+        exposure_weights: [N] a constant; None leaves the exposure term out.
+        sharpness: positive exponent of the relevance in the exposure term.
+        include_no_click: whether the no-click option counts in the exposure term.
+        backend: `numba` is one fused pass in float32 on the CPU, whose gradients are worked out
+            on the way and handed out by one backward pass (a second one raises); `torch` is the
+            reference, for any device and dtype; `auto` takes numba where it can.
+
+    """
+    if not sharpness > 0:
+        raise ValueError(f"sharpness must be positive, not {sharpness}")
+    floats = [states, items, no_click, weights]
+    floats += [tensor for tensor in (extra, exposure_weights) if tensor is not None]
+    _check_shapes(states, items, no_click, state_of, cells, offsets, clicks, weights)
+    _check_lengths(
+        (extra, len(cells), "extra"), (exposure_weights, len(clicks), "exposure_weights")
+    )
+    if backend == "auto":
+        backend = "numba" if _obstacle(floats) is None else "torch"
+    elif backend == "numba" and (obstacle := _obstacle(floats)):
+        raise ValueError(f"the numba backend {obstacle}")
+    run = _reference if backend == "torch" else _fused
+    total, log_likelihood, exposed = run(
+        states,
+        items,
+        no_click,
+        extra,
+        state_of=state_of,
+        cells=cells,
+        offsets=offsets,
+        clicks=clicks,
+        weights=weights.detach(),
+        exposure_weights=None if exposure_weights is None else exposure_weights.detach(),
+        sharpness=sharpness,
+        include_no_click=include_no_click,
+    )
+    return SlateTerms(total, log_likelihood, exposed)
+
+
+def _check_shapes(
+    states: Tensor,
+    items: Tensor,
+    no_click: Tensor,
+    state_of: Tensor,
+    cells: Tensor,
+    offsets: Tensor,
+    clicks: Tensor,
+    weights: Tensor,
+) -> None:
+    if states.ndim != 2 or items.ndim != 2 or states.shape[1] != items.shape[1]:
+        raise ValueError(f"states {list(states.shape)} and items {list(items.shape)} must share D")
+    if cells.ndim != 1:
+        raise ValueError(f"cells must be one row, not {list(cells.shape)}")
+    count = len(clicks)
+    _check_lengths(
+        (clicks, count, "clicks"),
+        (no_click, count, "no_click"),
+        (state_of, count, "state_of"),
+        (weights, count, "weights"),
+        (offsets, count + 1, "offsets"),
+    )
+
+
+def _check_lengths(*expected: tuple[Tensor | None, int, str]) -> None:
+    for tensor, length, name in expected:
+        if tensor is not None and tensor.shape != (length,):
+            raise ValueError(f"{name} must be [{length}], not {list(tensor.shape)}")
+
+
+def _obstacle(floats: list[Tensor]) -> str | None:
+    if any(tensor.device.type != "cpu" or tensor.dtype != torch.float32 for tensor in floats):
+        return "takes float32 on the CPU only"
+    if not 1 <= floats[0].shape[1] <= MOST_DIMS:
+        return f"takes 1 to {MOST_DIMS} dimensions"
+    return "needs numba" if compiled() is None else None
+
+
+# Reference.
+
+
+def _reference(
+    states: Tensor,
+    items: Tensor,
+    no_click: Tensor,
+    extra: Tensor | None,
+    *,
+    state_of: Tensor,
+    cells: Tensor,
+    offsets: Tensor,
+    clicks: Tensor,
+    weights: Tensor,
+    exposure_weights: Tensor | None,
+    sharpness: float,
+    include_no_click: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    count, num_cells = len(clicks), len(cells)
+    each = torch.arange(count, device=clicks.device)  # [N]
+    of_cell = torch.repeat_interleave(each, offsets.diff(), output_size=num_cells)  # [F]
+    seen_by = states.index_select(0, state_of.index_select(0, of_cell))  # [F, D]
+    utility = -_norm(seen_by - items.index_select(0, cells))  # [F]
+    if extra is not None:
+        utility = utility + extra
+    choices, of_choice = torch.cat([utility, no_click]), torch.cat([of_cell, each])  # [F + N]
+    chosen = torch.where(clicks >= 0, offsets[:-1] + clicks, num_cells + each)  # [N]
+    log_likelihood = choices.index_select(0, chosen) - _logsumexp(choices, of_choice, count)
+    terms = log_likelihood
+    exposed = torch.zeros_like(log_likelihood)
+    if exposure_weights is not None:
+        if include_no_click:
+            exposed = _logsumexp(sharpness * choices, of_choice, count)
+        else:
+            exposed = _logsumexp(sharpness * utility, of_cell, count)
+        counted = exposure_weights != 0  # an empty slate has -inf
+        terms = terms + torch.where(counted, exposure_weights * exposed, 0.0)
+    total = torch.where(weights != 0, weights * terms, 0.0).sum()
+    return total, log_likelihood.detach(), exposed.detach()
+
+
+def _norm(difference: Tensor) -> Tensor:
+    """Return Euclidean norms whose derivative at zero is zero instead of NaN."""
+    squared = difference.square().sum(-1)
+    positive = squared > 0
+    return torch.where(positive, torch.where(positive, squared, 1.0).sqrt(), 0.0)
+
+
+def _logsumexp(values: Tensor, segments: Tensor, count: int) -> Tensor:
+    """Return logsumexp of each segment's values, -inf for none."""
+    highest = values.new_full((count,), -torch.inf)
+    highest = highest.scatter_reduce(0, segments, values.detach(), "amax")
+    highest = torch.where(highest == -torch.inf, 0.0, highest)
+    parts = (values - highest.index_select(0, segments)).exp()
+    return highest + values.new_zeros(count).index_add(0, segments, parts).log()
+
+
+# One fused pass.
+
+
+def _fused(
+    states: Tensor, items: Tensor, no_click: Tensor, extra: Tensor | None, **constants: Any
+) -> tuple[Tensor, Tensor, Tensor]:
+    return _Fused.apply(states, items, no_click, extra, constants)  # type: ignore[no-any-return,no-untyped-call]
+
+
+class _Fused(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        states: Tensor,
+        items: Tensor,
+        no_click: Tensor,
+        extra: Tensor | None,
+        constants: dict[str, Any],
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        module = compiled()
+        assert module is not None
+        nothing = no_click.new_empty(0)
+        floats = [_plain(tensor) for tensor in (states, items, no_click)]
+        floats.append(nothing if extra is None else _plain(extra))
+        wanted = list(ctx.needs_input_grad[:4])
+        gradients = [
+            torch.zeros_like(value) if want else value.new_empty((0, *value.shape[1:]))
+            for value, want in zip(floats, wanted, strict=True)
+        ]
+        log_likelihood, exposed = torch.zeros_like(floats[2]), torch.zeros_like(floats[2])
+        exposure_weights = constants["exposure_weights"]
+        total, fault = module.slate_kernel(states.shape[1])(
+            *(value.numpy() for value in floats),
+            _plain(constants["state_of"], torch.int64).numpy(),
+            _plain(constants["cells"], torch.int32).numpy(),
+            _plain(constants["offsets"], torch.int64).numpy(),
+            _plain(constants["clicks"], torch.int32).numpy(),
+            _plain(constants["weights"]).numpy(),
+            (nothing if exposure_weights is None else _plain(exposure_weights)).numpy(),
+            module.np.float32(constants["sharpness"]),
+            constants["include_no_click"],
+            log_likelihood.numpy(),
+            exposed.numpy(),
+            any(wanted),
+            *(gradient.numpy() for gradient in gradients),
+        )
+        if fault >= 0:
+            raise IndexError(f"interaction {fault}: state, slate, item row or click out of range")
+        ctx.mark_non_differentiable(log_likelihood, exposed)
+        ctx.gradients = [g if want else None for g, want in zip(gradients, wanted, strict=True)]
+        return torch.tensor(total, dtype=torch.float32), log_likelihood, exposed
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, factor: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+        # Handed out and scaled in place: a copy would cost as much as half of the forward pass.
+        gradients, ctx.gradients = ctx.gradients, None
+        if gradients is None:
+            raise RuntimeError(
+                "the gradients of slate_terms were handed out already: call it again, or use "
+                "backend='torch' for more than one backward pass"
+            )
+        if factor.item() != 1:
+            for gradient in gradients:
+                if gradient is not None:
+                    gradient.mul_(factor)
+        return (*gradients, None)
+
+
+def _plain(tensor: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    return tensor.detach().to(dtype).contiguous()
