@@ -1,0 +1,136 @@
+"""Confidence intervals by resampling users.
+
+Interactions of one user are not independent, so users are drawn. Each user gets a Poisson(1)
+weight per resample: sums over users become one matrix product, and nothing but the sums is kept,
+however many users there are. The weights depend on the seed and on the user's place among the
+scored users only; two recommenders judged on the same users share them, which makes differences
+paired.
+"""
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from slatewise.data.ragged import Int64Array
+from slatewise.errors import SlatewiseError
+from slatewise.evaluation.metrics import Metric, T_contra
+from slatewise.evaluation.rows import Floats
+
+RESAMPLES: Final = 1_000
+LEVEL: Final = 0.95
+_BLOCK: Final = 1_024
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with its interval; subtract two of the same users for a paired difference."""
+
+    value: float
+    low: float
+    high: float
+    count: int
+    """Rows (interactions, clicks or users) that the value rests on."""
+    replicates: Floats = field(repr=False, compare=False)
+    """[R] the value in each resample"""
+    sample: str = field(repr=False, compare=False)
+    """Names the users and the weights drawn for them."""
+
+    @classmethod
+    def of(cls, value: float, replicates: Floats, count: int, sample: str) -> "Estimate":
+        """Take the interval from the quantiles of the resamples, where any is defined."""
+        defined = replicates[np.isfinite(replicates)]
+        tail = (1 - LEVEL) / 2
+        low, high = np.quantile(defined, [tail, 1 - tail]) if len(defined) else (np.nan, np.nan)
+        return cls(value, float(low), float(high), count, replicates, sample)
+
+    def __sub__(self, other: "Estimate") -> "Estimate":
+        """Return the paired difference."""
+        if self.sample != other.sample:
+            raise SlatewiseError(
+                "the two estimates are of different users or resamples.",
+                "Compare evaluations of the same dataset, part and seed.",
+            )
+        replicates = self.replicates - other.replicates
+        return Estimate.of(self.value - other.value, replicates, self.count, self.sample)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return value, interval and count; None stands for a value that is not defined."""
+        numbers = {"value": self.value, "low": self.low, "high": self.high}
+        return {
+            name: number if np.isfinite(number) else None for name, number in numbers.items()
+        } | {"count": self.count}
+
+
+class Resampler:
+    """Adds up sums per user, as they are and in every resample, batch after batch of users."""
+
+    def __init__(self, seed: int = 0, resamples: int = RESAMPLES) -> None:
+        self.seed, self.resamples = seed, resamples
+        self.users = 0
+        self._digest = hashlib.blake2b(f"{seed} {resamples}".encode(), digest_size=16)
+        self._totals: Floats = np.zeros(0)
+        self._resampled: Floats = np.zeros((resamples, 0))
+
+    def add(self, users: Int64Array, sums: Floats) -> None:
+        """Add the sums [U, P] of the next users [U]; a user must come once."""
+        if not self.users:
+            self._totals = np.zeros(sums.shape[1])
+            self._resampled = np.zeros((self.resamples, sums.shape[1]))
+        done = 0
+        while done < len(users):
+            block, place = divmod(self.users, _BLOCK)
+            here = slice(done, done + _BLOCK - place)
+            rows = sums[here]
+            weights = self._weights(block)[:, place : place + len(rows)]
+            self._resampled += weights @ rows
+            self._totals += rows.sum(axis=0)
+            self.users += len(rows)
+            done += len(rows)
+        self._digest.update(np.ascontiguousarray(users, dtype=np.int64).data)
+
+    def _weights(self, block: int) -> Floats:
+        rng = np.random.default_rng([self.seed, block])
+        return rng.poisson(1.0, size=(_BLOCK, self.resamples)).T.astype(np.float64)
+
+    @property
+    def sample(self) -> str:
+        """A digest of the seed and the users so far."""
+        return self._digest.copy().hexdigest()
+
+    @property
+    def totals(self) -> Floats:
+        """[P] the sums over all users."""
+        return self._totals
+
+    @property
+    def resampled(self) -> Floats:
+        """[R, P] the weighted sums of each resample."""
+        return self._resampled
+
+
+def bootstrap(
+    metric: Metric[T_contra], observed: T_contra, *, seed: int = 0, resamples: int = RESAMPLES
+) -> Estimate:
+    """Return the metric with its interval over users."""
+    users, sums = metric.per_user(observed)
+    resampler = Resampler(seed, resamples)
+    resampler.add(users, sums)
+    value, count = metric.value(resampler.totals), metric.count(resampler.totals)
+    replicates = metric.value(resampler.resampled)
+    return Estimate.of(float(value), replicates, int(count), resampler.sample)
+
+
+def difference(
+    metric: Metric[T_contra],
+    first: T_contra,
+    second: T_contra,
+    *,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+) -> Estimate:
+    """Return the metric of `first` minus that of `second`, paired by user."""
+    return bootstrap(metric, first, seed=seed, resamples=resamples) - bootstrap(
+        metric, second, seed=seed, resamples=resamples
+    )

@@ -1,0 +1,88 @@
+"""What evaluation asks of a recommender, and exact ranks from scores in bounded memory."""
+
+from collections.abc import Callable
+from typing import Final, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from slatewise.data.interactions import Interactions
+from slatewise.errors import SlatewiseError
+from slatewise.evaluation.predictions import Predictions
+
+CELLS: Final = 1 << 24
+"""Scores held at once by `target_ranks`: 64 MiB in float32."""
+
+
+@runtime_checkable
+class Predictor(Protocol):
+    """Says how likely each option of a slate is, before the user chooses."""
+
+    def predict(self, interactions: Interactions, scored: Tensor) -> Predictions:
+        """Predict the interactions that `scored` [N] bool marks, in their order.
+
+        `interactions` are those of B users up to the end of the part that is scored; of them, only
+        what the same user did strictly earlier may inform a prediction. Users are numbered 0..B-1.
+        """
+        ...
+
+
+@runtime_checkable
+class Ranker(Protocol):
+    """Orders the whole catalogue for a user."""
+
+    def rank(self, interactions: Interactions, k: int, *, exclude: Tensor | None = None) -> Tensor:
+        """Return the k best items for each user, best first, after everything given: [B, k].
+
+        Items that `exclude` [I] bool marks are left out, for everybody.
+        """
+        ...
+
+    def target_ranks(self, interactions: Interactions, scored: Tensor) -> Tensor:
+        """Return where each next click stood among all I items just before it, 1 the best: [M].
+
+        One rank for each interaction that `scored` [N] bool marks *and* that has a click.
+        """
+        ...
+
+
+def top_items(scores: Tensor, k: int, exclude: Tensor | None = None) -> Tensor:
+    """Return the k items of greatest score, best first: scores [B, I] -> [B, k].
+
+    Of equal scores the lower item number comes first, as in `target_ranks`.
+    """
+    available = scores.shape[1] - (int(exclude.sum()) if exclude is not None else 0)
+    if k > available:
+        raise SlatewiseError(
+            f"{k:,} items were asked for, {available:,} are available.", "Ask for fewer."
+        )
+    if exclude is not None:
+        scores = scores.masked_fill(exclude, -torch.inf)
+    # topk alone would leave the order of equal scores to chance.
+    least = scores.topk(k, dim=1).values[:, -1:]
+    above, equal = scores > least, scores == least
+    missing = k - above.sum(dim=1, keepdim=True)
+    chosen = above | (equal & (equal.cumsum(dim=1) <= missing))
+    items = chosen.nonzero()[:, 1].view(-1, k)
+    order = scores.gather(1, items).sort(dim=1, descending=True, stable=True).indices
+    return items.gather(1, order)
+
+
+def target_ranks(
+    score: Callable[[slice], Tensor], targets: Tensor, num_items: int, *, cells: int = CELLS
+) -> Tensor:
+    """Rank each target [M] among all items, 1 the best, holding about `cells` scores at once.
+
+    `score(rows)` returns the scores [C, I] of those rows. Of equal scores the lower item number
+    comes first.
+    """
+    ranks = torch.empty(len(targets), dtype=torch.int64)
+    step = max(1, cells // num_items)
+    numbers = torch.arange(num_items)
+    for start in range(0, len(targets), step):
+        rows = slice(start, start + step)
+        scores, here = score(rows).cpu(), targets[rows, None].long()
+        own = scores.gather(1, here)
+        better = (scores > own) | ((scores == own) & (numbers < here))
+        ranks[rows] = 1 + better.sum(dim=1)
+    return ranks
