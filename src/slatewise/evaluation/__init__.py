@@ -1,7 +1,17 @@
 """Judging recommenders one step ahead: metrics with intervals, calibration and baselines."""
 
+from slatewise.evaluation.baselines import (
+    BASELINES,
+    Baseline,
+    BaseRate,
+    CoClick,
+    Popularity,
+    SmoothedCTR,
+    fit_baselines,
+)
 from slatewise.evaluation.bootstrap import Estimate, bootstrap, difference
 from slatewise.evaluation.calibration import Calibration
+from slatewise.evaluation.evaluate import Evaluation, calibrate, evaluate, table
 from slatewise.evaluation.metrics import (
     MRR,
     ClickRate,
@@ -23,10 +33,15 @@ from slatewise.evaluation.recommender import Predictor, Ranker, target_ranks, to
 from slatewise.evaluation.reliability import ExpectedCalibrationError, reliability
 
 __all__ = [
+    "BASELINES",
     "MRR",
+    "BaseRate",
+    "Baseline",
     "Calibration",
     "ClickRate",
+    "CoClick",
     "Estimate",
+    "Evaluation",
     "ExpectedCalibrationError",
     "HitRate",
     "InSlateAUC",
@@ -36,6 +51,7 @@ __all__ = [
     "LogLikelihoodSum",
     "Metric",
     "Part",
+    "Popularity",
     "PredictedClickRate",
     "Predictions",
     "Predictor",
@@ -43,13 +59,18 @@ __all__ = [
     "Recall",
     "Recommended",
     "Slates",
+    "SmoothedCTR",
     "TargetRanks",
     "bootstrap",
+    "calibrate",
     "difference",
+    "evaluate",
+    "fit_baselines",
     "part_bounds",
     "prefixes",
     "reliability",
     "scored_interactions",
+    "table",
     "target_ranks",
     "top_items",
 ]

@@ -110,6 +110,14 @@ class Resampler:
         return self._resampled
 
 
+def estimate(metric: Metric[Any], totals: Floats, resampled: Floats, sample: str) -> Estimate:
+    """Turn sums [P] and resampled sums [R, P] into a value with its interval."""
+    value, replicates = float(metric.value(totals)), metric.value(resampled)
+    if metric.noise_raises and np.isfinite(replicates).any():
+        replicates = replicates - (np.nanmean(replicates) - value)
+    return Estimate.of(value, replicates, int(metric.count(totals)), sample)
+
+
 def bootstrap(
     metric: Metric[T_contra], observed: T_contra, *, seed: int = 0, resamples: int = RESAMPLES
 ) -> Estimate:
@@ -117,9 +125,7 @@ def bootstrap(
     users, sums = metric.per_user(observed)
     resampler = Resampler(seed, resamples)
     resampler.add(users, sums)
-    value, count = metric.value(resampler.totals), metric.count(resampler.totals)
-    replicates = metric.value(resampler.resampled)
-    return Estimate.of(float(value), replicates, int(count), resampler.sample)
+    return estimate(metric, resampler.totals, resampler.resampled, resampler.sample)
 
 
 def difference(

@@ -33,6 +33,9 @@ class Metric(ABC, Generic[T_contra]):
 
     name: str
     higher_is_better: ClassVar[bool | None] = True
+    """None for what merely describes."""
+    noise_raises: ClassVar[bool] = False
+    """Resampling adds noise and with it value; the interval is then shifted back."""
 
     @abstractmethod
     def sums(self, observed: T_contra, groups: Int64Array, num_groups: int) -> Floats:

@@ -15,12 +15,13 @@ BINS: Final = 15
 class ExpectedCalibrationError(Metric[Predictions]):
     """Mean distance between predicted and observed click rate, over bins of the prediction.
 
-    Bins are equally wide. Noise alone makes it positive, the more so the fewer the data, and its
-    bootstrap intervals share that bias: compare recommenders on the same interactions only.
+    Bins are equally wide. Noise alone makes it positive, the more so the fewer the data: compare
+    recommenders on the same interactions only.
     """
 
     name = "ece"
     higher_is_better = False
+    noise_raises = True
 
     def sums(self, observed: Predictions, groups: Int64Array, num_groups: int) -> Floats:
         """Return interactions, predicted and observed clicks of each bin: [G, 3 * bins]."""

@@ -1,0 +1,315 @@
+"""Recommenders without a model, fitted on training interactions: the floor of every table.
+
+Each gives the items of a slate a score; the utility of an item is `scale · log score`, that of no
+click `offset[source] + growth · log(scroll length)`, and a softmax makes probabilities of them. The
+scale and the no-click numbers maximise the likelihood of users whom the scores were not counted
+from (one fifth, then counted in as well): counted and scored on the same clicks, a rare item that
+was clicked once would look sure.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Final, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from slatewise.data import SlateDataset
+from slatewise.data.interactions import Interactions
+from slatewise.data.ragged import Int64Array, ranges
+from slatewise.errors import SlatewiseError
+from slatewise.evaluation.choice_fit import LinearChoice
+from slatewise.evaluation.counts import Counts, last_clicked, training_batches
+from slatewise.evaluation.predictions import Predictions, Slates
+from slatewise.evaluation.rows import Floats
+
+HELD_OUT: Final = 0.2
+MOST_HELD_OUT: Final = 5_000
+"""Users that the few numbers of a choice are fitted on, at most."""
+
+ROWS: Final = 1 << 14
+"""Targets that `CoClick` ranks at once."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How scores become probabilities."""
+
+    scale: float
+    growth: float
+    offsets: Floats
+    """[sources]"""
+
+    def predict(self, slates: Slates, log_scores: Floats) -> Predictions:
+        """Turn the log scores [F] of the items seen into predictions."""
+        growth = self.growth * np.log(np.maximum(slates.scroll_lengths, 1))
+        no_click = self.offsets[slates.sources] + growth
+        return Predictions.from_utilities(slates, self.scale * log_scores, no_click)
+
+    @classmethod
+    def fit(cls, slates: Slates, log_scores: Floats, num_sources: int) -> "Choice":
+        """Find the numbers of greatest likelihood, the scale at least 0."""
+        size = 2 + num_sources
+        items, no_click = np.zeros((len(slates.items), size)), np.zeros((len(slates), size))
+        items[:, 0] = log_scores
+        no_click[:, 1] = np.log(np.maximum(slates.scroll_lengths, 1))
+        no_click[np.arange(len(slates)), 2 + slates.sources.astype(np.int64)] = 1
+        mean, sd = np.zeros(size), np.full(size, 10.0)
+        theta = LinearChoice(slates, items, no_click, mean, sd).fit(least=0.0)
+        return cls(float(theta[0]), float(theta[1]), theta[2:])
+
+
+class Baseline(ABC):
+    """A recommender that counts."""
+
+    name: ClassVar[str]
+
+    def __init__(self, counts: Counts, choice: Choice) -> None:
+        self.counts, self.choice = counts, choice
+        self.scores = scores = self.item_scores()
+        """[I] when nothing is known of the user"""
+        # Equal scores in a fixed random order: item numbers may follow popularity or age.
+        shuffled = np.random.default_rng(0).permutation(len(scores))
+        self.order = np.lexsort((shuffled, -scores))
+        """[I] items, best first, before any click"""
+        self.place = np.empty(len(scores), dtype=np.int64)
+        """[I] where each item stands in `order`"""
+        self.place[self.order] = np.arange(len(scores))
+
+    @abstractmethod
+    def item_scores(self) -> Floats:
+        """Return the score of every item when nothing is known of the user: [I], positive."""
+
+    def slate_scores(self, slates: Slates, last: Int64Array) -> Floats:
+        """Return the scores [F] of the items seen, given the last click [N] before (-1: none)."""
+        out: Floats = self.scores[slates.items]
+        return out
+
+    @classmethod
+    def fit(cls, dataset: SlateDataset, *, seed: int = 0) -> Self:
+        """Count in the training part and fit the choice."""
+        return cls._fit(dataset, _HeldOut.of(dataset, seed))
+
+    @classmethod
+    def _fit(cls, dataset: SlateDataset, held: "_HeldOut") -> Self:
+        sources = len(dataset.source_names)
+        draft = cls(held.others, Choice(1.0, 0.0, np.zeros(sources)))
+        log_scores = np.log(draft.slate_scores(held.slates, held.last))
+        return cls(held.everybody, Choice.fit(held.slates, log_scores, sources))
+
+    def predict(self, interactions: Interactions, scored: Tensor) -> Predictions:
+        """Predict the scored interactions; see `Predictor`."""
+        slates = Slates.of(interactions, scored)
+        last = last_clicked(interactions)[scored.numpy()]
+        return self.choice.predict(slates, np.log(self.slate_scores(slates, last)))
+
+    def rank(self, interactions: Interactions, k: int, *, exclude: Tensor | None = None) -> Tensor:
+        """Return the k best items, the same for everybody: [B, k]; see `Ranker`."""
+        return torch.from_numpy(self._best(k, exclude)).expand(interactions.num_users, k)
+
+    def _best(self, k: int, exclude: Tensor | None) -> Int64Array:
+        left = self.order if exclude is None else self.order[~exclude.numpy()[self.order]]
+        if k > len(left):
+            raise SlatewiseError(
+                f"{k:,} items were asked for, {len(left):,} are available.", "Ask for fewer."
+            )
+        return left[:k]
+
+    def target_ranks(self, interactions: Interactions, scored: Tensor) -> Tensor:
+        """Return the rank of each next click: [M]; see `Ranker`."""
+        targets = interactions.clicked_items[scored & (interactions.clicks >= 0)]
+        return torch.from_numpy(1 + self.place[targets.numpy()])
+
+
+class BaseRate(Baseline):
+    """All items alike: only the click rate by source and scroll length is known. Score 1."""
+
+    name = "base rate"
+
+    def item_scores(self) -> Floats:
+        """Return ones."""
+        return np.ones(len(self.counts.clicks))
+
+
+class Popularity(Baseline):
+    """What was clicked most. Score: clicks + 1."""
+
+    name = "popularity"
+
+    def item_scores(self) -> Floats:
+        """Return clicks + 1."""
+        return self.counts.clicks.astype(np.float64) + 1
+
+
+class SmoothedCTR(Baseline):
+    """What was clicked most per view. Score: (clicks + s·m) / (views + s).
+
+    The mean m and strength s of the Beta prior are fitted by moments.
+    """
+
+    name = "smoothed CTR"
+
+    def item_scores(self) -> Floats:
+        """Return the posterior mean of each click-through rate."""
+        mean, strength = beta_by_moments(self.counts.clicks, self.counts.views)
+        out: Floats = (self.counts.clicks + strength * mean) / (self.counts.views + strength)
+        return out
+
+
+class CoClick(Baseline):
+    """What was clicked right after the user's last click.
+
+    Score: (successions + s · share of all clicks) / (successions of the last click in all + s),
+    with strength s = 10; before the first click, the share of all clicks.
+    """
+
+    name = "co-click"
+    strength: ClassVar[float] = 10.0
+
+    def __init__(self, counts: Counts, choice: Choice) -> None:
+        super().__init__(counts, choice)
+        self._items = len(counts.clicks)
+        self._prior = self.strength * self.scores
+        self._falling = -self._prior[self.order]
+        sums = np.concatenate([[0], np.cumsum(counts.successions.counts)])
+        self._followed = np.diff(sums[counts.successions.starts])  # [I]
+
+    def item_scores(self) -> Floats:
+        """Return the share of all clicks, each item with one more."""
+        clicks = self.counts.clicks + 1.0
+        out: Floats = clicks / clicks.sum()
+        return out
+
+    def slate_scores(self, slates: Slates, last: Int64Array) -> Floats:
+        """Mix successions with popularity."""
+        last = np.repeat(last, slates.scroll_lengths)
+        joint = self._joint(last, slates.items.astype(np.int64))
+        followed = np.where(last >= 0, self._followed[last], 0)
+        out: Floats = joint / (followed + self.strength)
+        return out
+
+    def _joint(self, last: Int64Array, items: Int64Array) -> Floats:
+        """Return successions + s · share, which orders the items after each last click."""
+        # Without a click before, the key is negative and found nowhere.
+        keys = np.where(last >= 0, last * self._items + items, -1)
+        return self.counts.successions.lookup(keys) + self._prior[items]
+
+    def rank(self, interactions: Interactions, k: int, *, exclude: Tensor | None = None) -> Tensor:
+        """Return the k best items after each user's last click: [B, k]; see `Ranker`."""
+        out = np.tile(self._best(k, exclude), (interactions.num_users, 1))
+        # Only followers and the k best of the rest can be among the k best.
+        for user, last in enumerate(_final_clicks(interactions)):
+            if last >= 0 and self._followed[last]:
+                followers = self._followers(np.array([last]))[0]
+                if exclude is not None:
+                    followers = followers[~exclude.numpy()[followers]]
+                items = np.union1d(followers, out[user])
+                scores = self._joint(np.full(len(items), last), items)
+                out[user] = items[np.lexsort((self.place[items], -scores))[:k]]
+        return torch.from_numpy(out)
+
+    def _followers(self, last: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Return the items that ever followed each of `last` [M], and their numbers [M]."""
+        starts = self.counts.successions.starts
+        lengths = np.where(last >= 0, starts[last + 1] - starts[last], 0)
+        pairs = ranges(np.where(last >= 0, starts[last], 0), lengths)
+        return self.counts.successions.keys[pairs] % self._items, lengths
+
+    def target_ranks(self, interactions: Interactions, scored: Tensor) -> Tensor:
+        """Return the rank of each next click after the click before it: [M]; see `Ranker`."""
+        clicked = scored & (interactions.clicks >= 0)
+        targets = interactions.clicked_items[clicked].numpy().astype(np.int64)
+        last = last_clicked(interactions)[clicked.numpy()]
+        ranks = np.empty(len(targets), dtype=np.int64)
+        for start in range(0, len(targets), ROWS):
+            rows = slice(start, start + ROWS)
+            ranks[rows] = self._ranks(last[rows], targets[rows])
+        return torch.from_numpy(ranks)
+
+    def _ranks(self, last: Int64Array, targets: Int64Array) -> Int64Array:
+        """Rank targets [M] among all items without scoring all: only followers leave their place.
+
+        Items before the target = those whose prior alone is before it, less the followers among
+        them, plus the followers before it by their own score.
+        """
+        own = self._joint(last, targets)
+        strictly = np.searchsorted(self._falling, -own, side="left")
+        # Equal scores go by place; the first place with a smaller prior bounds them.
+        up_to = np.searchsorted(self._falling, -own, side="right")
+        ahead = np.clip(self.place[targets], strictly, up_to)
+        followers, lengths = self._followers(last)
+        row = np.repeat(np.arange(len(targets)), lengths)
+        by_prior = self.place[followers] < ahead[row]
+        scores = self._joint(last[row], followers)
+        by_score = (scores > own[row]) | (
+            (scores == own[row]) & (self.place[followers] < self.place[targets][row])
+        )
+        moved = np.bincount(row, by_score.astype(np.int64) - by_prior, len(targets))
+        return 1 + ahead + moved.astype(np.int64)
+
+
+def _final_clicks(interactions: Interactions) -> Int64Array:
+    """Return the last item that each user clicked, -1 for none: [B]."""
+    clicked = interactions.clicked_items.numpy().astype(np.int64)
+    out = np.full(interactions.num_users, -1, dtype=np.int64)
+    users = np.repeat(np.arange(len(out)), np.diff(interactions.user_offsets.numpy()))
+    out[users[clicked >= 0]] = clicked[clicked >= 0]  # the last assignment stays
+    return out
+
+
+def beta_by_moments(clicks: Int64Array, views: Int64Array) -> tuple[float, float]:
+    """Return the mean and strength of the Beta that click-through rates [I] are drawn from.
+
+    With views n_i and rates p_i, Σ n_i (p_i − m)² has the expectation
+    m (1 − m) [(1 − ρ)(I − 1) + ρ (N − Σ n_i² / N)], where ρ = 1 / (1 + strength).
+    """
+    seen = views > 0
+    n, total = views[seen].astype(np.float64), float(views.sum())
+    mean = (clicks.sum() + 0.5) / (total + 1)
+    if seen.sum() < 2:
+        return float(mean), 1.0
+    spread = (n * (clicks[seen] / n - mean) ** 2).sum() / (mean * (1 - mean))
+    items = len(n) - 1
+    scope = total - (n**2).sum() / total - items
+    correlation = (spread - items) / scope if scope > 0 else 1.0
+    correlation = float(np.clip(correlation, 1e-4, 0.5))
+    return float(mean), 1 / correlation - 1
+
+
+@dataclass(frozen=True)
+class _HeldOut:
+    """Training interactions to fit a choice on, and the counts of the other users."""
+
+    slates: Slates
+    last: Int64Array
+    """[N] the item clicked last before"""
+    others: Counts
+    everybody: Counts
+
+    @classmethod
+    def of(cls, dataset: SlateDataset, seed: int) -> "_HeldOut":
+        users = np.random.default_rng(seed).permutation(np.flatnonzero(dataset.train_end > 0))
+        if not len(users):
+            raise SlatewiseError("the dataset has no training interactions.", "Split it again.")
+        held = min(int(np.ceil(HELD_OUT * len(users))), MOST_HELD_OUT)
+        # A single user has to serve twice.
+        others = users[held:] if len(users) > 1 else users
+        (batch,) = training_batches(dataset, users[:held], batch_users=held)
+        everything = torch.ones(len(batch.clicks), dtype=torch.bool)
+        rest = Counts.of(dataset, others)
+        return cls(
+            Slates.of(batch, everything),
+            last_clicked(batch),
+            rest,
+            rest + Counts.of(dataset, users[:held]) if len(users) > 1 else rest,
+        )
+
+
+BASELINES: Final[tuple[type[Baseline], ...]] = (BaseRate, Popularity, SmoothedCTR, CoClick)
+
+
+def fit_baselines(dataset: SlateDataset, *, seed: int = 0) -> dict[str, Baseline]:
+    """Fit all baselines, counting once: name -> recommender."""
+    held = _HeldOut.of(dataset, seed)
+    return {kind.name: kind._fit(dataset, held) for kind in BASELINES}

@@ -1,0 +1,312 @@
+"""Judge a recommender on a part of a dataset, batch by batch of users."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from slatewise.data import SlateDataset
+from slatewise.data.interactions import Interactions
+from slatewise.data.ragged import Int64Array, offsets_of
+from slatewise.errors import SlatewiseError
+from slatewise.evaluation.bootstrap import RESAMPLES, Estimate, Resampler, estimate
+from slatewise.evaluation.calibration import Calibration
+from slatewise.evaluation.metrics import (
+    MRR,
+    HitRate,
+    Metric,
+    Recall,
+    Recommended,
+    TargetRanks,
+    slate_metrics,
+)
+from slatewise.evaluation.parts import Part, part_bounds, prefixes, scored_interactions
+from slatewise.evaluation.predictions import Predictions, Slates
+from slatewise.evaluation.recommender import Predictor, Ranker
+from slatewise.evaluation.reliability import ExpectedCalibrationError, reliability_curve
+from slatewise.evaluation.rows import Floats
+
+Progress = Callable[[str, int, int], None]
+"""Called with a stage, how much of it is done, and how much there is."""
+
+BATCH_USERS: Final = 1_024
+ALL: Final = "all"
+"""Stands for the slates of every source."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Every metric of one recommender, with intervals over users."""
+
+    about: dict[str, Any]
+    """Part, counts, k, seed and the dataset's digest."""
+    estimates: dict[str, dict[str, Estimate]]
+    """Metric -> source, or "all", -> estimate."""
+    reliability: dict[str, list[dict[str, Any]]]
+    """Source, or "all", -> reliability curve of P(click)."""
+    higher_is_better: dict[str, bool | None]
+    """Metric -> direction; None for what merely describes."""
+    calibrated: "Evaluation | None" = None
+    """The same after calibration, for the metrics that predictions have."""
+    calibration: Calibration | None = None
+
+    def __getitem__(self, metric: str) -> Estimate:
+        """Return the estimate of a metric over all sources."""
+        return self.estimates[metric][ALL]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a nested plain dictionary."""
+        out: dict[str, Any] = dict(self.about)
+        out["metrics"] = {
+            name: {
+                **sources[ALL].to_json(),
+                "higher_is_better": self.higher_is_better[name],
+                "sources": {
+                    source: found.to_json() for source, found in sources.items() if source != ALL
+                },
+            }
+            for name, sources in self.estimates.items()
+        }
+        out["reliability"] = self.reliability
+        if self.calibrated is not None and self.calibration is not None:
+            after = self.calibrated.to_json()
+            out["calibrated"] = {key: after[key] for key in ("metrics", "reliability")}
+            out["calibration"] = self.calibration.to_json()
+        return out
+
+
+class _Panel:
+    """A set of metrics, added up per user and source and resampled together."""
+
+    def __init__(
+        self, metrics: Sequence[Metric[Any]], num_sources: int, resampler: Resampler
+    ) -> None:
+        self.metrics, self.num_sources, self.resampler = metrics, num_sources, resampler
+        self._widths: list[int] = []
+
+    def add(self, users: Int64Array, observed: Any) -> None:
+        """Add what was observed of the next users [B]; `observed.users` are numbers within."""
+        count = len(users)
+        by_source = getattr(observed, "sources", None) if self.num_sources else None
+        groups = observed.users
+        if by_source is not None:
+            groups = groups * self.num_sources + by_source
+        blocks = []
+        for metric in self.metrics:
+            sums = metric.sums(observed, groups, count * max(self.num_sources, 1))
+            sums = sums.reshape(count, -1, sums.shape[-1])  # [B, sources, P]
+            blocks.append(sums)
+        self._widths = [block.shape[-1] for block in blocks]
+        self.resampler.add(users, np.concatenate(blocks, axis=-1).reshape(count, -1))
+
+    def totals(self) -> tuple[Floats, Floats]:
+        """Return the sums [sources, P] and those of the resamples [R, sources, P]."""
+        rows = max(self.num_sources, 1)
+        totals = self.resampler.totals.reshape(rows, -1)
+        return totals, self.resampler.resampled.reshape(len(self.resampler.resampled), rows, -1)
+
+    def estimates(self, source_names: Sequence[str]) -> dict[str, dict[str, Estimate]]:
+        """Return metric -> source -> estimate."""
+        totals, resampled = self.totals()
+        names = source_names if self.num_sources else []
+        out: dict[str, dict[str, Estimate]] = {}
+        start = 0
+        for metric, width in zip(self.metrics, self._widths, strict=True):
+            here = slice(start, start + width)
+            start += width
+            columns = {ALL: (totals[:, here].sum(axis=0), resampled[:, :, here].sum(axis=1))}
+            for number, name in enumerate(names):
+                columns[name] = totals[number, here], resampled[:, number, here]
+            out[metric.name] = {
+                name: estimate(metric, total, replicates, self.resampler.sample)
+                for name, (total, replicates) in columns.items()
+                if name == ALL or metric.count(total) > 0
+            }
+        return out
+
+    def curves(self, source_names: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
+        """Return the reliability curves, if the last metric is a calibration error."""
+        sums = self.totals()[0][:, -self._widths[-1] :]
+        curves = {ALL: reliability_curve(sums.sum(axis=0))}
+        return curves | {
+            name: reliability_curve(sums[number]) for number, name in enumerate(source_names)
+        }
+
+
+def scored_users(dataset: SlateDataset, part: Part) -> Int64Array:
+    """Return the users with an interaction in the part, ascending."""
+    first, end = part_bounds(dataset, part)
+    users = np.flatnonzero((end > first).numpy())
+    if not len(users):
+        raise SlatewiseError(
+            f"the dataset has no {part} interactions.", "Prepare it with another split."
+        )
+    return users
+
+
+def batches(
+    dataset: SlateDataset, users: Int64Array, part: Part, batch_users: int
+) -> Iterator[tuple[Int64Array, Interactions]]:
+    """Yield users [B] and what they did up to the end of the part, batch by batch."""
+    everything = dataset.interactions()
+    _, ends = part_bounds(dataset, part)
+    for start in range(0, len(users), batch_users):
+        here = users[start : start + batch_users]
+        numbers = torch.from_numpy(here)
+        yield here, prefixes(everything, numbers, ends[numbers])
+
+
+def evaluate(
+    recommender: Predictor | Ranker,
+    dataset: SlateDataset,
+    *,
+    part: Part = "test",
+    k: int = 20,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+    batch_users: int = BATCH_USERS,
+    calibration: Calibration | None = None,
+    progress: Progress = lambda stage, done, total: None,
+) -> Evaluation:
+    """Return every metric that the recommender supports, on one part of the dataset.
+
+    A `Predictor` gets likelihood, in-slate metrics and calibration, a `Ranker` next-click metrics
+    and the hitrate. Memory holds one batch of users and the resampled sums.
+    """
+    users = scored_users(dataset, part)
+    names = dataset.source_names
+    k = min(k, dataset.num_items)
+
+    def panel(metrics: Sequence[Metric[Any]], *, by_source: bool = True) -> _Panel:
+        return _Panel(metrics, len(names) if by_source else 0, Resampler(seed, resamples))
+
+    predicted = panel([*slate_metrics(), ExpectedCalibrationError()])
+    adjusted = panel([*slate_metrics(), ExpectedCalibrationError()])
+    ranked = panel([Recall(k), MRR(k)])
+    recommended = panel([HitRate(k)], by_source=False)
+    predicts, ranks = isinstance(recommender, Predictor), isinstance(recommender, Ranker)
+    interactions = clicks = done = 0
+    for here, batch in batches(dataset, users, part, batch_users):
+        scored = scored_interactions(batch, part)
+        interactions += int(scored.sum())
+        clicks += int((batch.clicks[scored] >= 0).sum())
+        if isinstance(recommender, Predictor):
+            predictions = checked(recommender.predict(batch, scored), Slates.of(batch, scored))
+            predicted.add(here, predictions)
+            if calibration is not None:
+                adjusted.add(here, calibration.apply(predictions, names))
+        if isinstance(recommender, Ranker):
+            ranked.add(here, _target_ranks(recommender, batch, part))
+            recommended.add(here, _recommended(recommender, batch, part, k))
+        done += len(here)
+        progress("evaluating", done, len(users))
+    about = {
+        "part": part,
+        "users": len(users),
+        "interactions": interactions,
+        "clicks": clicks,
+        "k": k,
+        "seed": seed,
+        "resamples": resamples,
+        "dataset": dataset.content_hash,
+    }
+    panels = ([predicted] if predicts else []) + ([ranked, recommended] if ranks else [])
+    estimates = {name: row for one in panels for name, row in one.estimates(names).items()}
+    directions = {metric.name: metric.higher_is_better for one in panels for metric in one.metrics}
+    after = None
+    if predicts and calibration is not None:
+        after = Evaluation(about, adjusted.estimates(names), adjusted.curves(names), directions)
+    curves = predicted.curves(names) if predicts else {}
+    return Evaluation(about, estimates, curves, directions, after, calibration if after else None)
+
+
+def checked(predictions: Predictions, slates: Slates) -> Predictions:
+    """Refuse predictions of anything but what was to be scored."""
+    same = len(predictions) == len(slates) and all(
+        np.array_equal(getattr(predictions, name), getattr(slates, name))
+        for name in ("users", "sources", "clicks", "offsets", "items")
+    )
+    if not same:
+        raise SlatewiseError(
+            "the predictions are not of the interactions that were to be scored.",
+            "Return one prediction per scored interaction, in their order.",
+        )
+    return predictions
+
+
+def calibrate(
+    recommender: Predictor,
+    dataset: SlateDataset,
+    *,
+    part: Part = "validation",
+    most: int = 200_000,
+    seed: int = 0,
+    batch_users: int = BATCH_USERS,
+) -> Calibration:
+    """Fit a calibration on validation users, drawn until `most` interactions are reached."""
+    users = np.random.default_rng(seed).permutation(scored_users(dataset, part))
+    parts: list[Predictions] = []
+    for here, batch in batches(dataset, users, part, batch_users):
+        scored = scored_interactions(batch, part)
+        predictions = checked(recommender.predict(batch, scored), Slates.of(batch, scored))
+        parts.append(predictions.of_users(here))
+        if sum(map(len, parts)) >= most:
+            break
+    return Calibration.fit(Predictions.concatenate(parts), dataset.source_names)
+
+
+def _target_ranks(recommender: Ranker, batch: Interactions, part: Part) -> TargetRanks:
+    scored = scored_interactions(batch, part)
+    slates = Slates.of(batch, scored & (batch.clicks >= 0))
+    ranks = recommender.target_ranks(batch, scored).cpu().numpy().astype(np.int64)
+    if len(ranks) != len(slates) or (len(ranks) and ranks.min() < 1):
+        raise SlatewiseError(
+            "the ranks are not those of the scored clicks.",
+            "Return one rank, from 1, per scored interaction with a click.",
+        )
+    return TargetRanks(slates.users, slates.sources, ranks)
+
+
+def _recommended(recommender: Ranker, batch: Interactions, part: Part, k: int) -> Recommended:
+    """Recommend once, from what came before the part, and look at the clicks in it."""
+    first, _ = part_bounds(batch, part)
+    before = prefixes(batch, torch.arange(batch.num_users), first)
+    items = recommender.rank(before, k).cpu().numpy().astype(np.int64)
+    later = scored_interactions(batch, part) & (batch.clicks >= 0)
+    slates = Slates.of(batch, later)
+    return Recommended(
+        users=np.arange(batch.num_users),
+        items=items,
+        clicked=batch.clicked_items[later].numpy().astype(np.int64),
+        offsets=offsets_of(np.bincount(slates.users, minlength=batch.num_users)),
+    )
+
+
+def table(
+    evaluations: Mapping[str, Evaluation], metrics: Sequence[str] | None = None
+) -> list[dict[str, str]]:
+    """Return one row per recommender, for display: its name, then value and interval by metric.
+
+    A calibrated evaluation adds a row for the metrics that calibration changes.
+    """
+    rows = {}
+    for name, evaluation in evaluations.items():
+        rows[name] = evaluation.estimates
+        if evaluation.calibrated is not None:
+            rows[f"{name}, calibrated"] = evaluation.calibrated.estimates
+    columns = metrics or list(dict.fromkeys(m for row in rows.values() for m in row))
+    return [
+        {"recommender": name}
+        | {metric: _shown(row[metric][ALL]) if metric in row else "" for metric in columns}
+        for name, row in rows.items()
+    ]
+
+
+def _shown(found: Estimate) -> str:
+    if not np.isfinite(found.value):
+        return "–"
+    digits = 0 if abs(found.value) >= 100 else 3
+    value, low, high = (f"{number:,.{digits}f}" for number in (found.value, found.low, found.high))
+    return f"{value} [{low}, {high}]"
