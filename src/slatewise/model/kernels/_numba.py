@@ -354,7 +354,7 @@ def slate_kernel(dims: int) -> Kernel:  # noqa: PLR0915 - one loop is the point
             state_slope = _zeros(dims)
             for j in range(length):
                 # A distance has no slope at 0; any value between -1 and 1 will do, so take 0.
-                slope = parts[j] / distances[j] if distances[j] > 0 else _ZERO
+                slope = _ZERO if distances[j] == 0 else parts[j] / distances[j]
                 row = np.int64(cells[start + j])
                 step = _times(_subtract(state, _load(items, row, dims)), slope)
                 state_slope = _subtract(state_slope, step)
@@ -407,15 +407,16 @@ def adam_kernel(dims: int) -> Kernel:
         rows: Any,
         gradient: Any,
         lr: Any,
-        beta1: Any,
-        beta2: Any,
+        keep: Any,
+        take: Any,
+        keep_second: Any,
+        take_second: Any,
         eps: Any,
         corrections: Any,
     ) -> Any:
         for r in range(len(rows)):
             if rows[r] < 0 or rows[r] >= len(table):
                 return False
-        one = np.float32(1)
         for r in range(len(rows)):
             if r + AHEAD < len(rows):
                 _prefetch(table, rows[r + AHEAD], dims)
@@ -425,9 +426,9 @@ def adam_kernel(dims: int) -> Kernel:
             count = steps[row] + 1
             steps[row] = count
             mean_square = _squared_norm(slope) / np.float32(dims)
-            spread = beta2 * second[row] + (one - beta2) * mean_square
+            spread = keep_second * second[row] + take_second * mean_square
             second[row] = spread
-            average = _add(_times(_load(momentum, row, dims), beta1), _times(slope, one - beta1))
+            average = _add(_times(_load(momentum, row, dims), keep), _times(slope, take))
             _store(momentum, row, average)
             size = lr * corrections[count, 0] / (math.sqrt(spread) * corrections[count, 1] + eps)
             _store(table, row, _subtract(_load(table, row, dims), _times(average, size)))

@@ -82,6 +82,8 @@ class RowAdam:
         if module is None or self.table.device.type != "cpu" or self.table.dtype != torch.float32:
             self._torch_step(rows, gradient, lr)
             return
+        # 1 - beta in float64: 1 - float32(0.999) would be off by 1e-5.
+        shares = [share for beta in self.betas for share in (beta, 1 - beta)]
         if not module.adam_kernel(self.table.shape[1])(
             self.table.numpy(),
             self.momentum.numpy(),
@@ -89,7 +91,7 @@ class RowAdam:
             self.steps.numpy(),
             rows.to(torch.int64).contiguous().numpy(),
             gradient.detach().to(torch.float32).contiguous().numpy(),
-            *(np.float32(number) for number in (lr, *self.betas, self.eps)),
+            *(np.float32(number) for number in (lr, *shares, self.eps)),
             self._corrections.numpy(),
         ):
             raise IndexError(f"a row is not one of the table's {len(self.table):,}")

@@ -184,8 +184,8 @@ def _reference(
 def _norm(difference: Tensor) -> Tensor:
     """Return Euclidean norms whose derivative at zero is zero instead of NaN."""
     squared = difference.square().sum(-1)
-    positive = squared > 0
-    return torch.where(positive, torch.where(positive, squared, 1.0).sqrt(), 0.0)
+    zero = squared == 0
+    return torch.where(zero, 0.0, torch.where(zero, 1.0, squared).sqrt())
 
 
 def _logsumexp(values: Tensor, segments: Tensor, count: int) -> Tensor:
@@ -203,7 +203,10 @@ def _logsumexp(values: Tensor, segments: Tensor, count: int) -> Tensor:
 def _fused(
     states: Tensor, items: Tensor, no_click: Tensor, extra: Tensor | None, **constants: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
-    return _Fused.apply(states, items, no_click, extra, constants)  # type: ignore[no-any-return,no-untyped-call]
+    inputs = [states, items, no_click, extra]
+    if not torch.is_grad_enabled():  # autograd would still ask for gradients
+        inputs = [None if tensor is None else tensor.detach() for tensor in inputs]
+    return _Fused.apply(*inputs, constants)  # type: ignore[no-any-return,no-untyped-call]
 
 
 class _Fused(torch.autograd.Function):

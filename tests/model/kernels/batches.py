@@ -1,0 +1,119 @@
+"""Ragged batches of random choices, and their terms worked out one number at a time."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from slatewise.model.kernels import SlateTerms, slate_terms
+
+DIFFERENTIABLE = ("states", "items", "no_click", "extra")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The arguments of `slate_terms`."""
+
+    states: Tensor
+    items: Tensor
+    no_click: Tensor
+    extra: Tensor | None
+    state_of: Tensor
+    cells: Tensor
+    offsets: Tensor
+    clicks: Tensor
+    weights: Tensor
+    exposure_weights: Tensor | None
+    sharpness: float
+    include_no_click: bool
+
+    def to(self, dtype: torch.dtype) -> "Batch":
+        """Convert the floating-point tensors."""
+        floats = {
+            name: value.to(dtype)
+            for name, value in vars(self).items()
+            if isinstance(value, Tensor) and value.is_floating_point()
+        }
+        return replace(self, **floats)
+
+    def terms(self, backend: Any = "auto") -> SlateTerms:
+        """Evaluate them."""
+        arguments = dict(vars(self))
+        inputs = [arguments.pop(name) for name in ("states", "items", "no_click")]
+        return slate_terms(*inputs, **arguments, backend=backend)
+
+    def gradients(self, backend: Any) -> tuple[SlateTerms, dict[str, Tensor]]:
+        """Evaluate them and the gradient of 3 * total."""
+        inputs = {
+            name: getattr(self, name).clone().requires_grad_()
+            for name in DIFFERENTIABLE
+            if getattr(self, name) is not None
+        }
+        terms = replace(self, **inputs).terms(backend)
+        (3 * terms.total).backward()
+        return terms, {name: tensor.grad for name, tensor in inputs.items()}
+
+
+def random_batch(
+    seed: int,
+    *,
+    count: int = 12,
+    dims: int = 5,
+    longest: int = 7,
+    rows: int = 9,
+    with_extra: bool = True,
+    with_exposure: bool = True,
+    sharpness: float = 2.0,
+    include_no_click: bool = False,
+) -> Batch:
+    """Draw a batch, in float32 values that float64 holds exactly."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(1, longest + 1, count)
+    offsets = np.concatenate([[0], lengths.cumsum()])
+    num_cells = offsets[-1]
+
+    def normal(*shape: int) -> Tensor:
+        return torch.from_numpy(rng.normal(size=shape)).float()
+
+    def positive(length: int) -> Tensor:
+        values = rng.exponential(size=length) * (rng.random(length) > 0.2)
+        return torch.from_numpy(values).float()
+
+    return Batch(
+        states=normal(count // 2 + 1, dims),
+        items=normal(rows, dims),
+        no_click=normal(count),
+        extra=normal(num_cells) if with_extra else None,
+        state_of=torch.from_numpy(rng.integers(0, count // 2 + 1, count)),
+        cells=torch.from_numpy(rng.integers(0, rows, num_cells)).int(),
+        offsets=torch.from_numpy(offsets),
+        clicks=torch.from_numpy(rng.integers(-1, lengths)).int(),
+        weights=positive(count),
+        exposure_weights=positive(count) if with_exposure else None,
+        sharpness=sharpness,
+        include_no_click=include_no_click,
+    )
+
+
+def by_hand(batch: Batch) -> tuple[float, list[float], list[float]]:
+    """Transcribe the equations: the total, the log-likelihoods, the exposure terms."""
+    total, log_likelihood, exposed = 0.0, [], []
+    for n, click in enumerate(batch.clicks.tolist()):
+        state = batch.states[batch.state_of[n]].tolist()
+        utilities = []
+        for cell in range(int(batch.offsets[n]), int(batch.offsets[n + 1])):
+            utility = -math.dist(state, batch.items[batch.cells[cell]].tolist())
+            utilities.append(utility + (0.0 if batch.extra is None else float(batch.extra[cell])))
+        nothing = float(batch.no_click[n])
+        relevance = math.exp(nothing if click < 0 else utilities[click])
+        everything = math.exp(nothing) + sum(math.exp(utility) for utility in utilities)
+        log_likelihood.append(math.log(relevance / everything))
+        counted = [*utilities, nothing] if batch.include_no_click else utilities
+        sharpened = sum(math.exp(utility) ** batch.sharpness for utility in counted)
+        exposed.append(0.0 if batch.exposure_weights is None else math.log(sharpened))
+        share = 0.0 if batch.exposure_weights is None else float(batch.exposure_weights[n])
+        total += float(batch.weights[n]) * (log_likelihood[-1] + share * exposed[-1])
+    return total, log_likelihood, exposed

@@ -1,0 +1,327 @@
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from slatewise.model.kernels import slate_terms
+from tests.model.kernels.batches import DIFFERENTIABLE, Batch, by_hand, random_batch
+
+BACKENDS = ["numba", "torch"]
+# Relative to the largest number of the kind; float32 itself rounds at 6e-8, and errors of the
+# kernel were 2e-7 at most when it was written.
+FLOAT32 = 2e-6
+
+ragged = st.builds(
+    random_batch,
+    st.integers(0, 2**32 - 1),
+    count=st.integers(0, 30),
+    dims=st.sampled_from([1, 2, 5, 25, 64]),  # each is compiled once
+    longest=st.integers(1, 40),
+    rows=st.integers(1, 50),
+    with_extra=st.booleans(),
+    with_exposure=st.booleans(),
+    sharpness=st.sampled_from([0.5, 1.0, 2.0]),
+    include_no_click=st.booleans(),
+)
+
+
+def assert_close(actual: Tensor, expected: Tensor, tolerance: float = FLOAT32) -> None:
+    assert actual.shape == expected.shape
+    largest = expected.abs().max().item() if expected.numel() else 0.0
+    torch.testing.assert_close(
+        actual.double(), expected.double(), rtol=0, atol=tolerance * (1 + largest)
+    )
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@given(batch=ragged)
+def test_terms_are_those_of_the_equations(backend: str, batch: Batch) -> None:
+    total, log_likelihood, exposed = by_hand(batch)
+    terms = batch.terms(backend)
+    assert_close(terms.total, torch.tensor(total), 2e-5)
+    assert_close(terms.log_likelihood, torch.tensor(log_likelihood), 2e-5)
+    assert_close(terms.exposed, torch.tensor(exposed), 2e-5)
+
+
+@given(batch=ragged)
+def test_the_fused_pass_agrees_with_the_reference_in_float64(batch: Batch) -> None:
+    terms, gradients = batch.gradients("numba")
+    reference, expected = batch.to(torch.float64).gradients("torch")
+    assert_close(terms.total, reference.total)
+    assert_close(terms.log_likelihood, reference.log_likelihood)
+    assert_close(terms.exposed, reference.exposed)
+    for name, gradient in gradients.items():
+        assert_close(gradient, expected[name])
+
+
+@pytest.mark.parametrize("include_no_click", [False, True])
+@pytest.mark.parametrize("with_exposure", [False, True])
+def test_the_reference_gradient_is_that_of_finite_differences(
+    with_exposure: bool, include_no_click: bool
+) -> None:
+    batch = random_batch(1, with_exposure=with_exposure, include_no_click=include_no_click).to(
+        torch.float64
+    )
+
+    def total(*inputs: Tensor) -> Tensor:
+        given_inputs = dict(zip(DIFFERENTIABLE, inputs, strict=True))
+        return replace(batch, **given_inputs).terms("torch").total
+
+    inputs = [getattr(batch, name).requires_grad_() for name in DIFFERENTIABLE]
+    assert torch.autograd.gradcheck(total, inputs)
+
+
+@pytest.mark.parametrize("include_no_click", [False, True])
+def test_the_fused_gradient_is_that_of_finite_differences(include_no_click: bool) -> None:
+    batch = random_batch(2, count=6, rows=4, dims=2, include_no_click=include_no_click)
+    _, gradients = batch.gradients("numba")
+    exact = batch.to(torch.float64)
+    for name, gradient in gradients.items():
+        differences = torch.zeros_like(getattr(exact, name))
+        for place in range(differences.numel()):
+            ends = []
+            for shift in (1e-6, -1e-6):
+                moved = getattr(exact, name).clone()
+                moved.view(-1)[place] += shift
+                ends.append(by_hand(replace(exact, **{name: moved}))[0])
+            differences.view(-1)[place] = 3 * (ends[0] - ends[1]) / 2e-6
+        assert_close(gradient, differences, 1e-5)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_probabilities_of_all_choices_sum_to_one(backend: str) -> None:
+    length = 6
+    batch = random_batch(3, count=length + 1, longest=1)
+    same = replace(
+        batch,
+        extra=None,
+        state_of=torch.zeros(length + 1, dtype=torch.int64),
+        no_click=torch.full((length + 1,), -1.5),
+        cells=torch.arange(length, dtype=torch.int32).repeat(length + 1),
+        offsets=torch.arange(length + 2) * length,
+        clicks=torch.arange(-1, length, dtype=torch.int32),
+    )
+    assert same.terms(backend).log_likelihood.exp().sum().item() == pytest.approx(1, abs=1e-6)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_nothing_in_nothing_out(backend: str) -> None:
+    terms, gradients = random_batch(4, count=0).gradients(backend)
+    assert terms.total.item() == 0
+    assert terms.log_likelihood.shape == terms.exposed.shape == (0,)
+    assert all((gradient == 0).all() for gradient in gradients.values())
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_weight_zero_counts_for_nothing(backend: str) -> None:
+    batch = random_batch(5)
+    _, gradients = replace(batch, weights=torch.zeros_like(batch.weights)).gradients(backend)
+    assert all((gradient == 0).all() for gradient in gradients.values())
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_state_upon_an_item_has_a_finite_gradient(backend: str) -> None:
+    batch = random_batch(6, count=4)
+    _, gradients = replace(batch, states=batch.items[:1].repeat(3, 1)).gradients(backend)
+    assert all(gradient.isfinite().all() for gradient in gradients.values())
+    alone = replace(
+        batch,
+        states=batch.items[:1],
+        state_of=torch.zeros(4, dtype=torch.int64),
+        cells=torch.zeros_like(batch.cells),
+    )
+    _, gradients = alone.gradients(backend)
+    assert (gradients["states"] == 0).all()
+    assert (gradients["items"] == 0).all()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_empty_slate_leaves_only_the_no_click(backend: str) -> None:
+    batch = random_batch(7, count=3)
+    lengths = torch.tensor([2, 0, len(batch.cells) - 2])
+    empty = replace(
+        batch,
+        offsets=torch.nn.functional.pad(lengths.cumsum(0), (1, 0)),
+        clicks=torch.tensor([1, -1, -1], dtype=torch.int32),
+        weights=torch.ones(3),
+        exposure_weights=torch.tensor([1.0, 0.0, 1.0]),
+    )
+    terms, gradients = empty.gradients(backend)
+    assert terms.log_likelihood[1] == 0
+    assert terms.exposed[1] == -torch.inf
+    assert terms.total.isfinite()
+    assert all(gradient.isfinite().all() for gradient in gradients.values())
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_extra_of_minus_infinity_takes_a_cell_out(backend: str) -> None:
+    batch = replace(random_batch(8, count=1, longest=1), clicks=torch.tensor([0]).int())
+    two = replace(
+        batch,
+        cells=torch.tensor([int(batch.cells[0]), 3], dtype=torch.int32),
+        offsets=torch.tensor([0, 2]),
+        extra=torch.cat([batch.extra, torch.tensor([-torch.inf])]),
+    )
+    (one_terms, one), (two_terms, both) = batch.gradients(backend), two.gradients(backend)
+    torch.testing.assert_close(one_terms.log_likelihood, two_terms.log_likelihood)
+    torch.testing.assert_close(one_terms.exposed, two_terms.exposed)
+    torch.testing.assert_close(one["items"], both["items"])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_far_away_items_neither_overflow_nor_vanish(backend: str) -> None:
+    batch = random_batch(9)
+    far = replace(batch, items=batch.items * 300)
+    terms, gradients = far.gradients(backend)
+    reference, expected = far.to(torch.float64).gradients("torch")
+    assert_close(terms.log_likelihood, reference.log_likelihood)
+    assert_close(terms.exposed, reference.exposed)
+    for name, gradient in gradients.items():
+        assert_close(gradient, expected[name], 1e-3)  # utilities near -1000 are rounded at 6e-5
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_nan_stays_nan(backend: str) -> None:
+    batch = random_batch(10)
+    terms, gradients = replace(batch, states=batch.states * torch.nan).gradients(backend)
+    assert terms.total.isnan()
+    assert gradients["states"].isnan().any()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_same_bits_every_time(backend: str) -> None:
+    batch = random_batch(11, count=200, longest=25, dims=25)
+    (terms, first), (again, second) = batch.gradients(backend), batch.gradients(backend)
+    assert torch.equal(terms.total, again.total)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_gradients_only_of_what_needs_them() -> None:
+    batch = random_batch(12)
+    _, expected = batch.gradients("numba")
+    for name in DIFFERENTIABLE:
+        value = getattr(batch, name).clone().requires_grad_()
+        (3 * replace(batch, **{name: value}).terms("numba").total).backward()
+        assert torch.equal(value.grad, expected[name])
+    assert not batch.terms("numba").total.requires_grad
+    with torch.no_grad():
+        needing = replace(batch, items=batch.items.clone().requires_grad_())
+        assert not needing.terms("numba").total.requires_grad
+
+
+def test_gradients_are_handed_out_once() -> None:
+    batch = random_batch(13)
+    total = replace(batch, items=batch.items.clone().requires_grad_()).terms("numba").total
+    total.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="handed out already"):
+        total.backward()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("cells", 9),
+        ("cells", -1),
+        ("state_of", 99),
+        ("state_of", -1),
+        ("clicks", 7),
+        ("clicks", -2),
+    ],
+)
+def test_an_index_out_of_range_is_an_error_not_a_crash(name: str, value: int) -> None:
+    batch = random_batch(14)
+    wrong = getattr(batch, name).clone()
+    wrong[5] = value
+    with pytest.raises(IndexError, match="interaction"):
+        replace(batch, **{name: wrong}).terms("numba")
+
+
+def test_offsets_must_stay_within_the_cells() -> None:
+    batch = random_batch(15)
+    for place, value in ((-1, 10_000), (0, -1), (3, 10_000)):
+        wrong = batch.offsets.clone()
+        wrong[place] = value
+        with pytest.raises(IndexError):
+            replace(batch, offsets=wrong).terms("numba")
+
+
+def test_wrong_shapes_and_settings_are_refused() -> None:
+    batch = random_batch(16)
+    with pytest.raises(ValueError, match="weights must be"):
+        replace(batch, weights=batch.weights[1:]).terms()
+    with pytest.raises(ValueError, match="extra must be"):
+        replace(batch, extra=batch.extra[1:]).terms()
+    with pytest.raises(ValueError, match="share D"):
+        replace(batch, states=batch.states[:, 1:]).terms()
+    with pytest.raises(ValueError, match="sharpness"):
+        replace(batch, sharpness=0.0).terms()
+    with pytest.raises(ValueError, match="float32 on the CPU"):
+        batch.to(torch.float64).terms("numba")
+
+
+def test_auto_takes_the_fused_pass_where_it_can() -> None:
+    batch = random_batch(17)
+    assert torch.equal(batch.terms("auto").total, batch.terms("numba").total)
+    double = batch.to(torch.float64)
+    assert torch.equal(double.terms("auto").total, double.terms("torch").total)
+
+
+WITHOUT_NUMBA = """
+import sys
+sys.modules["numba"] = None
+import torch
+from slatewise.model.kernels import RowAdam, slate_terms, unique_rows
+from tests.model.kernels.batches import random_batch
+batch = random_batch(18)
+assert torch.equal(batch.terms("auto").total, batch.terms("torch").total)
+try:
+    batch.terms("numba")
+except ValueError as error:
+    assert "needs numba" in str(error)
+else:
+    raise AssertionError("numba is missing")
+rows, local, counts = unique_rows(batch.cells, torch.full((9,), -1, dtype=torch.int32))
+assert torch.equal(rows[local.long()], batch.cells.long())
+RowAdam(torch.zeros(9, 5), lr=0.1).step(rows, torch.ones(len(rows), 5))
+"""
+
+WITHOUT_CACHE = """
+from numba.core import caching
+caching.CacheImpl._locator_classes = []
+from tests.model.kernels.batches import random_batch
+print(random_batch(18).terms("numba").total.item())
+"""
+
+
+def run(script: str) -> str:
+    root = Path(__file__).parents[3]
+    environment = {**os.environ, "PYTHONPATH": str(root), "PYTHONWARNINGS": "error"}
+    command = [sys.executable, "-c", script]
+    return subprocess.check_output(command, env=environment, text=True)
+
+
+def test_without_numba_torch_does_the_work() -> None:
+    run(WITHOUT_NUMBA)
+
+
+def test_without_a_place_for_the_cache_kernels_still_compile() -> None:
+    assert float(run(WITHOUT_CACHE)) == random_batch(18).terms("numba").total.item()
+
+
+def test_slate_terms_accepts_wider_integers_and_strided_tables() -> None:
+    batch = random_batch(19)
+    wide = replace(
+        batch,
+        cells=batch.cells.long(),
+        clicks=batch.clicks.long(),
+        items=batch.items.repeat(1, 2)[:, :5],
+    )
+    assert torch.equal(wide.terms("numba").total, batch.terms("numba").total)
+    assert slate_terms.__doc__
