@@ -122,6 +122,8 @@ def test_verify_finds_a_changed_byte(copy: Path) -> None:
 def test_damaged_or_foreign_directories_are_refused(copy: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not a dataset"):
         SlateDataset.open(tmp_path)
+    with pytest.raises(InputError, match="this is a file"):
+        SlateDataset.open(copy / "dataset.json")
     file = copy / "times.npy"
     whole = file.read_bytes()
     file.write_bytes(whole[:-8])
@@ -148,12 +150,24 @@ def test_damaged_or_foreign_directories_are_refused(copy: Path, tmp_path: Path) 
     with pytest.raises(InputError, match="damaged"):
         SlateDataset.open(copy)
     description.write_text(json.dumps(meta | {"content_hash": "0"}))
-    with pytest.raises(SlatewiseError, match="edited"):
+    with pytest.raises(SlatewiseError, match="names or description"):
         SlateDataset.open(copy).verify()
     description.write_text(json.dumps(meta))
     (copy / "items.parquet").write_bytes(b"PAR1")
     with pytest.raises(InputError, match=r"items.parquet: the table is missing or damaged"):
         _ = SlateDataset.open(copy).item_ids
+
+
+def test_other_names_make_another_dataset(path: Path, tmp_path: Path) -> None:
+    log = pl.read_parquet(path.parent / "log.parquet")
+    other = log.with_columns(pl.col("slate").list.eval(pl.element() + 100), pl.col("click") + 100)
+    other.write_parquet(tmp_path / "log.parquet")
+    items = pl.read_parquet(path.parent / "items.parquet").with_columns(pl.col("item_id") + 100)
+    items.write_parquet(tmp_path / "items.parquet")
+    renamed = prepare(tmp_path, tmp_path, tmp_path / "set")
+    first = SlateDataset.open(path)
+    assert renamed.slate_items.tolist() == first.slate_items.tolist()
+    assert renamed.content_hash != first.content_hash
 
 
 def test_the_same_log_gives_the_same_dataset(path: Path, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from slatewise.data import SlateDataset
 from slatewise.data.formats import ItemsFormat, LogFormat, load_formats
 from slatewise.data.preparing import prepare
 from slatewise.data.reductions import PRESETS, PrepareConfig
+from slatewise.data.split import SplitConfig
 from slatewise.errors import InputError, SlatewiseError
 from tests.data.recovering import rows_of
 
@@ -232,11 +233,16 @@ def test_missing_files_and_existing_output(write_log: Write, tmp_path: Path) -> 
     with pytest.raises(SlatewiseError, match="exists already"):
         prepare(log, items, out)
     assert (out / "precious").read_text() == "keep"
+    for target, message in ((out, "precious"), (log, "is a file"), (tmp_path, "log.parquet")):
+        with pytest.raises(SlatewiseError, match=f"not replaced.*{message}|{message}"):
+            prepare(log, items, target, overwrite=True)
+    assert (out / "precious").read_text() == "keep"
+    (out / "precious").unlink()
+    first = prepare(log, items, out, overwrite=True).content_hash
     with pytest.raises(SlatewiseError):
         prepare(log, tmp_path / "nowhere.parquet", out, overwrite=True)
-    assert (out / "precious").read_text() == "keep"
+    assert SlateDataset.open(out).content_hash == first
     assert prepare(log, items, out, overwrite=True).num_interactions == 1
-    assert not (out / "precious").exists()
 
 
 def test_no_user_left_says_where_they_went(write_log: Write, tmp_path: Path) -> None:
@@ -266,6 +272,81 @@ def test_a_value_can_mean_no_click(write_log: Write, tmp_path: Path) -> None:
     log, items = write_log([row(slate=[7, 8], click=-1), row(slate=[7, 8], click=7, time=2)])
     dataset = prepare(log, items, tmp_path / "out", log_format=LogFormat(no_click="-1"))
     assert [entry[2] for entry in rows_of(dataset)["ann"]] == [None, 7]
+
+
+def test_no_click_values_in_lists_text_and_positions(write_log: Write, tmp_path: Path) -> None:
+    log, items = write_log([row(slate=[7, 8], click=[-1]), row(slate=[7, 8], click=[8], time=2)])
+    layout = LogFormat(no_click="-1")
+    assert [
+        e[2] for e in rows_of(prepare(log, items, tmp_path / "a", log_format=layout))["ann"]
+    ] == [
+        None,
+        8,
+    ]
+    text = tmp_path / "log.csv"
+    text.write_text(
+        "user_id,time,slate,click,source\n"
+        'ann,1,7|8,none,s\nann,2,7|8,"[""7"", ""8""]",s\nann,3,7|8,8|7,s\nann,4,7|8,,s\n'
+    )
+    dataset = prepare(text, items, tmp_path / "b", log_format=LogFormat(no_click="none"))
+    assert [e[2] for e in rows_of(dataset)["ann"]] == [None, "7", "8", "8", "7", None]
+    positions = tmp_path / "positions.parquet"
+    rows = [row(slate=[7, 8], position=p, time=t) for t, p in enumerate([0, 2])]
+    pl.DataFrame(rows).drop("click").write_parquet(positions)
+    dataset = prepare(positions, items, tmp_path / "c", log_format=LogFormat(no_click="0"))
+    assert [e[2] for e in rows_of(dataset)["ann"]] == [None, 8]
+
+
+def test_positions_do_not_become_clicks_where_a_whole_batch_has_none(
+    write_log: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("slatewise.data.log.BATCH_ROWS", 2)
+    rows = [row(time=t, click=None if t < 4 else "b", position=0 if t < 4 else 2) for t in range(6)]
+    dataset = prepare(*write_log(rows), tmp_path / "out")
+    assert [e[2] for e in rows_of(dataset)["ann"]] == [None] * 4 + ["b"] * 2
+    assert found(dataset) == {}
+
+
+def test_a_mapped_column_must_be_there(write_log: Write, tmp_path: Path) -> None:
+    log, items = write_log([row()])
+    with pytest.raises(InputError, match="no column 'place'"):
+        prepare(log, items, tmp_path / "out", log_format=LogFormat(position="place"))
+
+
+def test_strict_names_the_column_as_the_user_does(write_log: Write, tmp_path: Path) -> None:
+    log, items = write_log([row(user_id=None), GOOD])
+    pl.read_parquet(log).rename({"user_id": "visitor"}).write_parquet(log)
+    with pytest.raises(InputError) as error:
+        prepare(
+            log,
+            items,
+            tmp_path / "out",
+            PrepareConfig(strict=True),
+            log_format=LogFormat(user_id="visitor"),
+        )
+    assert error.value.column == "visitor"
+
+
+def test_a_time_too_large_for_its_unit_is_named(write_log: Write, tmp_path: Path) -> None:
+    for time in (17_145_576_000_000, "17145576000000"):
+        log, items = write_log([row(time=time)])
+        with pytest.raises(InputError, match=r"17145576000000.* is not a time") as error:
+            prepare(log, items, tmp_path / "out", log_format=LogFormat(time_unit="s"))
+        assert error.value.row == 1
+
+
+def test_a_date_cannot_split_an_order(write_log: Write, tmp_path: Path) -> None:
+    division = SplitConfig(method="time", valid_from="2024-01-01", test_from="2024-02-01")
+    with pytest.raises(SlatewiseError, match="without a unit"):
+        prepare(*write_log([row()]), tmp_path / "out", division=division)
+
+
+def test_other_separators_are_seen_in_the_header(write_log: Write, tmp_path: Path) -> None:
+    _, items = write_log([row()])
+    log = tmp_path / "log.csv"
+    log.write_text("user_id;time;slate;click;source\nann;1;a|b;b;search\n")
+    dataset = prepare(log, items, tmp_path / "out")
+    assert rows_of(dataset) == {"ann": [(1, ("a", "b"), "b", "search")]}
 
 
 def test_one_source_for_a_log_without_the_column(write_log: Write, tmp_path: Path) -> None:
@@ -310,7 +391,8 @@ def test_several_clicks_become_interactions_or_only_the_first(
     assert found(each) == {}
     first = prepare(log, items, tmp_path / "first", PrepareConfig(several_clicks="first"))
     assert [entry[2] for entry in rows_of(first)["ann"]] == ["c", None, None]
-    assert first.meta["report"]["reductions"] == {"later clicks on one slate": 1}
+    assert first.meta["report"]["clicks_ignored"] == 1
+    assert first.meta["report"]["reductions"] == {}
 
 
 def test_positions_count_from_one(write_log: Write, tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ import typer
 from rich.markup import escape
 
 from slatewise.cli.show import console, progress, table
+from slatewise.data.dataset import SlateDataset
+from slatewise.data.describing import split_counts
 from slatewise.data.formats import ItemsFormat, LogFormat, load_formats
 from slatewise.data.preparing import prepare as prepare_dataset
 from slatewise.data.reductions import PRESETS, PrepareConfig
@@ -57,7 +59,7 @@ def prepare(
     ] = None,
     mapping: Annotated[
         Path | None,
-        typer.Option(help="TOML file with [log] and [items].", rich_help_panel=_COLUMNS),
+        typer.Option(help=r"TOML file with \[log] and \[items].", rich_help_panel=_COLUMNS),
     ] = None,
     map_log: Annotated[
         list[str] | None,
@@ -155,7 +157,7 @@ def prepare(
             overwrite=overwrite,
             progress=bars,
         )
-    _show(dataset.meta)
+    _show(dataset)
     console.print(f"\nDataset: {escape(str(out))}")
 
 
@@ -163,8 +165,8 @@ def _given(values: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _show(meta: dict[str, Any]) -> None:
-    report, counts = meta["report"], meta["counts"]
+def _show(dataset: SlateDataset) -> None:
+    report, counts = dataset.meta["report"], dataset.meta["counts"]
     account = table("From log to dataset", "", "count", "")
     account.columns[2].justify = "left"
     account.columns[2].overflow = "fold"
@@ -175,6 +177,10 @@ def _show(meta: dict[str, Any]) -> None:
         account.add_row(
             "  further clicks on a slate", f"+{report['clicks_unfolded']:,}", "an interaction each"
         )
+    if report["clicks_ignored"]:
+        account.add_row(
+            "  further clicks on a slate", f"{report['clicks_ignored']:,}", "only the first kept"
+        )
     for problem in report["problems"]:
         sign = "−" if problem["drops"] else ""
         place = f"{problem['repair']}; first: {problem['file']}, row {problem['row']:,}"
@@ -184,4 +190,10 @@ def _show(meta: dict[str, Any]) -> None:
     account.add_row("interactions that remain", f"{counts['interactions']:,}")
     for name in ("clicks", "users", "items", "groups"):
         account.add_row(f"  {name}", f"{counts[name]:,}")
+    for part, held in split_counts(dataset).items():
+        account.add_row(f"  for {part}", f"{held['interactions']:,}", f"of {held['users']:,} users")
     console.print(account)
+    for problem in report["problems"]:
+        if problem["drops"]:
+            hint = f"Where {problem['what']}: {problem['remedy']}"
+            console.print(escape(hint), style="dim", soft_wrap=True)

@@ -6,18 +6,24 @@ from typing import Literal
 import polars as pl
 
 from slatewise.data.columns import UNKNOWN
-from slatewise.data.report import Problem, Reduction, Report
+from slatewise.data.report import Problem, Report
 
 
 class Checker:
     """Checks batches of interactions, keeping the account in a report."""
 
     def __init__(
-        self, report: Report, files: list[Path], several_clicks: Literal["each", "first"]
+        self,
+        report: Report,
+        files: list[Path],
+        several_clicks: Literal["each", "first"],
+        *,
+        clicks_by_position: bool = False,
     ) -> None:
         self._report = report
         self._files = files
         self._several_clicks = several_clicks
+        self._clicks_by_position = clicks_by_position
 
     def clean(self, batch: pl.DataFrame) -> pl.DataFrame:
         """Return what is usable, one click or none a row.
@@ -52,11 +58,8 @@ class Checker:
 
     def _resolve_positions(self, batch: pl.DataFrame) -> pl.DataFrame:
         """Take the click from its position where only that is given; compare where both are."""
-        if batch["position"].null_count() == batch.height:
-            return batch
         place = pl.col("position")
-        no_click = pl.col("click").list.len().fill_null(0) == 0
-        if batch.select(no_click.all()).item():
+        if self._clicks_by_position:
             outside = place.is_not_null() & ~place.is_between(1, pl.col("slate").list.len())
             batch = self._drop(batch, Problem.BAD_POSITION, outside)
             chosen = pl.col("slate").list.slice(place - 1, 1)
@@ -78,7 +81,7 @@ class Checker:
     def _unfold_clicks(self, batch: pl.DataFrame) -> pl.DataFrame:
         extra = int((batch["click"].list.len().fill_null(0).cast(pl.Int64) - 1).clip(0).sum())
         if self._several_clicks == "first" or extra == 0:
-            self._report.reduced(Reduction.LATER_CLICKS, extra)
+            self._report.clicks_ignored += extra
             return batch.with_columns(pl.col("click").list.first())
         self._report.clicks_unfolded += extra
         return batch.explode("click", empty_as_null=True, keep_nulls=True)

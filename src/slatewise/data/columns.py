@@ -21,5 +21,8 @@ class Columns:
     GROUP: Final = "group"
 
 
+LOG_FILES: Final = ("log.parquet", "items.parquet")
+"""What a directory with a log of ours holds."""
+
 UNKNOWN: Final = "unknown"
 """The source of slates without one, and the group of items without one."""

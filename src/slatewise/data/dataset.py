@@ -40,6 +40,15 @@ ARRAYS: Final = {
 }
 """Every array of a dataset and its type."""
 
+CONTENTS: Final = (
+    "dataset.json",
+    *(f"{name}.npy" for name in ARRAYS),
+    "items.parquet",
+    "groups.parquet",
+    "users.parquet",
+)
+"""Every file of a dataset."""
+
 NO_CLICK: Final = -1
 """In `clicks`, the position of no click; other values are positions in the slate, from 0."""
 
@@ -84,6 +93,8 @@ class SlateDataset:
     def open(cls, path: str | Path) -> "SlateDataset":
         """Open a dataset that `slatewise prepare` wrote."""
         path = Path(path)
+        if path.is_file():
+            raise InputError("this is a file.", "A dataset is a directory: give that.", file=path)
         file = path / "dataset.json"
         try:
             meta = json.loads(file.read_text(encoding="utf-8"))
@@ -194,11 +205,28 @@ class SlateDataset:
                     "Prepare the dataset again.",
                     file=self.path / f"{name}.npy",
                 )
-        if content_hash(self.meta["arrays"]) != self.content_hash:
-            raise SlatewiseError(f"{self.path}: dataset.json was edited.", "Prepare it again.")
+        names = self.names_digest()
+        if content_hash(self.meta["arrays"], names) != self.content_hash:
+            raise SlatewiseError(
+                f"{self.path}: names or description have changed since they were written.",
+                "Prepare the dataset again.",
+            )
+
+    def names_digest(self) -> str:
+        """Return a digest of the names of items, groups and sources."""
+        return names_digest(self.items, self.group_names, self.source_names)
 
 
-def content_hash(arrays: dict[str, dict[str, Any]]) -> str:
-    """Combine the digests of all arrays into one."""
-    text = json.dumps({name: arrays[name]["digest"] for name in ARRAYS})
+def names_digest(items: "pl.DataFrame", groups: list[str], sources: list[str]) -> str:
+    """Return a digest of what the numbers in the arrays stand for."""
+    from slatewise.data.keys import id_keys  # noqa: PLC0415 (needs polars)
+
+    digest = hashlib.blake2b(id_keys(items["item_id"]).data, digest_size=16)
+    digest.update(json.dumps([groups, sources]).encode())
+    return digest.hexdigest()
+
+
+def content_hash(arrays: dict[str, dict[str, Any]], names: str) -> str:
+    """Combine the digests of all arrays and of the names into one."""
+    text = json.dumps({name: arrays[name]["digest"] for name in ARRAYS} | {"names": names})
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

@@ -57,9 +57,13 @@ class Interactions:
         place = self.slate_offsets[:-1] + self.clicks.clamp(min=0)
         return torch.where(self.clicks >= 0, self.slate_items[place], -1)
 
-    def of_users(self, users: Tensor) -> "Interactions":
-        """Gather the interactions of users [B], in that order, without a loop over them."""
+    def of_users(self, users: Tensor, ends: Tensor | None = None) -> "Interactions":
+        """Gather the interactions of users [B], in that order, without a loop over them.
+
+        With `ends` [B], only the first so many of each.
+        """
         first, counts = _rows(self.user_offsets, users)
+        counts = counts if ends is None else torch.minimum(counts, ends)
         rows = _ranges(first, counts)
         start, lengths = _rows(self.slate_offsets, rows)
         return Interactions(

@@ -18,7 +18,7 @@ class Log:
 
     def __init__(self, path: str | Path, layout: LogFormat) -> None:
         self.path = Path(path)
-        self.tables = open_tables(path)
+        self.tables = open_tables(path, "log")
         head = self.tables[0]
         self.layout = layout = _with_short_names(layout, head)
         self.has_impressions = _has_impressions(head, layout)
@@ -32,6 +32,17 @@ class Log:
     def files(self) -> list[Path]:
         """The files of the log, in reading order."""
         return [table.path for table in self.tables]
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """What the log calls the columns of an interaction."""
+        layout = self.layout
+        names = {
+            field: getattr(layout, field) for field in ("user_id", "time", "source", "position")
+        }
+        if self.has_impressions:
+            return names | {"slate": layout.item_id, "click": layout.clicked}
+        return names | {"slate": layout.slate, "click": layout.click}
 
     def rows(self) -> int:
         """Count the rows of all files."""
@@ -65,17 +76,23 @@ class Log:
         columns = [
             table.require(getattr(layout, field), "--map", f"{field}=COLUMN") for field in needed
         ]
-        optional = ["position", *(["slate_id"] if self.has_impressions else ["click"])]
-        columns += [name for field in optional if (name := getattr(layout, field)) in table.schema]
+        for field in ("position", "slate_id" if self.has_impressions else "click", "source"):
+            name = getattr(layout, field)
+            # A column that was mapped must be there; one of the usual names may be.
+            if name in table.schema or name != field:
+                columns.append(table.require(name, "--map", f"{field}=COLUMN"))
         if not self.has_impressions and not {layout.click, layout.position} & set(columns):
             table.require(layout.click, "--map", "click=COLUMN")
-        if layout.source in table.schema:
-            columns.append(layout.source)
-        elif layout.default_source is None:
+        if layout.source not in columns and layout.default_source is None:
             table.require(
                 layout.source, "--map source=COLUMN, or one name for all:", "--source web"
             )
         return columns
+
+    @property
+    def clicks_by_position(self) -> bool:
+        """Whether the log says only where a click was, and not on what."""
+        return not self.has_impressions and self.layout.click not in self._columns
 
     def _canonical(
         self, table: Table, batch: pl.DataFrame, item_type: parsing.IdType
@@ -99,7 +116,7 @@ class Log:
             if layout.slate_id in batch.columns:
                 columns["slate_id"] = batch[layout.slate_id].cast(pl.String)
         else:
-            columns["slate"] = self._slates(table, batch, layout.slate, item_type)
+            columns["slate"] = self._slates(table, batch, item_type)
             columns["click"] = self._clicks(table, batch, item_type)
         columns["source"] = self._sources(table, batch)
         columns["position"] = self._positions(table, batch)
@@ -117,9 +134,7 @@ class Log:
             remedy="Ids are text or integers, of one kind in the whole column.",
         )
 
-    def _slates(
-        self, table: Table, batch: pl.DataFrame, column: str, item_type: parsing.IdType
-    ) -> pl.Series:
+    def _slates(self, table: Table, batch: pl.DataFrame, item_type: parsing.IdType) -> pl.Series:
         def convert(values: pl.Series) -> pl.Series:
             if values.dtype == pl.String:
                 self._delimiter = self._delimiter or parsing.guess_delimiter(values)
@@ -128,7 +143,7 @@ class Log:
 
         return parsing.parse(
             batch,
-            column,
+            self.layout.slate,
             convert,
             file=table.path,
             wanted="a list of item ids",
@@ -136,23 +151,32 @@ class Log:
         )
 
     def _clicks(self, table: Table, batch: pl.DataFrame, item_type: parsing.IdType) -> pl.Series:
+        """Return the clicked items as lists; call it after `_slates`, which finds the delimiter."""
         column, no_click = self.layout.click, self.layout.no_click
         if column not in batch.columns:
             return pl.Series([None], dtype=pl.List(item_type)).new_from_index(0, batch.height)
-        clicks = batch[column]
-        if isinstance(clicks.dtype, pl.List):
-            return self._slates(table, batch, column, item_type)
-        if clicks.dtype == pl.String:
-            in_text = batch[self.layout.slate].dtype == pl.String
-            if in_text and clicks.str.contains(r"^\s*\[.*\]\s*$").any():
-                return self._slates(table, batch, column, item_type)
-            clicks = clicks.str.strip_chars() if in_text else clicks
-            clicks = clicks.set(clicks == "", None)
-        if no_click is not None:
-            clicks = clicks.set(self._ids(table, batch, column, pl.String) == no_click, None)
-        batch = batch.with_columns(clicks)
-        single = self._ids(table, batch, column, item_type)
-        return pl.select(pl.when(single.is_not_null()).then(pl.concat_list(single))).to_series()
+        if batch[column].dtype == pl.String:
+            batch = batch.with_columns(pl.col(column).replace("", None))
+        in_text = batch[self.layout.slate].dtype == pl.String
+
+        def convert(values: pl.Series) -> pl.Series:
+            if in_text and values.dtype == pl.String:
+                values = parsing.lists(values, self._delimiter)
+            elif not isinstance(values.dtype, pl.List | pl.Array):
+                values = parsing.singletons(values)
+            if no_click is not None:
+                text = parsing.id_lists(values, pl.String)
+                values = text.list.eval(pl.element().filter(pl.element() != no_click))
+            return parsing.id_lists(values, item_type)
+
+        return parsing.parse(
+            batch,
+            column,
+            convert,
+            file=table.path,
+            wanted="an item id, or a list of them",
+            remedy="Give the clicked item; if a value means no click, name it with --no-click.",
+        )
 
     def _sources(self, table: Table, batch: pl.DataFrame) -> pl.Series:
         if self.layout.source not in batch.columns:
@@ -171,6 +195,9 @@ class Log:
         column = self.layout.position
         if column not in batch.columns:
             return pl.Series([None], dtype=pl.Int64).new_from_index(0, batch.height)
+        if self.clicks_by_position and self.layout.no_click is not None:
+            none = parsing.ids(batch[column], pl.String) == self.layout.no_click
+            batch = batch.with_columns(batch[column].set(none, None))
         return parsing.parse(
             batch,
             column,

@@ -93,15 +93,24 @@ def _as_id(value: pl.Expr, dtype: pl.DataType, target: IdType) -> pl.Expr:
     return value.cast(target, strict=False)
 
 
-def lists(values: pl.Series, delimiter: str) -> pl.Series:
-    """Turn text into lists of text: JSON where it starts with a bracket, else delimited."""
+def singletons(values: pl.Series) -> pl.Series:
+    """Turn single values into lists of one; null stays null."""
+    return pl.select(pl.when(values.is_not_null()).then(pl.concat_list(values))).to_series()
+
+
+def lists(values: pl.Series, delimiter: str | None) -> pl.Series:
+    """Turn text into lists of text: JSON where it starts with a bracket, else delimited.
+
+    Without a delimiter, text that is not JSON is a single value.
+    """
     text = values.str.strip_chars()
     # Python writes its lists with single quotes.
     single = ~text.str.contains('"', literal=True)
     quoted = text.zip_with(~single, text.str.replace_all("'", '"', literal=True))
     bracketed = text.str.starts_with("[")
     decoded = _json_lists(quoted.set(~bracketed, None))
-    split = text.set(bracketed | (text == ""), None).str.split(delimiter)
+    plain = text.set(bracketed | (text == ""), None)
+    split = singletons(plain) if delimiter is None else plain.str.split(delimiter)
     split = split.list.eval(pl.element().str.strip_chars())
     empty = pl.Series([[]], dtype=pl.List(pl.String))
     return pl.select(
@@ -126,14 +135,14 @@ def _is_json(value: str | None) -> bool:
         return False
 
 
-def guess_delimiter(values: pl.Series) -> str:
-    """Return the first of the usual delimiters that occurs in a slate that is not JSON."""
+def guess_delimiter(values: pl.Series) -> str | None:
+    """Return the first of the usual delimiters that occurs in a slate that is not JSON, if any."""
     text = values.drop_nulls().str.strip_chars()
     text = text.filter(~text.str.starts_with("["))
     for delimiter in _DELIMITERS:
         if text.str.contains(delimiter, literal=True).any():
             return delimiter
-    return _DELIMITERS[0]
+    return None
 
 
 def times(values: pl.Series, unit: str | None) -> pl.Series:
@@ -141,16 +150,19 @@ def times(values: pl.Series, unit: str | None) -> pl.Series:
     if not are_clock_times(values, unit):
         return values.cast(pl.Int64, strict=False)
     if values.dtype == pl.String:
-        text = _text_times(values)
-        return text.to_physical() if unit is None else times(values.cast(pl.Float64), unit)
+        if unit is not None:
+            return times(values.cast(pl.Float64, strict=False), unit)
+        return _text_times(values).to_physical()
     if values.dtype == pl.Date:
         values = values.cast(pl.Datetime("us"))
     if isinstance(values.dtype, pl.Datetime):
         return values.dt.cast_time_unit("us").to_physical()
-    nanoseconds = _NANOSECONDS[unit or "s"]
-    if values.dtype.is_float():
-        return (values * (nanoseconds / 1_000)).round().cast(pl.Int64)
-    return values.cast(pl.Int64) * nanoseconds // 1_000
+    factor = _NANOSECONDS[unit or "s"] / 1_000
+    if values.dtype.is_float() or factor < 1:
+        return (values * factor).round().cast(pl.Int64, strict=False)
+    # What would overflow is no time in that unit, and becomes null.
+    fitting = values.cast(pl.Int64).set(values.abs() >= int(2**63 / factor), None)
+    return fitting * int(factor)
 
 
 def are_clock_times(values: pl.Series, unit: str | None) -> bool:

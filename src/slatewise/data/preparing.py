@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 
 from slatewise.data.checking import Checker
-from slatewise.data.dataset import SlateDataset
+from slatewise.data.dataset import CONTENTS, SlateDataset
 from slatewise.data.encoding import Encoder
 from slatewise.data.formats import ItemsFormat, LogFormat
 from slatewise.data.impressions import group_impressions
@@ -47,20 +47,28 @@ def prepare(
     The account of what was dropped and why is in the dataset's `meta["report"]`.
     """
     config = config or PrepareConfig()
-    report = Report(strict=config.strict)
+    division = division or SplitConfig()
     source = Log(log, log_format or LogFormat())
+    division.require_clock(source.clock_times())
     table = ItemsTable(items, items_format or ItemsFormat())
+    report = Report(strict=config.strict, columns=source.columns | table.columns)
     # Integers on one side and text on the other meet as text.
     item_type = source.item_type if source.item_type == table.item_type else pl.String
     encoder = Encoder(Vocabulary(table.read(item_type, report)))
-    with atomic_directory(out, overwrite=overwrite) as directory:
+    with atomic_directory(out, overwrite=overwrite, contents=CONTENTS) as directory:
         workspace = directory / "work"
         total = source.rows()
         batches = _counted(source.batches(item_type), report, total, progress)
         if source.has_impressions:
             batches = group_impressions(batches, workspace / "slates", total)
         users = Buckets(workspace / "users", total)
-        _set_aside(batches, Checker(report, source.files, config.several_clicks), encoder, users)
+        checker = Checker(
+            report,
+            source.files,
+            config.several_clicks,
+            clicks_by_position=source.clicks_by_position,
+        )
+        _set_aside(batches, checker, encoder, users)
         settled = encoder.settle()
         with DatasetWriter(directory) as writer:
             for number, bucket in enumerate(users.drain(), start=1):
@@ -78,7 +86,7 @@ def prepare(
             writer.finish(
                 settled.items,
                 settled.source_names,
-                division or SplitConfig(),
+                division,
                 {
                     "prepare": config.model_dump(),
                     "clock_times": source.clock_times(),

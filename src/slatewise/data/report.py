@@ -86,7 +86,6 @@ class Reduction(Enum):
     CLICK_BEYOND_CAP = "clicked beyond the longest slate kept"
     LATE = "after the user's first interactions kept"
     FEW = "of users with too few interactions"
-    LATER_CLICKS = "later clicks on one slate"
 
 
 @dataclass
@@ -103,12 +102,16 @@ class Report:
     """The account of one preparation."""
 
     strict: bool = False
+    columns: dict[str, str] = field(default_factory=dict)
+    """What the user's tables call the columns that problems name."""
     rows: int = 0
     """Rows read from the log: interactions, or impressions."""
     slates: int = 0
     """Slates those rows make up."""
     clicks_unfolded: int = 0
     """Interactions added because a slate had several clicks."""
+    clicks_ignored: int = 0
+    """Further clicks on a slate that were left aside."""
     findings: dict[Problem, Finding] = field(default_factory=dict)
     reductions: dict[Reduction, int] = field(default_factory=dict)
     remaining: dict[str, int] = field(default_factory=dict)
@@ -122,8 +125,9 @@ class Report:
         first = rows.row(0, named=True)
         file, row = files[first["file"]], int(first["row"])
         if self.strict:
+            column = self.columns.get(problem.column or "", problem.column)
             raise InputError(
-                f"{problem.what}{note}.", problem.remedy, file=file, row=row, column=problem.column
+                f"{problem.what}{note}.", problem.remedy, file=file, row=row, column=column
             )
         finding = self.findings.setdefault(problem, Finding(0, str(file), row))
         finding.count += rows.height
@@ -136,8 +140,7 @@ class Report:
     def dropped(self) -> int:
         """Count interactions that are gone, for whatever reason."""
         problems = sum(f.count for p, f in self.findings.items() if p.drops_interactions)
-        cuts = sum(n for r, n in self.reductions.items() if r is not Reduction.LATER_CLICKS)
-        return problems + cuts
+        return problems + sum(self.reductions.values())
 
     def summary(self) -> str:
         """Say in one line where interactions went."""
@@ -151,10 +154,12 @@ class Report:
             "rows": self.rows,
             "slates": self.slates,
             "clicks_unfolded": self.clicks_unfolded,
+            "clicks_ignored": self.clicks_ignored,
             "problems": [
                 {
                     "what": problem.what,
                     "repair": problem.repair,
+                    "remedy": problem.remedy,
                     "drops": problem.drops_interactions,
                     "count": finding.count,
                     "file": finding.file,

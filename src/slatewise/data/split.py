@@ -50,6 +50,15 @@ class SplitConfig(Config):
             raise ValueError("valid_from and test_from belong to the split by time")
         return self
 
+    def require_clock(self, clock_times: bool) -> None:
+        """Refuse a date where the log's times are only an order."""
+        for moment in (self.valid_from, self.test_from):
+            if moment is not None and not clock_times and not moment.lstrip("-").isdigit():
+                raise SlatewiseError(
+                    f"the log's times are integers without a unit: '{moment}' cannot be found.",
+                    "Give the integer, or the unit of the times with --time-unit.",
+                )
+
 
 @dataclass(frozen=True)
 class Split:

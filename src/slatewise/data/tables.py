@@ -57,14 +57,20 @@ class Table:
         return column
 
 
-def open_tables(path: str | Path) -> list[Table]:
-    """Open a file, or every table in a directory in the order of their names."""
+def open_tables(path: str | Path, name: str) -> list[Table]:
+    """Open a file, or every table in a directory in the order of their names.
+
+    A directory that has a file called `name` (log.parquet, items.csv, …) means that file.
+    """
     path = Path(path)
     if not path.exists():
         raise InputError("no such file or directory.", "Check the path.", file=path)
     files = [path]
     if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.suffix.lower() in _SUFFIXES)
+        named = [path / f"{name}{suffix}" for suffix in _SUFFIXES]
+        files = [file for file in named if file.is_file()][:1] or sorted(
+            file for file in path.rglob("*") if file.suffix.lower() in _SUFFIXES
+        )
         if not files:
             raise InputError("the directory holds no table.", _KNOWN_SUFFIXES, file=path)
     tables = [_open(file) for file in files]
@@ -90,7 +96,7 @@ def _open(file: Path) -> Table:
             # Every value is read as text: guessing would turn the id 007 into 7.
             frame = pl.scan_csv(
                 file,
-                separator=_SEPARATORS[suffix],
+                separator=_separator(file),
                 infer_schema=False,
                 glob=False,
                 row_index_name=ROW,
@@ -101,6 +107,15 @@ def _open(file: Path) -> Table:
         else:
             raise InputError(f"unknown kind of table '{suffix}'.", _KNOWN_SUFFIXES, file=file)
         return Table(file, frame, frame.collect_schema())
+
+
+def _separator(file: Path) -> str:
+    """Return what separates the columns: by the suffix, unless the header says otherwise."""
+    usual = _SEPARATORS[file.suffix.lower()]
+    with file.open(encoding="utf-8", errors="replace") as lines:
+        header = lines.readline()
+    others = [mark for mark in (";", "\t", "|", ",") if mark in header]
+    return usual if usual in header or not others else others[0]
 
 
 def _scan_json_lines(file: Path) -> pl.LazyFrame:
@@ -162,7 +177,7 @@ def _damaged_line(file: Path) -> tuple[int | None, str]:
                 except ValueError as error:
                     return row, f"the line is not JSON ({error})."
         if suffix in _SEPARATORS:
-            reader = csv.reader(lines, delimiter=_SEPARATORS[suffix])
+            reader = csv.reader(lines, delimiter=_separator(file))
             width = len(next(reader, []))
             for row, fields in enumerate(reader, start=1):
                 if len(fields) > width:

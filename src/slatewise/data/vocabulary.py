@@ -19,12 +19,13 @@ class ItemsTable:
     """An items table that is opened and typed but not yet read."""
 
     def __init__(self, path: str | Path, layout: ItemsFormat) -> None:
-        self._tables = open_tables(path)
+        self._tables = open_tables(path, "items")
         self._layout = layout
         head = self._tables[0]
         for field in ("item_id", "group"):
             head.require(getattr(layout, field), "--map-items", f"{field}=COLUMN")
         self.item_type = parsing.id_type(head.schema[layout.item_id])
+        self.columns = layout.model_dump()
 
     def read(self, item_type: parsing.IdType, report: Report) -> pl.DataFrame:
         """Return `item_id`, `group` and all other columns, each item once, every group named."""

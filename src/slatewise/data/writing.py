@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from slatewise import __version__
 from slatewise.data.arrays import GrowingArray, map_array, write_array
 from slatewise.data.columns import Columns
-from slatewise.data.dataset import ARRAYS, FORMAT, VERSION, content_hash
+from slatewise.data.dataset import ARRAYS, FORMAT, VERSION, content_hash, names_digest
 from slatewise.data.keys import id_keys
 from slatewise.data.split import SplitConfig, split
 
@@ -83,7 +83,7 @@ class DatasetWriter:
             "users": self._arrays["user_keys"].length,
             "interactions": self._arrays["times"].length,
             "clicks": self._clicks,
-            "items_seen": self._arrays["slate_items"].length,
+            "views": self._arrays["slate_items"].length,
         }
 
     def finish(
@@ -115,7 +115,7 @@ class DatasetWriter:
             "format": FORMAT,
             "version": VERSION,
             "slatewise": __version__,
-            "content_hash": content_hash(arrays),
+            "content_hash": content_hash(arrays, names_digest(items, groups.to_list(), sources)),
             "counts": self.counts | {"items": items.height, "groups": len(groups)},
             "sources": sources,
             "split": division.model_dump(),

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from slatewise import __version__
-from slatewise.data.columns import Columns
+from slatewise.data.columns import LOG_FILES, Columns
 from slatewise.files import atomic_directory
 from slatewise.simulation.arrays import Bools, Floats, Ints
 from slatewise.simulation.config import SimulationConfig
@@ -93,7 +93,7 @@ def write_log(
     market = Marketplace(config)
     counts = np.zeros((2, 2), dtype=np.int64)  # [searched, clicked]
     seen = 0
-    with atomic_directory(out, overwrite=overwrite) as folder:
+    with atomic_directory(out, overwrite=overwrite, contents=(*LOG_FILES, "truth")) as folder:
         truth = folder / "truth"
         truth.mkdir()
         description = {"version": __version__, "config": config.model_dump(mode="json")}

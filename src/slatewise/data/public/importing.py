@@ -6,6 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from slatewise.data.columns import LOG_FILES
 from slatewise.data.public.ebnerd import read_ebnerd
 from slatewise.data.public.finn import read_finn
 from slatewise.data.public.kuairand import read_kuairand
@@ -57,7 +58,7 @@ def import_public(
             "Give the directory that holds the published files, unpacked.",
             file=source,
         )
-    with atomic_directory(out, overwrite=overwrite) as folder:
+    with atomic_directory(out, overwrite=overwrite, contents=LOG_FILES) as folder:
         published = importer(source, tally, chunk_size)
 
         def advance() -> None:
