@@ -9,12 +9,14 @@ import torch
 from hypothesis import given
 
 from slatewise.data import SlateDataset
+from slatewise.data.interactions import Interactions
 from slatewise.data.preparing import prepare
 from slatewise.data.split import SplitConfig
 from slatewise.evaluation import (
     BaseRate,
     CoClick,
     Popularity,
+    Predictions,
     SmoothedCTR,
     evaluate,
     fit_baselines,
@@ -227,3 +229,21 @@ def test_one_user_is_enough(write_log: Any, tmp_path: Path) -> None:
     for baseline in fit_baselines(dataset).values():
         result = evaluate(baseline, dataset, part="training", resamples=10)
         assert np.isfinite(result["log_likelihood"].value)
+
+
+class Peeking(CoClick):
+    """Takes the click that is to be predicted for the last one."""
+
+    def predict(self, interactions: Interactions, scored: torch.Tensor) -> Predictions:
+        slates = Slates.of(interactions, scored)
+        last = interactions.clicked_items[scored].numpy().astype(np.int64)
+        return self.choice.predict(slates, np.log(self.slate_scores(slates, last)))
+
+
+def test_the_contract_finds_a_leak(toy: SlateDataset) -> None:
+    contract = RecommenderContract()
+    world = random_interactions(np.random.default_rng(11), users=12, items=24, sources=1)
+    with pytest.raises(AssertionError):
+        contract.test_nothing_at_or_after_an_interaction_changes_its_prediction(
+            Peeking.fit(toy), world
+        )

@@ -83,16 +83,18 @@ class Resampler:
             block, place = divmod(self.users, _BLOCK)
             here = slice(done, done + _BLOCK - place)
             rows = sums[here]
-            weights = self._weights(block)[:, place : place + len(rows)]
-            self._resampled += weights @ rows
+            weights = self._weights(block, place + len(rows))[place:]
+            self._resampled += weights.T @ rows
             self._totals += rows.sum(axis=0)
             self.users += len(rows)
             done += len(rows)
         self._digest.update(np.ascontiguousarray(users, dtype=np.int64).data)
 
-    def _weights(self, block: int) -> Floats:
+    def _weights(self, block: int, users: int) -> Floats:
+        """Return the weights of the first users of a block: [users, R]."""
+        # Row after row, so that how many are drawn does not change the first.
         rng = np.random.default_rng([self.seed, block])
-        return rng.poisson(1.0, size=(_BLOCK, self.resamples)).T.astype(np.float64)
+        return rng.poisson(1.0, size=(users, self.resamples)).astype(np.float64)
 
     @property
     def sample(self) -> str:
