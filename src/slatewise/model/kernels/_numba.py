@@ -57,11 +57,18 @@ FLOAT, INT32, INT64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 
 
 class Vector(types.Type):
-    """D floats in registers."""
+    """D floats in registers, as LLVM vectors of 16 lanes and then of smaller powers of two.
+
+    LLVM would take one vector of 25 lanes too, but breaks it into scalars wherever it lives
+    beyond a branch.
+    """
 
     def __init__(self, lanes: int) -> None:
         self.lanes = lanes
-        self.llvm = ir.VectorType(FLOAT, lanes)
+        rest = [size for size in (8, 4, 2, 1) if lanes % 16 & size]
+        self.sizes = [16] * (lanes // 16) + rest
+        self.starts = [sum(self.sizes[:place]) for place in range(len(self.sizes))]
+        self.llvm = ir.LiteralStructType([ir.VectorType(FLOAT, size) for size in self.sizes])
         super().__init__(name=f"Vector({lanes})")
 
 
@@ -71,10 +78,25 @@ class _VectorModel(models.PrimitiveModel):
         super().__init__(manager, vector, vector.llvm)  # type: ignore[no-untyped-call]
 
 
-def _row_pointer(context: Any, builder: Any, table: Any, value: Any, row: Any, lanes: int) -> Any:
+def _place(context: Any, builder: Any, table: Any, value: Any, row: Any, lanes: int) -> Any:
     data = context.make_array(table)(context, builder, value).data
-    place = builder.gep(data, [builder.mul(row, ir.Constant(INT64, lanes))])
-    return builder.bitcast(place, ir.VectorType(FLOAT, lanes).as_pointer())
+    return builder.gep(data, [builder.mul(row, ir.Constant(INT64, lanes))])
+
+
+def _pieces(builder: Any, value: Any) -> list[Any]:
+    return [builder.extract_value(value, place) for place in range(len(value.type.elements))]
+
+
+def _whole(builder: Any, vector: Vector, pieces: list[Any]) -> Any:
+    whole = ir.Constant(vector.llvm, ir.Undefined)
+    for place, piece in enumerate(pieces):
+        whole = builder.insert_value(whole, piece, place)
+    return whole
+
+
+def _shuffle(builder: Any, piece: Any, lanes: list[int]) -> Any:
+    order = ir.Constant(ir.VectorType(INT32, len(lanes)), lanes)
+    return builder.shuffle_vector(piece, ir.Constant(piece.type, ir.Undefined), order)
 
 
 @_intrinsic
@@ -82,8 +104,12 @@ def _load(typing: Any, table: Any, row: Any, lanes: Any) -> Any:
     vector = Vector(lanes.literal_value)
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        place = _row_pointer(context, builder, table, values[0], values[1], vector.lanes)
-        return builder.load(place, align=4)
+        row_at = _place(context, builder, table, values[0], values[1], vector.lanes)
+        pieces = []
+        for start, kind in zip(vector.starts, vector.llvm.elements, strict=True):
+            place = builder.gep(row_at, [ir.Constant(INT64, start)])
+            pieces.append(builder.load(builder.bitcast(place, kind.as_pointer()), align=4))
+        return _whole(builder, vector, pieces)
 
     return vector(table, types.int64, lanes), generate
 
@@ -91,8 +117,10 @@ def _load(typing: Any, table: Any, row: Any, lanes: Any) -> Any:
 @_intrinsic
 def _store(typing: Any, table: Any, row: Any, vector: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        place = _row_pointer(context, builder, table, values[0], values[1], vector.lanes)
-        builder.store(values[2], place, align=4)
+        row_at = _place(context, builder, table, values[0], values[1], vector.lanes)
+        for start, piece in zip(vector.starts, _pieces(builder, values[2]), strict=True):
+            place = builder.gep(row_at, [ir.Constant(INT64, start)])
+            builder.store(piece, builder.bitcast(place, piece.type.as_pointer()), align=4)
         return context.get_dummy_value()
 
     return types.void(table, types.int64, vector), generate
@@ -103,7 +131,7 @@ def _prefetch(typing: Any, table: Any, row: Any, lanes: Any) -> Any:
     size = 4 * lanes.literal_value
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        row_at = _row_pointer(context, builder, table, values[0], values[1], lanes.literal_value)
+        row_at = _place(context, builder, table, values[0], values[1], lanes.literal_value)
         start = builder.bitcast(row_at, ir.IntType(8).as_pointer())
         kind = ir.FunctionType(ir.VoidType(), [start.type, INT32, INT32, INT32])
         prefetch = _declare(builder.module, kind, "llvm.prefetch.p0")
@@ -119,7 +147,9 @@ def _prefetch(typing: Any, table: Any, row: Any, lanes: Any) -> Any:
 def _lanewise(operation: str) -> Kernel:
     def typed(typing: Any, left: Any, right: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            return getattr(builder, operation)(*values, flags=REORDER)
+            pairs = zip(*(_pieces(builder, value) for value in values), strict=True)
+            operate = getattr(builder, operation)
+            return _whole(builder, left, [operate(*pair, flags=REORDER) for pair in pairs])
 
         return left(left, right), generate
 
@@ -132,11 +162,13 @@ _add, _subtract = _lanewise("fadd"), _lanewise("fsub")
 @_intrinsic
 def _times(typing: Any, vector: Any, factor: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        undefined = ir.Constant(vector.llvm, ir.Undefined)
-        first = builder.insert_element(undefined, values[1], ir.Constant(INT32, 0))
-        lanes = ir.Constant(ir.VectorType(INT32, vector.lanes), None)
-        factors = builder.shuffle_vector(first, undefined, lanes)
-        return builder.fmul(values[0], factors, flags=REORDER)
+        undefined = ir.Constant(ir.VectorType(FLOAT, 1), ir.Undefined)
+        single = builder.insert_element(undefined, values[1], ir.Constant(INT32, 0))
+        products = [
+            builder.fmul(piece, _shuffle(builder, single, [0] * size), flags=REORDER)
+            for size, piece in zip(vector.sizes, _pieces(builder, values[0]), strict=True)
+        ]
+        return _whole(builder, vector, products)
 
     return vector(vector, types.float32), generate
 
@@ -144,11 +176,22 @@ def _times(typing: Any, vector: Any, factor: Any) -> Any:
 @_intrinsic
 def _squared_norm(typing: Any, vector: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        kind = ir.FunctionType(FLOAT, [FLOAT, vector.llvm])
-        name = f"llvm.vector.reduce.fadd.v{vector.lanes}f32"
-        add_lanes = _declare(builder.module, kind, name)
-        squares = builder.fmul(values[0], values[0], flags=REORDER)
-        return builder.call(add_lanes, [ir.Constant(FLOAT, 0.0), squares], fastmath=REORDER)
+        def half(total: Any) -> Any:
+            width = total.type.count // 2
+            low = _shuffle(builder, total, list(range(width)))
+            high = _shuffle(builder, total, list(range(width, 2 * width)))
+            return builder.fadd(low, high, flags=REORDER)
+
+        total, *rest = (
+            builder.fmul(piece, piece, flags=REORDER) for piece in _pieces(builder, values[0])
+        )
+        for piece in rest:
+            while total.type.count > piece.type.count:
+                total = half(total)
+            total = builder.fadd(total, piece, flags=REORDER)
+        while total.type.count > 1:
+            total = half(total)
+        return builder.extract_element(total, ir.Constant(INT32, 0))
 
     return types.float32(vector), generate
 
@@ -351,12 +394,13 @@ def slate_kernel(dims: int) -> Kernel:  # noqa: PLR0915 - one loop is the point
                     extra_gradient[start + j] = parts[j]
             if not (to_states or to_items):
                 continue
-            state_slope = _zeros(dims)
             for j in range(length):
                 # A distance has no slope at 0; any value between -1 and 1 will do, so take 0.
-                slope = _ZERO if distances[j] == 0 else parts[j] / distances[j]
+                parts[j] /= np.float32(np.inf) if distances[j] == 0 else distances[j]
+            state_slope = _zeros(dims)
+            for j in range(length):
                 row = np.int64(cells[start + j])
-                step = _times(_subtract(state, _load(items, row, dims)), slope)
+                step = _times(_subtract(state, _load(items, row, dims)), parts[j])
                 state_slope = _subtract(state_slope, step)
                 if to_items:
                     _store(items_gradient, row, _add(_load(items_gradient, row, dims), step))
