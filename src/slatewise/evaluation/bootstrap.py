@@ -66,10 +66,11 @@ class Estimate:
 class Resampler:
     """Adds up sums per user, as they are and in every resample, batch after batch of users."""
 
-    def __init__(self, seed: int = 0, resamples: int = RESAMPLES) -> None:
+    def __init__(self, seed: int = 0, resamples: int = RESAMPLES, about: str = "") -> None:
         self.seed, self.resamples = seed, resamples
         self.users = 0
-        self._digest = hashlib.blake2b(f"{seed} {resamples}".encode(), digest_size=16)
+        named = f"{seed} {resamples} {about}"
+        self._digest = hashlib.blake2b(named.encode(), digest_size=16)
         self._totals: Floats = np.zeros(0)
         self._resampled: Floats = np.zeros((resamples, 0))
 
@@ -98,7 +99,7 @@ class Resampler:
 
     @property
     def sample(self) -> str:
-        """A digest of the seed and the users so far."""
+        """A digest of the seed, of what the users are from, and of the users so far."""
         return self._digest.copy().hexdigest()
 
     @property

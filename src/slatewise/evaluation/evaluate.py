@@ -180,7 +180,8 @@ def evaluate(
     k = min(k, dataset.num_items)
 
     def panel(metrics: Sequence[Metric[Any]], *, by_source: bool = True) -> _Panel:
-        return _Panel(metrics, len(names) if by_source else 0, Resampler(seed, resamples))
+        resampler = Resampler(seed, resamples, about=f"{dataset.content_hash} {part}")
+        return _Panel(metrics, len(names) if by_source else 0, resampler)
 
     predicted = panel([*slate_metrics(), ExpectedCalibrationError()])
     adjusted = panel([*slate_metrics(), ExpectedCalibrationError()])
