@@ -9,7 +9,7 @@ import torch
 from slatewise.data import SlateDataset
 from slatewise.data.interactions import Interactions
 from slatewise.errors import SlatewiseError
-from slatewise.evaluation import Predictor, Ranker, evaluate, prefixes, scored_interactions
+from slatewise.evaluation import Predictor, Ranker, evaluate, scored_interactions
 from tests.evaluation.drawing import LOVED, random_interactions, rows_of, toy_world
 
 
@@ -122,7 +122,7 @@ class RecommenderContract:
         for user in range(world.num_users):
             mine = world.of_users(torch.tensor([user]))
             for step in np.flatnonzero(mine.clicks.numpy() >= 0).tolist():
-                before = prefixes(mine, torch.tensor([0]), torch.tensor([step]))
+                before = mine.of_users(torch.tensor([0]), torch.tensor([step]))
                 order = recommender.rank(before, 24)[0].tolist()
                 assert sorted(order) == list(range(24))
                 scored = torch.arange(len(mine.clicks)) == step

@@ -20,7 +20,6 @@ from slatewise.evaluation import (
     SmoothedCTR,
     evaluate,
     fit_baselines,
-    prefixes,
     scored_interactions,
     target_ranks,
     top_items,
@@ -132,7 +131,7 @@ def test_co_click_ranks_agree_with_scoring_every_item(seed: int) -> None:
         users = np.repeat(np.arange(data.num_users), np.diff(data.user_offsets.numpy()))
         rows = np.flatnonzero(clicked.numpy())
         steps = torch.from_numpy(rows) - data.user_offsets[users[rows]]
-        before = prefixes(data, torch.from_numpy(users[rows]), steps)
+        before = data.of_users(torch.from_numpy(users[rows]), steps)
         assert model.rank(before, 4).tolist() == best.tolist()
 
 

@@ -21,7 +21,6 @@ from slatewise.evaluation import (
     SmoothedCTR,
     calibrate,
     evaluate,
-    prefixes,
     scored_interactions,
     table,
 )
@@ -50,7 +49,7 @@ def test_hitrate_by_hand(dataset: SlateDataset, co_click: CoClick) -> None:
         cut = int(dataset.valid_end[user])
         if cut == len(mine.clicks):
             continue
-        best = co_click.rank(prefixes(mine, torch.tensor([0]), torch.tensor([cut])), 20)
+        best = co_click.rank(mine.of_users(torch.tensor([0]), torch.tensor([cut])), 20)
         later = {item for item in mine.clicked_items[cut:].tolist() if item >= 0}
         sizes.append(len(set(best[0].tolist()) & later))
     found = evaluate(co_click, dataset)["hitrate@20"]
@@ -104,7 +103,7 @@ def test_results_are_plain_json_with_both_stages(dataset: SlateDataset, co_click
     assert data["metrics"]["log_likelihood"]["higher_is_better"] is True
     assert set(data["metrics"]["ece"]["sources"]) == set(dataset.source_names)
     assert data["metrics"]["ece"]["low"] <= data["metrics"]["ece"]["value"]
-    assert sum(row["count"] for row in data["reliability"]["all"]) == data["interactions"]
+    assert sum(row["count"] for row in data["reliability"]["all sources"]) == data["interactions"]
     assert data["calibration"] == calibration.to_json()
     before, after = data["metrics"], data["calibrated"]["metrics"]
     assert after["in_slate_auc"]["value"] == before["in_slate_auc"]["value"]
@@ -163,6 +162,8 @@ def test_a_recommender_is_judged_on_what_it_does(dataset: SlateDataset, co_click
         evaluate(OnlyPredicts(co_click, drop=1), dataset)
     with pytest.raises(SlatewiseError, match="not those of the scored clicks"):
         evaluate(OnlyRanks(co_click, drop=1), dataset)
+    with pytest.raises(SlatewiseError, match="judged on nothing"):
+        evaluate(object(), dataset)  # type: ignore[arg-type]
     assert table({"a": predicted, "b": ranked})[0]["hitrate@20"] == ""
 
 

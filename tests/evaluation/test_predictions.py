@@ -9,7 +9,7 @@ from hypothesis import given
 
 from slatewise.data.ragged import offsets_of
 from slatewise.errors import SlatewiseError
-from slatewise.evaluation import Predictions, part_bounds, prefixes, scored_interactions
+from slatewise.evaluation import Predictions, part_bounds, scored_interactions
 from tests.evaluation.drawing import random_interactions, random_predictions, rows_of, seeds
 
 
@@ -92,7 +92,7 @@ def test_prefixes_are_what_came_first(seed: int) -> None:
     users = torch.tensor(rng.permutation(data.num_users)[:4])
     whole = data.of_users(users)
     _, end = part_bounds(whole, "validation")
-    cut = prefixes(data, users, end)
+    cut = data.of_users(users, end)
     for place in range(4):
         there, here = int(whole.user_offsets[place]), int(cut.user_offsets[place])
         for step in range(int(end[place])):

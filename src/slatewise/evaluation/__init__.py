@@ -27,7 +27,7 @@ from slatewise.evaluation.metrics import (
     Recommended,
     TargetRanks,
 )
-from slatewise.evaluation.parts import Part, part_bounds, prefixes, scored_interactions
+from slatewise.evaluation.parts import Part, part_bounds, scored_interactions
 from slatewise.evaluation.predictions import Predictions, Slates
 from slatewise.evaluation.recommender import Predictor, Ranker, target_ranks, top_items
 from slatewise.evaluation.reliability import ExpectedCalibrationError, reliability
@@ -67,7 +67,6 @@ __all__ = [
     "evaluate",
     "fit_baselines",
     "part_bounds",
-    "prefixes",
     "reliability",
     "scored_interactions",
     "table",

@@ -9,6 +9,7 @@ paired.
 
 import hashlib
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -84,18 +85,12 @@ class Resampler:
             block, place = divmod(self.users, _BLOCK)
             here = slice(done, done + _BLOCK - place)
             rows = sums[here]
-            weights = self._weights(block, place + len(rows))[place:]
+            weights = _weights(self.seed, block, place + len(rows), self.resamples)[place:]
             self._resampled += weights.T @ rows
             self._totals += rows.sum(axis=0)
             self.users += len(rows)
             done += len(rows)
         self._digest.update(np.ascontiguousarray(users, dtype=np.int64).data)
-
-    def _weights(self, block: int, users: int) -> Floats:
-        """Return the weights of the first users of a block: [users, R]."""
-        # Row after row, so that how many are drawn does not change the first.
-        rng = np.random.default_rng([self.seed, block])
-        return rng.poisson(1.0, size=(users, self.resamples)).astype(np.float64)
 
     @property
     def sample(self) -> str:
@@ -111,6 +106,17 @@ class Resampler:
     def resampled(self) -> Floats:
         """[R, P] the weighted sums of each resample."""
         return self._resampled
+
+
+@lru_cache(maxsize=1)
+def _weights(seed: int, block: int, users: int, resamples: int) -> Floats:
+    """Return the weights of the first users of a block: [users, R].
+
+    Kept for the other metrics of the same users: drawing costs more than adding up.
+    """
+    # Row after row, so that how many are drawn does not change the first.
+    rng = np.random.default_rng([seed, block])
+    return rng.poisson(1.0, size=(users, resamples)).astype(np.float64)
 
 
 def estimate(metric: Metric[Any], totals: Floats, resampled: Floats, sample: str) -> Estimate:

@@ -11,7 +11,7 @@ import torch
 from slatewise.data import SlateDataset
 from slatewise.data.interactions import Interactions
 from slatewise.data.ragged import Int64Array, offsets_of
-from slatewise.evaluation.parts import part_bounds, prefixes
+from slatewise.evaluation.parts import part_bounds
 from slatewise.evaluation.rows import row_numbers
 
 BATCH_USERS: Final = 4_096
@@ -25,7 +25,7 @@ def training_batches(
     _, ends = part_bounds(dataset, "training")
     for start in range(0, len(users), batch_users):
         batch = torch.from_numpy(users[start : start + batch_users])
-        yield prefixes(everything, batch, ends[batch])
+        yield everything.of_users(batch, ends[batch])
 
 
 def last_clicked(interactions: Interactions) -> Int64Array:

@@ -11,7 +11,7 @@ from slatewise.data import SlateDataset
 from slatewise.data.interactions import Interactions
 from slatewise.data.ragged import Int64Array, offsets_of
 from slatewise.errors import SlatewiseError
-from slatewise.evaluation.bootstrap import RESAMPLES, Estimate, Resampler, estimate
+from slatewise.evaluation.bootstrap import RESAMPLES, Estimate, Resampler
 from slatewise.evaluation.calibration import Calibration
 from slatewise.evaluation.metrics import (
     MRR,
@@ -22,18 +22,16 @@ from slatewise.evaluation.metrics import (
     TargetRanks,
     slate_metrics,
 )
-from slatewise.evaluation.parts import Part, part_bounds, prefixes, scored_interactions
+from slatewise.evaluation.panel import ALL, Panel
+from slatewise.evaluation.parts import Part, part_bounds, scored_interactions
 from slatewise.evaluation.predictions import Predictions, Slates
 from slatewise.evaluation.recommender import Predictor, Ranker
-from slatewise.evaluation.reliability import ExpectedCalibrationError, reliability_curve
-from slatewise.evaluation.rows import Floats
+from slatewise.evaluation.reliability import ExpectedCalibrationError
 
 Progress = Callable[[str, int, int], None]
 """Called with a stage, how much of it is done, and how much there is."""
 
 BATCH_USERS: Final = 1_024
-ALL: Final = "all"
-"""Stands for the slates of every source."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +41,9 @@ class Evaluation:
     about: dict[str, Any]
     """Part, counts, k, seed and the dataset's digest."""
     estimates: dict[str, dict[str, Estimate]]
-    """Metric -> source, or "all", -> estimate."""
+    """Metric -> source, or "all sources", -> estimate."""
     reliability: dict[str, list[dict[str, Any]]]
-    """Source, or "all", -> reliability curve of P(click)."""
+    """Source, or "all sources", -> reliability curve of P(click)."""
     higher_is_better: dict[str, bool | None]
     """Metric -> direction; None for what merely describes."""
     calibrated: "Evaluation | None" = None
@@ -77,64 +75,6 @@ class Evaluation:
         return out
 
 
-class _Panel:
-    """A set of metrics, added up per user and source and resampled together."""
-
-    def __init__(
-        self, metrics: Sequence[Metric[Any]], num_sources: int, resampler: Resampler
-    ) -> None:
-        self.metrics, self.num_sources, self.resampler = metrics, num_sources, resampler
-        self._widths: list[int] = []
-
-    def add(self, users: Int64Array, observed: Any) -> None:
-        """Add what was observed of the next users [B]; `observed.users` are numbers within."""
-        count = len(users)
-        by_source = getattr(observed, "sources", None) if self.num_sources else None
-        groups = observed.users
-        if by_source is not None:
-            groups = groups * self.num_sources + by_source
-        blocks = []
-        for metric in self.metrics:
-            sums = metric.sums(observed, groups, count * max(self.num_sources, 1))
-            sums = sums.reshape(count, -1, sums.shape[-1])  # [B, sources, P]
-            blocks.append(sums)
-        self._widths = [block.shape[-1] for block in blocks]
-        self.resampler.add(users, np.concatenate(blocks, axis=-1).reshape(count, -1))
-
-    def totals(self) -> tuple[Floats, Floats]:
-        """Return the sums [sources, P] and those of the resamples [R, sources, P]."""
-        rows = max(self.num_sources, 1)
-        totals = self.resampler.totals.reshape(rows, -1)
-        return totals, self.resampler.resampled.reshape(len(self.resampler.resampled), rows, -1)
-
-    def estimates(self, source_names: Sequence[str]) -> dict[str, dict[str, Estimate]]:
-        """Return metric -> source -> estimate."""
-        totals, resampled = self.totals()
-        names = source_names if self.num_sources else []
-        out: dict[str, dict[str, Estimate]] = {}
-        start = 0
-        for metric, width in zip(self.metrics, self._widths, strict=True):
-            here = slice(start, start + width)
-            start += width
-            columns = {ALL: (totals[:, here].sum(axis=0), resampled[:, :, here].sum(axis=1))}
-            for number, name in enumerate(names):
-                columns[name] = totals[number, here], resampled[:, number, here]
-            out[metric.name] = {
-                name: estimate(metric, total, replicates, self.resampler.sample)
-                for name, (total, replicates) in columns.items()
-                if name == ALL or metric.count(total) > 0
-            }
-        return out
-
-    def curves(self, source_names: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
-        """Return the reliability curves, if the last metric is a calibration error."""
-        sums = self.totals()[0][:, -self._widths[-1] :]
-        curves = {ALL: reliability_curve(sums.sum(axis=0))}
-        return curves | {
-            name: reliability_curve(sums[number]) for number, name in enumerate(source_names)
-        }
-
-
 def scored_users(dataset: SlateDataset, part: Part) -> Int64Array:
     """Return the users with an interaction in the part, ascending."""
     first, end = part_bounds(dataset, part)
@@ -155,7 +95,7 @@ def batches(
     for start in range(0, len(users), batch_users):
         here = users[start : start + batch_users]
         numbers = torch.from_numpy(here)
-        yield here, prefixes(everything, numbers, ends[numbers])
+        yield here, everything.of_users(numbers, ends[numbers])
 
 
 def evaluate(
@@ -179,15 +119,20 @@ def evaluate(
     names = dataset.source_names
     k = min(k, dataset.num_items)
 
-    def panel(metrics: Sequence[Metric[Any]], *, by_source: bool = True) -> _Panel:
+    def panel(metrics: Sequence[Metric[Any]], *, by_source: bool = True) -> Panel:
         resampler = Resampler(seed, resamples, about=f"{dataset.content_hash} {part}")
-        return _Panel(metrics, len(names) if by_source else 0, resampler)
+        return Panel(metrics, names if by_source else (), resampler)
 
     predicted = panel([*slate_metrics(), ExpectedCalibrationError()])
     adjusted = panel([*slate_metrics(), ExpectedCalibrationError()])
     ranked = panel([Recall(k), MRR(k)])
     recommended = panel([HitRate(k)], by_source=False)
     predicts, ranks = isinstance(recommender, Predictor), isinstance(recommender, Ranker)
+    if not (predicts or ranks):
+        raise SlatewiseError(
+            f"a {type(recommender).__name__} can be judged on nothing.",
+            "Give it `predict`, or `rank` and `target_ranks`.",
+        )
     interactions = clicks = done = 0
     for here, batch in batches(dataset, users, part, batch_users):
         scored = scored_interactions(batch, part)
@@ -214,12 +159,12 @@ def evaluate(
         "dataset": dataset.content_hash,
     }
     panels = ([predicted] if predicts else []) + ([ranked, recommended] if ranks else [])
-    estimates = {name: row for one in panels for name, row in one.estimates(names).items()}
+    estimates = {name: row for one in panels for name, row in one.estimates().items()}
     directions = {metric.name: metric.higher_is_better for one in panels for metric in one.metrics}
     after = None
     if predicts and calibration is not None:
-        after = Evaluation(about, adjusted.estimates(names), adjusted.curves(names), directions)
-    curves = predicted.curves(names) if predicts else {}
+        after = Evaluation(about, adjusted.estimates(), adjusted.curves(), directions)
+    curves = predicted.curves() if predicts else {}
     return Evaluation(about, estimates, curves, directions, after, calibration if after else None)
 
 
@@ -273,7 +218,7 @@ def _target_ranks(recommender: Ranker, batch: Interactions, part: Part) -> Targe
 def _recommended(recommender: Ranker, batch: Interactions, part: Part, k: int) -> Recommended:
     """Recommend once, from what came before the part, and look at the clicks in it."""
     first, _ = part_bounds(batch, part)
-    before = prefixes(batch, torch.arange(batch.num_users), first)
+    before = batch.of_users(torch.arange(batch.num_users), first)
     items = recommender.rank(before, k).cpu().numpy().astype(np.int64)
     later = scored_interactions(batch, part) & (batch.clicks >= 0)
     slates = Slates.of(batch, later)

@@ -1,4 +1,4 @@
-"""Which interactions are scored, and the prefixes that may inform the scores."""
+"""Which interactions are scored."""
 
 from typing import Literal
 
@@ -32,29 +32,3 @@ def scored_interactions(data: SlateDataset | Interactions, part: Part) -> Tensor
     users = torch.repeat_interleave(torch.arange(len(first)), offsets.diff())
     step = torch.arange(len(users)) - offsets[users]
     return (step >= first[users]) & (step < end[users])
-
-
-def prefixes(interactions: Interactions, users: Tensor, lengths: Tensor) -> Interactions:
-    """Gather the first `lengths` [B] interactions of `users` [B], in that order."""
-    rows = _ranges(interactions.user_offsets[users], lengths)
-    starts = interactions.slate_offsets[rows]
-    scrolls = interactions.slate_offsets[rows + 1] - starts
-    return Interactions(
-        user_offsets=_offsets(lengths),
-        train_end=interactions.train_end[users],
-        valid_end=interactions.valid_end[users],
-        times=interactions.times[rows],
-        sources=interactions.sources[rows],
-        clicks=interactions.clicks[rows],
-        slate_offsets=_offsets(scrolls),
-        slate_items=interactions.slate_items[_ranges(starts, scrolls)],
-    )
-
-
-def _offsets(lengths: Tensor) -> Tensor:
-    return torch.nn.functional.pad(lengths.cumsum(0), (1, 0))
-
-
-def _ranges(starts: Tensor, lengths: Tensor) -> Tensor:
-    shift = torch.repeat_interleave(starts - (lengths.cumsum(0) - lengths), lengths)
-    return torch.arange(len(shift)) + shift
