@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from slatewise.model.kernels import slate_terms
 from tests.model.kernels.batches import DIFFERENTIABLE, Batch, by_hand, random_batch
 
 BACKENDS = ["numba", "torch"]
@@ -324,4 +323,3 @@ def test_slate_terms_accepts_wider_integers_and_strided_tables() -> None:
         items=batch.items.repeat(1, 2)[:, :5],
     )
     assert torch.equal(wide.terms("numba").total, batch.terms("numba").total)
-    assert slate_terms.__doc__

@@ -1,9 +1,9 @@
 """The loops that numba compiles; imported only where numba is installed.
 
-A row of D floats is one LLVM vector of D lanes, whatever D is, so every kernel is compiled once
-for each D (about two seconds, then cached on disk). Loops over `range(D)` would be 2.7 times
-slower: their trip count is too short for the unrolled vector body, and stores to one array hide
-from LLVM that the others did not change. Everything stays in this file because numba's cache looks
+A row of D floats is held in LLVM vectors, so every kernel is compiled once for each D (about two
+seconds, then cached on disk). Loops over `range(D)` are four times slower: their trip count is too
+short for the unrolled vector body, and stores to one array hide from LLVM that the others did not
+change. Everything stays in this file because numba's cache looks
 only at the file of the outermost function.
 """
 
@@ -349,21 +349,11 @@ def slate_kernel(dims: int) -> Kernel:  # noqa: PLR0915 - one loop is the point
             value = (chosen - best) - math.log(parts_sum)
             log_likelihood[n] = value
 
-            weight = weights[n]
-            if want_gradients:
-                scale = -weight / parts_sum
-                nothing_slope = scale * part_of_nothing
-                for j in range(length):
-                    parts[j] *= scale
-                if click >= 0:
-                    parts[click] += weight
-                else:
-                    nothing_slope += weight
-
+            exposed_nothing, exposed_sum, exposure = _ZERO, _ZERO, _ZERO
             if has_exposure:
+                exposure = exposure_weights[n]
                 best = best if include_no_click else best_item
-                exposed_sum = _ZERO
-                exposed_nothing = _ZERO
+                exposed[n] = best
                 if best > -np.inf:
                     if include_no_click:
                         exposed_nothing = exponential(sharpness * (nothing - best))
@@ -373,34 +363,37 @@ def slate_kernel(dims: int) -> Kernel:  # noqa: PLR0915 - one loop is the point
                         utilities[j] = part
                         exposed_sum += part
                     exposed[n] = sharpness * best + math.log(exposed_sum)
-                else:
-                    exposed[n] = -np.inf
-                if exposure_weights[n] != 0:
-                    value += exposure_weights[n] * exposed[n]
-                    if want_gradients and exposed_sum > 0:
-                        scale = weight * exposure_weights[n] * sharpness / exposed_sum
-                        nothing_slope += scale * exposed_nothing
-                        for j in range(length):
-                            parts[j] += scale * utilities[j]
+                if exposure != 0:
+                    value += exposure * exposed[n]
+            weight = weights[n]
             if weight != 0:
                 total += np.float64(weight) * np.float64(value)
-
             if not want_gradients:
                 continue
+
+            # The slope of the choice made is weight * (1 - its part): take 1 off the part here.
+            if click >= 0:
+                parts[click] -= parts_sum
+            else:
+                part_of_nothing -= parts_sum
+            scale = -weight / parts_sum
+            exposed_scale = _ZERO
+            if exposure != 0 and exposed_sum > 0:
+                exposed_scale = weight * exposure * sharpness / exposed_sum
             if to_no_click:
-                no_click_gradient[n] = nothing_slope
-            if to_extra:
-                for j in range(length):
-                    extra_gradient[start + j] = parts[j]
-            if not (to_states or to_items):
-                continue
-            for j in range(length):
-                # A distance has no slope at 0; any value between -1 and 1 will do, so take 0.
-                parts[j] /= np.float32(np.inf) if distances[j] == 0 else distances[j]
+                no_click_gradient[n] = scale * part_of_nothing + exposed_scale * exposed_nothing
             state_slope = _zeros(dims)
+            # Few loops, because the end of each costs a mispredicted branch: lengths are random.
             for j in range(length):
+                slope = scale * parts[j]
+                if exposed_scale != 0:
+                    slope += exposed_scale * utilities[j]
+                if to_extra:
+                    extra_gradient[start + j] = slope
+                # A distance has no slope at 0; any value between -1 and 1 will do, so take 0.
+                slope /= np.float32(np.inf) if distances[j] == 0 else distances[j]
                 row = np.int64(cells[start + j])
-                step = _times(_subtract(state, _load(items, row, dims)), parts[j])
+                step = _times(_subtract(state, _load(items, row, dims)), slope)
                 state_slope = _subtract(state_slope, step)
                 if to_items:
                     _store(items_gradient, row, _add(_load(items_gradient, row, dims), step))

@@ -1,0 +1,173 @@
+"""How long the inner loops of training take on one CPU thread, beside the bare memory traffic.
+
+A batch is 512 users of 20 interactions with slates of up to 25 items (11 on average), in 25
+dimensions. `fused` is the slate likelihood, forward and backward; `exposed` the same with the
+exposure term; `reference` the same as `fused` in plain torch. The floor gathers the same rows
+once and adds one row to the gradient of each, without arithmetic in between: a compiled loop, or
+torch's index_select and index_add_, whichever is faster. Both sides begin with a zeroed gradient,
+as a step must. A `local` table holds only the rows of the batch, which is how training works;
+`full` goes to the whole table, where zeroing alone takes most of the time of either side, so
+targets are for `local`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from harness import Row, Target, parser, report, seconds
+from slatewise.model.kernels import RowAdam, slate_terms, unique_rows
+from slatewise.model.kernels import _numba as loops
+
+USERS, STEPS, LONGEST, DIMS = 512, 20, 25, 25
+
+
+def main() -> None:
+    """Measure small and large catalogues with even and uneven popularity."""
+    arguments = parser(__doc__)
+    arguments.add_argument("--repeats", type=int, default=20, help="of which the best counts")
+    options = arguments.parse_args()
+    torch.set_num_threads(1)
+    rows: list[Row] = []
+    for num_items in (10_000, 1_000_000):
+        for popularity in ("uniform", "zipf"):
+            batch = _batch(num_items, popularity)
+            for table in ("local", "full"):
+                measured = _measure(batch, table == "local", options.repeats)
+                name = {"items": num_items, "popularity": popularity, "table": table}
+                rows.append({**name, **measured})
+    report(
+        options,
+        f"Slate terms and row updates, {USERS} users, {rows[0]['cells']:,} cells, milliseconds",
+        {
+            "items": "{:,}",
+            "popularity": "{}",
+            "table": "{}",
+            "rows": "{:,}",
+            "fused": "{:.2f}",
+            "bare_loop": "{:.2f}",
+            "bare_torch": "{:.2f}",
+            "zeroing": "{:.2f}",
+            "times_floor": "{:.2f}",
+            "exposed": "{:.2f}",
+            "reference": "{:.0f}",
+            "users_per_s": "{:,.0f}",
+            "unique": "{:.2f}",
+            "row_adam": "{:.2f}",
+        },
+        rows,
+        [
+            Target(
+                f"fused pass over its floor, {row['items']:,} items, {row['popularity']}",
+                row["times_floor"],
+                3.0,
+            )
+            for row in rows
+            if row["table"] == "local"
+        ],
+    )
+
+
+@dataclass(frozen=True)
+class _Batch:
+    num_items: int
+    cells: Tensor
+    offsets: Tensor
+    clicks: Tensor
+
+
+def _batch(num_items: int, popularity: str) -> _Batch:
+    rng = np.random.default_rng(0)
+    lengths = rng.negative_binomial(3, 3 / (3 + 10.5), USERS * STEPS).clip(0, LONGEST - 1) + 1
+    offsets = np.concatenate([[0], lengths.cumsum()])
+    if popularity == "zipf":
+        share = 1 / np.arange(1, num_items + 1)
+        ranks = np.searchsorted(share.cumsum() / share.sum(), rng.random(offsets[-1]))
+        cells = rng.permutation(num_items)[ranks]
+    else:
+        cells = rng.integers(0, num_items, offsets[-1])
+    clicks = np.where(rng.random(len(lengths)) < 0.5, rng.integers(0, lengths), -1)
+    return _Batch(
+        num_items,
+        torch.from_numpy(cells).int(),
+        torch.from_numpy(offsets),
+        torch.from_numpy(clicks).int(),
+    )
+
+
+def _measure(batch: _Batch, local_table: bool, repeats: int) -> Row:
+    count = len(batch.clicks)
+    scratch = torch.full((batch.num_items,), -1, dtype=torch.int32)
+    table = torch.randn(batch.num_items, DIMS)
+    rows, local, _ = unique_rows(batch.cells, scratch)
+    states = torch.randn(count, DIMS, requires_grad=True)
+    items = (table[rows] if local_table else table.clone()).requires_grad_()
+    cells = local if local_table else batch.cells
+    no_click = torch.zeros(count, requires_grad=True)
+    layout = {"cells": cells, "offsets": batch.offsets, "clicks": batch.clicks}
+    layout |= {"state_of": torch.arange(count), "weights": torch.ones(count)}
+    exposure = {"exposure_weights": torch.full((count,), 0.3), "sharpness": 2.0}
+    adam, gradient = RowAdam(table, lr=0.01), torch.randn(len(rows), DIMS)
+
+    def terms(**more: Any) -> None:
+        states.grad = items.grad = no_click.grad = None
+        slate_terms(states, items, no_click, **layout, **more).total.backward()
+
+    def bare_loop() -> None:
+        gathered, total = torch.empty(count, DIMS), torch.zeros_like(items)
+        arrays = (states.detach(), items.detach(), total, gathered, cells, batch.offsets)
+        _gather_and_add(*(tensor.numpy() for tensor in arrays))
+
+    def bare_torch() -> None:
+        with torch.no_grad():
+            gathered = items.index_select(0, cells)
+            torch.zeros_like(items).index_add_(0, cells, gathered)
+
+    works: dict[str, Callable[[], object]] = {
+        "fused": terms,
+        "bare_loop": bare_loop,
+        "bare_torch": bare_torch,
+        "zeroing": lambda: torch.zeros_like(items),
+        "exposed": lambda: terms(**exposure),
+        "reference": lambda: terms(backend="torch"),
+        "unique": lambda: unique_rows(batch.cells, scratch),
+        "row_adam": lambda: adam.step(rows, gradient),
+    }
+    times = dict.fromkeys(works, float("inf"))
+    for _ in range(repeats):  # in turn, so that a busy moment of the machine hits all alike
+        for name, work in works.items():
+            work()  # compiles, and puts its own data into the cache
+            times[name] = min(times[name], 1000 * seconds(work))
+    floor = min(times["bare_loop"], times["bare_torch"])
+    return {
+        "rows": len(items),
+        "cells": len(cells),
+        **times,
+        "times_floor": times["fused"] / floor,
+        "users_per_s": 1000 * USERS / times["fused"],
+    }
+
+
+@loops._njit(
+    fastmath=set(loops.REORDER), error_model="numpy"
+)  # not cached: it inlines another file
+def _gather_and_add(
+    states: Any, items: Any, gradient: Any, gathered: Any, cells: Any, offsets: Any
+) -> None:
+    """Read the row of every cell, then add the slate's state to the row's gradient."""
+    for n in range(len(offsets) - 1):
+        total = loops._zeros(DIMS)
+        state = loops._load(states, n, DIMS)
+        for j in range(offsets[n], offsets[n + 1]):
+            total = loops._add(total, loops._load(items, np.int64(cells[j]), DIMS))
+        loops._store(gathered, n, total)
+        for j in range(offsets[n], offsets[n + 1]):
+            row = np.int64(cells[j])
+            loops._store(gradient, row, loops._add(loops._load(gradient, row, DIMS), state))
+
+
+if __name__ == "__main__":
+    main()
