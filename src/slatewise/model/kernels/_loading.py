@@ -1,4 +1,4 @@
-"""Whether the compiled loops can be had; numba takes half a second to import, so only on use."""
+"""Whether the compiled loops can be had; numba takes time to import, so only on first use."""
 
 import functools
 import importlib

@@ -3,8 +3,8 @@
 A row of D floats is held in LLVM vectors, so every kernel is compiled once for each D (about two
 seconds, then cached on disk). Loops over `range(D)` are four times slower: their trip count is too
 short for the unrolled vector body, and stores to one array hide from LLVM that the others did not
-change. Everything stays in this file because numba's cache looks
-only at the file of the outermost function.
+change. Everything stays in this file because numba's cache looks only at the file of the
+outermost function: a loop elsewhere that calls these must not be cached, or it goes stale.
 """
 
 import functools
@@ -383,7 +383,6 @@ def slate_kernel(dims: int) -> Kernel:  # noqa: PLR0915 - one loop is the point
             if to_no_click:
                 no_click_gradient[n] = scale * part_of_nothing + exposed_scale * exposed_nothing
             state_slope = _zeros(dims)
-            # Few loops, because the end of each costs a mispredicted branch: lengths are random.
             for j in range(length):
                 slope = scale * parts[j]
                 if exposed_scale != 0:

@@ -255,7 +255,7 @@ class _Fused(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, factor: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        # Handed out and scaled in place: a copy would cost as much as half of the forward pass.
+        # Scaled in place and given away: with 100,000 item rows a copy adds a third to the whole.
         gradients, ctx.gradients = ctx.gradients, None
         if gradients is None:
             raise RuntimeError(
