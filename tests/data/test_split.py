@@ -89,7 +89,7 @@ def test_counting_works_across_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     lengths = np.array([0, 3, 0, 7, 1, 0, 20, 2, 0])
     offsets = offsets_of(lengths)
     times = np.concatenate([np.sort(rng.integers(0, 50, size=n)) for n in lengths]).astype(np.int64)
-    monkeypatch.setattr("slatewise.data.split._CHUNK", 4)
+    monkeypatch.setattr("slatewise.data.ragged._PIECE", 4)
     config = SplitConfig(method="time", valid_from="20", test_from="35")
     cut = split_by_time(config, times, offsets)
     parts = [times[a:b] for a, b in pairwise(offsets)]
@@ -100,6 +100,69 @@ def test_counting_works_across_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_quantile_of_one_moment() -> None:
     moment = time_quantile(np.full(10, 7), 0.9)
     assert moment > 7
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        np.random.default_rng(0).integers(0, 10**12, size=1000),
+        np.append(np.arange(999), 2**62),  # one far outlier
+        np.append(np.arange(998), [-(2**63), 2**63 - 1]),
+        np.repeat(np.arange(20) * 86_400_000_000, 50),  # whole days
+        np.repeat([0, 1], [930, 70]),
+    ],
+)
+def test_quantiles_are_as_near_as_moments_allow(times: np.ndarray) -> None:
+    for share in (0.1, 0.5, 0.9, 0.95):
+        before = int((times < time_quantile(times, share)).sum())
+        possible = [int((times < moment).sum()) for moment in np.unique(times)] + [len(times)]
+        assert abs(before - share * 1000) == min(abs(n - share * 1000) for n in possible)
+
+
+def test_quantiles_work_across_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = np.random.default_rng(0).integers(-(2**62), 2**62, size=1000)
+    whole = time_quantile(times, 0.9)
+    monkeypatch.setattr("slatewise.data.ragged._PIECE", 7)
+    assert time_quantile(times, 0.9) == whole
+
+
+@pytest.mark.parametrize(
+    ("times", "part"),
+    [
+        ([1] * 18 + [2, 3], "validation"),
+        ([1] * 9 + [2] * 11, "test"),
+    ],
+)
+def test_coarse_times_that_leave_a_part_empty_are_refused(times: list[int], part: str) -> None:
+    offsets = np.array([0, len(times)])
+    config = SplitConfig(method="time", valid_share=0.3, test_share=0.1)
+    with pytest.raises(SlatewiseError, match=f"for {part}") as error:
+        split_by_time(config, np.array(times), offsets)
+    assert "--test-from" in error.value.remedy
+    none = SplitConfig(method="time", valid_share=0, test_share=0)
+    assert split_by_time(none, np.array(times), offsets).train_end.tolist() == [len(times)]
+
+
+@pytest.mark.parametrize(
+    ("users", "valid_share", "test_share", "wanted"),
+    [
+        (1000, 0.2, 0.03, (200, 30)),
+        (100, 0.07, 0.14, (7, 14)),  # 0.07 * 100 and 0.14 * 100 are above 7 and 14 in floats
+        (1000, 0.05, 0, (50, 0)),
+        (10, 0.05, 0.05, (1, 1)),
+        (3, 0.05, 0.05, (1, 1)),
+        (2, 0.05, 0.05, (0, 0)),
+    ],
+)
+def test_so_many_users_are_held_out(
+    users: int, valid_share: float, test_share: float, wanted: tuple[int, int]
+) -> None:
+    config = SplitConfig(valid_share=valid_share, test_share=test_share, prefix=2)
+    lengths = np.full(users, 6)
+    cut = split_by_user(config, KEYS[:users], lengths)
+    ends = list(zip(cut.train_end.tolist(), cut.valid_end.tolist(), strict=True))
+    assert (ends.count((2, 6)), ends.count((2, 2))) == wanted
+    assert ends.count((6, 6)) == users - sum(wanted)
 
 
 def test_impossible_splits_are_refused() -> None:

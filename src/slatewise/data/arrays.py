@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib import format as npy
 
+from slatewise.data.ragged import pieces
 from slatewise.errors import InputError
 
 
@@ -87,7 +88,6 @@ def map_array(path: Path, dtype: npt.DTypeLike, length: int) -> npt.NDArray[Any]
 def digest_of(values: npt.NDArray[Any]) -> str:
     """Return the digest of an array's content, read piece by piece."""
     digest = hashlib.blake2b(digest_size=16)
-    step = 1 << 22
-    for start in range(0, len(values), step):
-        digest.update(np.ascontiguousarray(values[start : start + step]).data)
+    for piece in pieces(len(values)):
+        digest.update(np.ascontiguousarray(values[piece]).data)
     return digest.hexdigest()

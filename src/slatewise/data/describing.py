@@ -1,6 +1,5 @@
 """What is in a dataset, in numbers; reads the arrays piece by piece."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -8,9 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from slatewise.data.dataset import SlateDataset
-from slatewise.data.ragged import Int64Array
-
-_CHUNK = 1 << 22
+from slatewise.data.ragged import Int64Array, pieces
 
 
 def describe(dataset: SlateDataset) -> dict[str, Any]:
@@ -20,7 +17,7 @@ def describe(dataset: SlateDataset) -> dict[str, Any]:
     clicks = np.zeros(len(dataset.source_names), dtype=np.int64)
     slates = np.zeros_like(clicks)
     first, last = None, None
-    for part in _parts(dataset.num_interactions):
+    for part in pieces(dataset.num_interactions):
         scroll = np.diff(dataset.slate_offsets[part.start : part.stop + 1])
         lengths = _add(lengths, np.bincount(scroll))
         sources, clicked = dataset.sources[part], dataset.clicks[part] >= 0
@@ -64,7 +61,7 @@ def describe(dataset: SlateDataset) -> dict[str, Any]:
 def count_views(dataset: SlateDataset) -> Int64Array:
     """Count how often each item was seen: [I]."""
     views = np.zeros(dataset.num_items, dtype=np.int64)
-    for part in _parts(len(dataset.slate_items)):
+    for part in pieces(len(dataset.slate_items)):
         views += np.bincount(dataset.slate_items[part], minlength=len(views))
     return views
 
@@ -94,10 +91,6 @@ def split_counts(dataset: SlateDataset) -> dict[str, dict[str, int]]:
         name: {"users": int((counts > 0).sum()), "interactions": int(counts.sum())}
         for name, counts in parts.items()
     }
-
-
-def _parts(length: int) -> Iterator[slice]:
-    return (slice(start, min(start + _CHUNK, length)) for start in range(0, length, _CHUNK))
 
 
 def _add(total: Int64Array, counts: npt.NDArray[np.int64]) -> Int64Array:

@@ -1,9 +1,18 @@
 """Rows of different lengths, stored as one flat array and offsets."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import numpy.typing as npt
 
 Int64Array = npt.NDArray[np.int64]
+
+_PIECE = 1 << 22
+
+
+def pieces(length: int) -> Iterator[slice]:
+    """Divide so many values into slices small enough to be held in memory."""
+    return (slice(start, min(start + _PIECE, length)) for start in range(0, length, _PIECE))
 
 
 def offsets_of(lengths: npt.NDArray[np.integer]) -> Int64Array:

@@ -15,10 +15,9 @@ from pydantic import Field, model_validator
 
 from slatewise.config import Config
 from slatewise.data.keys import Keys, mix
-from slatewise.data.ragged import Int64Array
+from slatewise.data.ragged import Int64Array, pieces
 from slatewise.errors import SlatewiseError
 
-_CHUNK = 1 << 22
 _BINS = 1 << 16
 
 
@@ -82,8 +81,11 @@ def split_by_user(config: SplitConfig, keys: Keys, lengths: Int64Array) -> Split
     role when a later log brings new ones.
     """
     users = len(keys)
-    tested = int(np.ceil(config.test_share * users))
-    validated = int(np.ceil(config.valid_share * users))
+    # One user at least, if that leaves any for training.
+    tested, validated = (
+        max(round(share * users), int(share > 0 and users > 2))
+        for share in (config.test_share, config.valid_share)
+    )
     drawn = np.argsort(mix(mix(keys, salt=config.seed)), kind="stable")
     test, valid = drawn[:tested], drawn[tested : tested + validated]
     train_end = lengths.astype(np.int32)
@@ -104,38 +106,70 @@ def split_by_time(config: SplitConfig, times: Int64Array, offsets: Int64Array) -
     else:
         valid_from = time_quantile(times, 1 - config.valid_share - config.test_share)
         test_from = time_quantile(times, 1 - config.test_share)
-    return Split(
+    cuts = Split(
         _count_before(times, offsets, valid_from), _count_before(times, offsets, test_from)
     )
+    if config.valid_from is None:
+        _require_parts(config, cuts, len(times))
+    return cuts
+
+
+def _require_parts(config: SplitConfig, cuts: Split, total: int) -> None:
+    """Refuse a split by time that leaves a part empty which should not be."""
+    trained, validated = int(cuts.train_end.sum()), int(cuts.valid_end.sum())
+    for name, share, count in (
+        ("training", 1 - config.valid_share - config.test_share, trained),
+        ("validation", config.valid_share, validated - trained),
+        ("test", config.test_share, total - validated),
+    ):
+        if share > 0 and count == 0:
+            raise SlatewiseError(
+                f"the log's times are too coarse or too few: no moment leaves {share:.0%} of the "
+                f"interactions, or anything near it, for {name}.",
+                "Ask for larger shares, or name the moments with --valid-from and --test-from.",
+            )
 
 
 def time_quantile(times: Int64Array, share: float) -> int:
-    """Return a moment before which about `share` of the times lie, in bounded memory.
+    """Return the moment before which as near to `share` of the times lie as any moment allows.
 
-    Exact to one part in 65,536 of the time range.
+    In bounded memory: the bin that holds it is divided again until it is a single moment.
     """
-    chunks = [slice(start, start + _CHUNK) for start in range(0, len(times), _CHUNK)]
-    first = min(int(times[c].min()) for c in chunks)
-    last = max(int(times[c].max()) for c in chunks)
-    width = (last - first) // _BINS + 1
-    counts = np.zeros(_BINS, dtype=np.int64)
-    for chunk in chunks:
-        counts += np.bincount((times[chunk] - first) // width, minlength=_BINS)
-    bin_end = int(np.searchsorted(np.cumsum(counts), share * len(times))) + 1
-    return first + bin_end * width
+    wanted = share * len(times)
+    first = min(int(times[piece].min()) for piece in pieces(len(times)))
+    last = max(int(times[piece].max()) for piece in pieces(len(times)))
+    before, width = 0, 0
+    while width != 1:
+        width = (last - first) // _BINS + 1
+        counts = np.zeros(_BINS, dtype=np.int64)
+        for piece in pieces(len(times)):
+            counts += _histogram(times[piece], first, last, width)
+        ends = before + np.cumsum(counts)
+        place = min(int(np.searchsorted(ends, wanted)), _BINS - 1)
+        before, upto = int(ends[place] - counts[place]), int(ends[place])
+        first += place * width
+        last = min(last, first + width - 1)
+    return first if wanted - before <= upto - wanted else first + 1
+
+
+def _histogram(times: Int64Array, first: int, last: int, width: int) -> Int64Array:
+    inside = times[(times >= first) & (times <= last)]
+    # Unsigned, because two int64 may lie further apart than an int64 can say.
+    since = inside.view(np.uint64) - np.uint64(first % 2**64)
+    return np.bincount((since // np.uint64(width)).astype(np.int64), minlength=_BINS)
 
 
 def _count_before(times: Int64Array, offsets: Int64Array, moment: int) -> npt.NDArray[np.int32]:
     """Count each user's interactions before a moment: a prefix, as times are sorted per user."""
     running = np.zeros(len(offsets), dtype=np.int64)
     total = 0
-    for start in range(0, len(times), _CHUNK):
-        stop = min(start + _CHUNK, len(times))
-        before = np.concatenate([[0], np.cumsum(times[start:stop] < moment)])
+    for piece in pieces(len(times)):
+        before = np.concatenate([[0], np.cumsum(times[piece] < moment)])
         here = slice(
-            np.searchsorted(offsets, start, "right"), np.searchsorted(offsets, stop, "right")
+            np.searchsorted(offsets, piece.start, "right"),
+            np.searchsorted(offsets, piece.stop, "right"),
         )
-        running[here] = total + before[offsets[here] - start]
+        running[here] = total + before[offsets[here] - piece.start]
         total += int(before[-1])
     return np.diff(running).astype(np.int32)
 
