@@ -11,16 +11,21 @@ from slatewise.errors import SlatewiseError
 
 @contextmanager
 def atomic_directory(
-    target: str | Path, *, overwrite: bool = False, contents: Collection[str]
+    target: str | Path,
+    *,
+    overwrite: bool = False,
+    contents: Collection[str],
+    apart_from: Collection[str | Path] = (),
 ) -> Iterator[Path]:
     """Yield an empty directory that becomes `target` on success and vanishes on any failure.
 
     With `overwrite`, what stood at `target` stays until the new directory is complete, and is
-    replaced only if it is a directory that holds nothing but `contents`: what such a directory
-    of ours is made of, and never a person's own files.
+    replaced only if it is empty or holds exactly `contents`: what such a directory of ours is
+    made of, and never a person's own files. It must stay `apart_from` what is read to fill it.
     """
     target = Path(target)
-    if target.exists():
+    _require_apart(target, apart_from)
+    if target.exists() or target.is_symlink():
         _require_replaceable(target, overwrite, contents)
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.partial")
@@ -32,17 +37,34 @@ def atomic_directory(
         shutil.rmtree(partial, ignore_errors=True)
 
 
+def _require_apart(target: Path, others: Collection[str | Path]) -> None:
+    place = target.resolve()
+    for other in others:
+        source = Path(other).resolve()
+        if place.is_relative_to(source) or source.is_relative_to(place):
+            raise SlatewiseError(
+                f"{target} cannot hold the result: it is, holds or lies in {other}, which is read.",
+                "Choose another place.",
+            )
+
+
 def _require_replaceable(target: Path, overwrite: bool, contents: Collection[str]) -> None:
+    if target.is_symlink():
+        raise SlatewiseError(
+            f"{target} is a link and is not replaced.", "Give the directory it leads to."
+        )
     if not overwrite:
         raise SlatewiseError(
             f"{target} exists already.", "Choose another place, or replace it with --overwrite."
         )
     if not target.is_dir():
         raise SlatewiseError(f"{target} is a file and is not replaced.", "Choose another place.")
-    foreign = sorted(entry.name for entry in target.iterdir() if entry.name not in contents)
-    if foreign:
+    present = {entry.name for entry in target.iterdir()}
+    foreign, missing = sorted(present - set(contents)), sorted(set(contents) - present)
+    if present and (foreign or missing):
+        why = f"it holds {foreign[0]}" if foreign else f"it lacks {missing[0]}"
         raise SlatewiseError(
-            f"{target} holds something else and is not replaced: {foreign[0]}.",
+            f"{target} is something else and is not replaced: {why}.",
             "Choose another place, or remove the directory yourself.",
         )
 

@@ -141,10 +141,19 @@ def test_damaged_or_foreign_directories_are_refused(copy: Path, tmp_path: Path) 
     for change, message in (
         ({"version": 99}, "format version 99"),
         ({"format": "other"}, "does not describe"),
-        ({"arrays": {}}, "does not describe"),
+        ({"arrays": {}}, "description is damaged"),
+        ({"arrays": {name: {} for name in meta["arrays"]}}, "description is damaged"),
     ):
         description.write_text(json.dumps(meta | change))
         with pytest.raises(InputError, match=message):
+            SlateDataset.open(copy)
+    for other in ([], "text", None):
+        description.write_text(json.dumps(other))
+        with pytest.raises(InputError, match="does not describe"):
+            SlateDataset.open(copy)
+    for key in ("content_hash", "counts", "sources", "clock_times", "report"):
+        description.write_text(json.dumps({k: v for k, v in meta.items() if k != key}))
+        with pytest.raises(InputError, match="description is damaged"):
             SlateDataset.open(copy)
     description.write_text("{")
     with pytest.raises(InputError, match="damaged"):
@@ -164,7 +173,7 @@ def test_other_names_make_another_dataset(path: Path, tmp_path: Path) -> None:
     other.write_parquet(tmp_path / "log.parquet")
     items = pl.read_parquet(path.parent / "items.parquet").with_columns(pl.col("item_id") + 100)
     items.write_parquet(tmp_path / "items.parquet")
-    renamed = prepare(tmp_path, tmp_path, tmp_path / "set")
+    renamed = prepare(tmp_path / "log.parquet", tmp_path / "items.parquet", tmp_path / "set")
     first = SlateDataset.open(path)
     assert renamed.slate_items.tolist() == first.slate_items.tolist()
     assert renamed.content_hash != first.content_hash

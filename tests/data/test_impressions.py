@@ -12,6 +12,7 @@ from slatewise.data import log as log_module
 from slatewise.data import spill
 from slatewise.data.formats import LogFormat
 from slatewise.data.preparing import prepare
+from slatewise.data.reductions import PrepareConfig
 from slatewise.errors import InputError
 from tests.data.recovering import rows_of
 
@@ -97,6 +98,44 @@ def test_several_clicks_and_bad_rows(tmp_path: Path) -> None:
     assert [entry[2] for entry in rows_of(dataset)["ann"]] == ["a", "b"]
     what = {problem["what"]: problem["row"] for problem in dataset.meta["report"]["problems"]}
     assert what == {"user id is missing": 3, "slate has a missing item": 4}
+
+
+DOUBTS: dict[str, tuple[list[dict[str, Any]], str, int]] = {
+    "items of a slate have the same position": (
+        [impression(), impression(user="bo"), impression(item="b", position=1)],
+        "position",
+        1,
+    ),
+    "whether the item was clicked is missing": (
+        [impression(), impression(item="b", position=2, clicked=None)],
+        "clicked",
+        2,
+    ),
+    "slate has several sources": (
+        [impression(), impression(item="b", position=2, source="home")],
+        "source",
+        1,
+    ),
+}
+
+
+@pytest.mark.parametrize("what", DOUBTS)
+def test_what_is_doubtful_about_a_slate_is_counted_or_refused(what: str, tmp_path: Path) -> None:
+    rows, column, number = DOUBTS[what]
+    log, items = write(tmp_path, rows)
+    dataset = prepare(log, items, tmp_path / "out")
+    (problem,) = dataset.meta["report"]["problems"]
+    assert (problem["what"], problem["count"], problem["row"]) == (what, 1, number)
+    assert rows_of(dataset)["ann"] == [(5, ("a", "b"), None, "search")]
+    with pytest.raises(InputError, match=what) as error:
+        prepare(log, items, tmp_path / "strict", PrepareConfig(strict=True))
+    assert (error.value.row, error.value.column) == (number, column)
+
+
+def test_a_row_that_is_there_twice_is_one_item(tmp_path: Path) -> None:
+    dataset = prepare(*write(tmp_path, [impression(), impression(time=6)]), tmp_path / "out")
+    (problem,) = dataset.meta["report"]["problems"]
+    assert problem["what"] == "item is twice in its slate"
 
 
 def test_other_names_and_unreadable_flags(tmp_path: Path) -> None:

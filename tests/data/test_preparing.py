@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import pytest
 
 from slatewise.data import SlateDataset
 from slatewise.data.formats import ItemsFormat, LogFormat, load_formats
+from slatewise.data.log import Log
 from slatewise.data.preparing import prepare
 from slatewise.data.reductions import PRESETS, PrepareConfig
 from slatewise.data.split import SplitConfig
@@ -42,40 +43,48 @@ def found(dataset: SlateDataset) -> dict[str, tuple[int, int]]:
 GOOD = row(time=9)
 
 REPAIRS = {
-    "user id is missing": ([row(user_id=None), GOOD], "user_id", 1),
-    "time is missing": ([row(time=None), GOOD], "time", 1),
-    "slate is empty": ([row(slate=[], click=None), GOOD], "slate", 1),
-    "slate has a missing item": ([row(slate=["a", None]), GOOD], "slate", 1),
-    "click is not in the slate": ([row(click="z"), GOOD], "click", 1),
-    "interaction is there twice": ([row(time=3), GOOD, GOOD], None, 1),
-    "item is twice in its slate": ([row(slate=["a", "b", "a"]), GOOD], "slate", 0),
-    "source is missing": ([row(source=None), GOOD], "source", 0),
-    "time lies before the user's previous row": ([GOOD, row(time=1)], "time", 0),
+    "user id is missing": ([GOOD, row(user_id=None)], "user_id", 2, 1),
+    "time is missing": ([row(time=None), GOOD], "time", 1, 1),
+    "slate is empty": ([row(slate=[], click=None), GOOD], "slate", 1, 1),
+    "slate has a missing item": ([row(slate=["a", None]), GOOD], "slate", 1, 1),
+    "click is not in the slate": ([row(click="z"), GOOD], "click", 1, 1),
+    "interaction is there twice": ([row(time=3), GOOD, GOOD], None, 3, 1),
+    "item is twice in its slate": ([row(slate=["a", "b", "a"]), GOOD], "slate", 1, 0),
+    "position is given without a click": (
+        [row(click=None, position=2), GOOD | {"position": 2}],
+        "position",
+        1,
+        0,
+    ),
+    "source is missing": ([row(source=None), GOOD], "source", 1, 0),
+    "time lies before the user's previous row": ([GOOD, row(time=1)], "time", 2, 0),
     "time equals that of another interaction of the user": (
         [GOOD, row(time=9, click="a")],
         "time",
+        2,
         0,
     ),
 }
+"""What is wrong: a log of which one row is so, the column, that row, and how many are dropped."""
 
 
 @pytest.mark.parametrize("what", REPAIRS)
 def test_bad_rows_are_repaired_and_counted(what: str, write_log: Write, tmp_path: Path) -> None:
-    rows, _, dropped = REPAIRS[what]
+    rows, _, number, dropped = REPAIRS[what]
     dataset = prepare(*write_log(rows), tmp_path / "out")
-    assert found(dataset)[what][0] == 1
+    assert found(dataset)[what] == (1, number)
     assert dataset.num_interactions == len(rows) - dropped
     assert (GOOD["time"], ("a", "b", "c"), "b", "search") in rows_of(dataset)["ann"]
 
 
 @pytest.mark.parametrize("what", REPAIRS)
 def test_strict_refuses_what_would_be_repaired(what: str, write_log: Write, tmp_path: Path) -> None:
-    rows, column, _ = REPAIRS[what]
+    rows, column, number, _ = REPAIRS[what]
     log, items = write_log(rows)
     with pytest.raises(InputError, match=what) as error:
         prepare(log, items, tmp_path / "out", PrepareConfig(strict=True))
     assert error.value.file == log
-    assert error.value.row in {1, 2, 3}
+    assert error.value.row == number
     assert error.value.column == column
     assert error.value.remedy
     assert sorted(p.name for p in tmp_path.iterdir()) == ["items.parquet", "log.parquet"]
@@ -233,9 +242,13 @@ def test_missing_files_and_existing_output(write_log: Write, tmp_path: Path) -> 
     with pytest.raises(SlatewiseError, match="exists already"):
         prepare(log, items, out)
     assert (out / "precious").read_text() == "keep"
-    for target, message in ((out, "precious"), (log, "is a file"), (tmp_path, "log.parquet")):
-        with pytest.raises(SlatewiseError, match=f"not replaced.*{message}|{message}"):
+    with pytest.raises(SlatewiseError, match="not replaced: it holds precious"):
+        prepare(log, items, out, overwrite=True)
+    for target in (log, items, tmp_path, log / "below"):
+        with pytest.raises(SlatewiseError, match="cannot hold the result"):
             prepare(log, items, target, overwrite=True)
+    with pytest.raises(SlatewiseError, match="cannot hold the result"):
+        prepare(tmp_path, tmp_path, tmp_path / "set")
     assert (out / "precious").read_text() == "keep"
     (out / "precious").unlink()
     first = prepare(log, items, out, overwrite=True).content_hash
@@ -511,7 +524,10 @@ def test_the_account_adds_up(write_log: Write, tmp_path: Path) -> None:
         row(user_id=1, slate=[], click=None),
         row(user_id=2, click=-5, slate=[1]),
     ]
-    rows += [rows[0], row(user_id=3, time=99, slate=[1, 2, 3], click=1)]
+    rows = [r | {"click": [] if r["click"] is None else [r["click"]]} for r in rows]
+    rows[7]["slate"], rows[7]["click"] = [1, 2, 3, 4], [3, 2, 1]
+    rows[9]["slate"], rows[9]["click"] = [1, 2, 3, 4], [3, 99]
+    rows += [rows[0], row(user_id=3, time=99, slate=[1, 2, 3], click=[1])]
     dataset = prepare(
         *write_log(rows), tmp_path / "out", PrepareConfig(no_click_share=0.5, max_slate=9, first=12)
     )
@@ -519,7 +535,10 @@ def test_the_account_adds_up(write_log: Write, tmp_path: Path) -> None:
     gone = sum(p["count"] for p in report["problems"] if p["drops"])
     gone += sum(report["reductions"].values())
     assert report["rows"] == len(rows)
-    assert report["rows"] - gone == dataset.num_interactions == report["remaining"]["interactions"]
+    assert report["clicks_unfolded"] == 3
+    assert (
+        report["rows"] + 3 - gone == dataset.num_interactions == report["remaining"]["interactions"]
+    )
 
 
 def test_a_killed_run_leaves_the_old_dataset_and_no_other(write_log: Write, tmp_path: Path) -> None:
@@ -538,6 +557,11 @@ def test_a_killed_run_leaves_the_old_dataset_and_no_other(write_log: Write, tmp_
     assert SlateDataset.open(out).content_hash == before
     SlateDataset.open(out).verify()
     assert not json.loads((out / "dataset.json").read_text())["report"]["problems"]
+    # Nobody was left to clear away the hidden directory: it is no part of anything.
+    (left,) = (p.name for p in tmp_path.iterdir() if p not in (log, items, out))
+    assert left.startswith(".out.")
+    assert left.endswith(".partial")
+    assert prepare(log, items, out, overwrite=True).content_hash == before
 
 
 @pytest.mark.parametrize(
@@ -574,9 +598,162 @@ def test_slates_in_text_may_be_delimited(delimiter: str, write_log: Write, tmp_p
     slate = delimiter.join(["a", "b", "c"])
     header = "user_id,time,slate,click,source"
     log.write_text(f'{header}\nann,2,"{slate}",b,search\nann,3,"[""c"", ""a""]",,search\n')
-    layout = LogFormat(delimiter=delimiter if delimiter == "::" else None)
+    layout = LogFormat(delimiter=delimiter if delimiter in (" ", "::") else None)
     dataset = prepare(log, items, tmp_path / "out", log_format=layout)
     assert rows_of(dataset)["ann"] == [
         (2, ("a", "b", "c"), "b", "search"),
         (3, ("c", "a"), None, "search"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("slate", "wanted"),
+    [
+        ("x|y;z", ("x", "y;z")),
+        ("x;y,z", ("x", "y,z")),
+        ("x,y\tz", ("x", "y\tz")),
+        ("New York|Bo", ("New York", "Bo")),
+        ("New York", ("New York",)),
+    ],
+)
+def test_the_first_usual_delimiter_counts_and_a_space_is_none(
+    slate: str, wanted: tuple[str, ...], write_log: Write, tmp_path: Path
+) -> None:
+    _, items = write_log([GOOD])
+    log = tmp_path / "log.csv"
+    log.write_text(f'user_id,time,slate,click,source\nann,2,"{slate}",,search\n')
+    assert rows_of(prepare(log, items, tmp_path / "out"))["ann"] == [(2, wanted, None, "search")]
+
+
+def test_whole_numbers_as_pandas_writes_them(write_log: Write, tmp_path: Path) -> None:
+    _, items = write_log([row(slate=[7, 11], click=7)])
+    log = tmp_path / "log.csv"
+    log.write_text(
+        "user_id,time,slate,click,position,source\n"
+        "ann,1,7|11,11.0,2.0,s\nann,2,7|11,,,s\nann,3,7|11.0,11.0,2.0,s\nann,4,7|11,-1.0,,s\n"
+    )
+    dataset = prepare(log, items, tmp_path / "out", log_format=LogFormat(no_click="-1"))
+    assert [e[2] for e in rows_of(dataset)["ann"]] == ["11", None, "11.0", None]
+    assert set(found(dataset)) == {"item is not in the items table"}  # 11.0
+
+
+def test_a_log_whose_clicks_are_all_elsewhere_is_refused(write_log: Write, tmp_path: Path) -> None:
+    log, items = write_log([row(click=None), row(time=2, click="z"), row(time=3, click="y")])
+    with pytest.raises(InputError, match="none of the 2 clicks is in its slate") as error:
+        prepare(log, items, tmp_path / "out")
+    assert (error.value.file, error.value.row, error.value.column) == (str(log), 2, "click")
+
+
+def test_carried_columns_keep_clear_of_ours(write_log: Write, tmp_path: Path) -> None:
+    log, items = write_log([row()])
+    pl.DataFrame(
+        {
+            "item_id": ["a", "b", "c"],
+            "group": ["old"] * 3,
+            "category": ["x", "x", None],
+            "file": [1, 2, 3],
+            "row": [4, 5, 6],
+        }
+    ).write_parquet(items)
+    mapped = ItemsFormat().mapped(["group=category"])
+    dataset = prepare(log, items, tmp_path / "out", items_format=mapped)
+    assert dataset.items.to_dicts() == [
+        {"item_id": item, "group": group, "group_": "old", "file": file, "row": file + 3}
+        for item, group, file in (("a", "x", 1), ("b", "x", 2), ("c", "unknown", 3))
+    ]
+    assert found(dataset) == {"item has no group": (1, 3)}
+
+
+def test_two_fields_may_be_one_column(write_log: Write, tmp_path: Path) -> None:
+    log, items = write_log([row(time=9)])
+    layout = LogFormat(source="user_id")
+    dataset = prepare(
+        log, items, tmp_path / "out", log_format=layout, items_format=ItemsFormat(group="item_id")
+    )
+    assert rows_of(dataset) == {"ann": [(9, ("a", "b", "c"), "b", "ann")]}
+    assert dataset.group_names == ["a", "b", "c"]
+
+
+def test_an_items_table_without_rows_is_refused(write_log: Write, tmp_path: Path) -> None:
+    log, _ = write_log([row()])
+    empty = tmp_path / "empty.csv"
+    empty.write_text("item_id,group\n")
+    with pytest.raises(InputError, match=r"empty.csv: the items table has no rows"):
+        prepare(log, empty, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("time", "unit", "message"),
+    [
+        (timedelta(hours=3), None, "Duration.* not a time"),
+        (1_715_949_000_000, "s", "1715949000000 is not a time"),
+        (1_715_949_000_000.0, None, "1715949000000.0 is not a time"),
+        ("1715949000000", "s", "'1715949000000' is not a time"),
+    ],
+)
+def test_what_is_no_moment_of_the_calendar_is_refused(
+    time: Any, unit: str | None, message: str, write_log: Write, tmp_path: Path
+) -> None:
+    log, items = write_log([row(time=time)])
+    layout = LogFormat.build({"time_unit": unit}, "test")
+    with pytest.raises(InputError, match=message) as error:
+        prepare(log, items, tmp_path / "out", log_format=layout)
+    assert error.value.column == "time"
+    assert "--time-unit" in error.value.remedy
+
+
+def test_ids_beyond_64_bits_are_refused_with_a_way_out(write_log: Write, tmp_path: Path) -> None:
+    log, items = write_log([row(user_id=2**63)], schema={"user_id": pl.UInt64})
+    with pytest.raises(InputError, match="9223372036854775808 is not an integer id") as error:
+        prepare(log, items, tmp_path / "out")
+    assert "as text" in error.value.remedy
+
+
+def test_the_first_place_of_a_problem_is_the_first_of_all_buckets(
+    write_log: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("slatewise.data.spill._ROWS_PER_BUCKET", 2)
+    rows = [row(user_id=f"u{n}", time=2) for n in range(20)]
+    rows += [row(user_id=f"u{n}", time=1) for n in reversed(range(20))]
+    dataset = prepare(*write_log(rows), tmp_path / "out")
+    assert found(dataset) == {"time lies before the user's previous row": (20, 21)}
+
+
+def test_the_description_says_what_was_read_and_how(write_log: Write, tmp_path: Path) -> None:
+    _, items = write_log([row(slate=[7, 11], click=7)])
+    log = tmp_path / "visits.csv"
+    log.write_text("user,shown,slate,click,source\nann,1,7;11,11,s\nann,2,7;11,,s\n")
+    first = prepare(log, items, tmp_path / "a", log_format=LogFormat(time="shown"))
+    was = first.meta["input"]
+    assert was["log"]["files"] == [was["log"]["path"]] == [str(log)]
+    assert was["items"]["files"] == [str(items)]
+    assert was["log"]["format"]["delimiter"] == ";"
+    again = prepare(
+        was["log"]["path"],
+        was["items"]["path"],
+        tmp_path / "b",
+        PrepareConfig.model_validate(first.meta["prepare"]),
+        log_format=LogFormat.model_validate(was["log"]["format"]),
+        items_format=ItemsFormat.model_validate(was["items"]["format"]),
+        division=SplitConfig.model_validate(first.meta["split"]),
+    )
+    assert again.content_hash == first.content_hash
+
+
+@pytest.mark.parametrize("length", [5, 50])
+def test_batches_and_buckets_shrink_with_the_length_of_slates(
+    length: int, write_log: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("slatewise.data.log.BATCH_ITEMS", 500)
+    monkeypatch.setattr("slatewise.data.spill._ITEMS_PER_BUCKET", 1000)
+    rows = [
+        row(user_id=n, slate=list(range(n, n + length)), click=n) for n in range(4000 // length)
+    ]
+    log, items = write_log(rows)
+    source = Log(log, LogFormat())
+    assert source.items == 4000
+    sizes = [batch.height for batch in source.batches(pl.Int64)]
+    assert max(sizes) * length <= 500 + length
+    stages: list[tuple[str, int, int]] = []
+    prepare(log, items, tmp_path / "out", progress=lambda *stage: stages.append(stage))
+    assert {total for stage, _, total in stages if stage == "writing"} == {5}

@@ -7,6 +7,7 @@ import polars as pl
 
 from slatewise.data.columns import UNKNOWN
 from slatewise.data.report import Problem, Report
+from slatewise.errors import InputError
 
 
 class Checker:
@@ -24,6 +25,7 @@ class Checker:
         self._files = files
         self._several_clicks = several_clicks
         self._clicks_by_position = clicks_by_position
+        self._clicks = 0
 
     def clean(self, batch: pl.DataFrame) -> pl.DataFrame:
         """Return what is usable, one click or none a row.
@@ -41,13 +43,27 @@ class Checker:
         batch = self._unfold_clicks(batch)
         elsewhere = pl.col("click").is_not_null() & ~pl.col("slate").list.contains(pl.col("click"))
         batch = self._drop(batch, Problem.CLICK_ELSEWHERE, elsewhere)
+        self._clicks += batch["click"].count()
         self._note(batch, Problem.NO_SOURCE, pl.col("source").is_null())
         return batch.with_columns(pl.col("source").fill_null(UNKNOWN)).drop("position")
 
     def unlisted(self, first_seen: pl.DataFrame) -> None:
         """Note items (`file`, `row`, `slate`) that the items table does not list."""
+        first_seen = first_seen.sort("file", "row", maintain_order=True)
         note = f" ({first_seen['slate'][0]})" if first_seen.height else ""
         self._report.found(Problem.UNLISTED_ITEM, first_seen, self._files, note)
+
+    def require_clicks(self) -> None:
+        """Refuse a log of which every click is on something that was not shown."""
+        astray = self._report.findings.get(Problem.CLICK_ELSEWHERE)
+        if astray is not None and not self._clicks:
+            raise InputError(
+                f"none of the {astray.count:,} clicks is in its slate.",
+                "Clicks and slates must name items alike: check the columns, and --delimiter.",
+                file=astray.file,
+                row=astray.row,
+                column=self._report.columns.get("click"),
+            )
 
     def _note(self, batch: pl.DataFrame, problem: Problem, where: pl.Expr) -> None:
         self._report.found(problem, batch.filter(where).select("file", "row"), self._files)
@@ -66,6 +82,8 @@ class Checker:
             return batch.with_columns(click=pl.when(place.is_not_null()).then(chosen))
         at_place = pl.col("slate").list.get(place - 1, null_on_oob=True)
         one_click = pl.col("click").list.len() == 1
+        alone = place.is_between(1, pl.col("slate").list.len()) & _clicks_nothing()
+        self._note(batch, Problem.POSITION_ALONE, alone)
         differs = place.is_not_null() & one_click & (pl.col("click").list.first() != at_place)
         self._note(batch, Problem.POSITION_DIFFERS, differs.fill_null(value=True) & one_click)
         return batch
@@ -85,6 +103,10 @@ class Checker:
             return batch.with_columns(pl.col("click").list.first())
         self._report.clicks_unfolded += extra
         return batch.explode("click", empty_as_null=True, keep_nulls=True)
+
+
+def _clicks_nothing() -> pl.Expr:
+    return pl.col("click").list.len().fill_null(0) == 0
 
 
 def _lacks_user(user: pl.DataType) -> pl.Expr:

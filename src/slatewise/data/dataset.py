@@ -49,9 +49,6 @@ CONTENTS: Final = (
 )
 """Every file of a dataset."""
 
-NO_CLICK: Final = -1
-"""In `clicks`, the position of no click; other values are positions in the slate, from 0."""
-
 
 class SlateDataset:
     """Users' interactions in time order, with the split and the vocabularies.
@@ -106,8 +103,10 @@ class SlateDataset:
             ) from error
         except (OSError, ValueError) as error:
             raise InputError("the description is damaged.", "Prepare again.", file=file) from error
-        if meta.get("format") != FORMAT or set(meta.get("arrays", ())) != set(ARRAYS):
-            raise InputError("this does not describe a slatewise dataset.", file=file)
+        if not isinstance(meta, dict) or meta.get("format") != FORMAT:
+            raise InputError(
+                "this does not describe a slatewise dataset.", "Check the path.", file=file
+            )
         if meta.get("version") != VERSION:
             raise InputError(
                 f"the dataset has format version {meta.get('version')}, this release reads "
@@ -115,6 +114,8 @@ class SlateDataset:
                 "Prepare it again with this release.",
                 file=file,
             )
+        if not _is_complete(meta):
+            raise InputError("the description is damaged.", "Prepare again.", file=file)
         return cls(path, meta)
 
     def __repr__(self) -> str:
@@ -215,6 +216,17 @@ class SlateDataset:
     def names_digest(self) -> str:
         """Return a digest of the names of items, groups and sources."""
         return names_digest(self.items, self.group_names, self.source_names)
+
+
+def _is_complete(meta: dict[str, Any]) -> bool:
+    """Say whether a description has all that a dataset is read by."""
+    arrays = meta.get("arrays")
+    return (
+        isinstance(arrays, dict)
+        and set(arrays) == set(ARRAYS)
+        and all(isinstance(a, dict) and {"length", "digest"} <= set(a) for a in arrays.values())
+        and {"content_hash", "counts", "sources", "clock_times", "report"} <= set(meta)
+    )
 
 
 def names_digest(items: "pl.DataFrame", groups: list[str], sources: list[str]) -> str:

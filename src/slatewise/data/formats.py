@@ -55,8 +55,8 @@ class LogFormat(_Format):
     no_click: str | None = None
     """Value of `click` that means no click, beside null and empty."""
     delimiter: str | None = None
-    """What separates the items of a slate in a text file; by default the first of | ; , tab and
-    space that occurs. JSON lists are recognised by their bracket."""
+    """What separates the items of a slate in a text file; by default the first of | ; , and tab
+    that occurs. JSON lists are recognised by their bracket."""
     time_unit: Literal["s", "ms", "us", "ns"] | None = None
     """Unit of a numeric time since 1970; without it an integer time is only an order."""
 

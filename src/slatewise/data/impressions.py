@@ -2,15 +2,30 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import polars as pl
 
 from slatewise.data.keys import id_keys
+from slatewise.data.report import Problem, Report
 from slatewise.data.spill import Buckets
+
+_PLACED = pl.col("position").is_not_null()
+_DOUBTS: Final = {
+    Problem.SEVERAL_SOURCES: pl.col("source").drop_nulls().n_unique() > 1,
+    # The same item at the same place again is a copy of the row, and counted as such.
+    Problem.SAME_POSITION: pl.struct("position", "item").filter(_PLACED).n_unique()
+    > pl.col("position").drop_nulls().n_unique(),
+}
+"""What may be wrong with the impressions of one slate, seen together."""
 
 
 def group_impressions(
-    impressions: Iterator[pl.DataFrame], workspace: Path, expected_rows: int
+    impressions: Iterator[pl.DataFrame],
+    workspace: Path,
+    expected_rows: int,
+    report: Report,
+    files: list[Path],
 ) -> Iterator[pl.DataFrame]:
     """Turn a stream of impressions into a stream of interactions, in bounded memory.
 
@@ -20,20 +35,23 @@ def group_impressions(
     """
     buckets = Buckets(workspace, expected_rows)
     for batch in impressions:
+        report.found(Problem.NO_FLAG, batch.filter(pl.col("clicked").is_null()), files)
         known = batch.filter(pl.col("user").is_not_null())
         buckets.add(known, id_keys(known["user"]))
         # Grouping would lump the rows without a user together: each stays a row of its own.
         unknown = batch.filter(pl.col("user").is_null())
-        yield _interactions(unknown, pl.struct("file", "row"))
+        yield _interactions(unknown, pl.struct("file", "row"), report, files)
     for bucket in buckets.drain():
         moment = pl.col("time").cast(pl.String)
-        slate = "slate_id" in bucket.columns
-        yield _interactions(bucket, pl.coalesce("slate_id", moment) if slate else moment)
+        slate = pl.coalesce("slate_id", moment) if "slate_id" in bucket.columns else moment
+        yield _interactions(bucket, slate, report, files)
 
 
-def _interactions(impressions: pl.DataFrame, slate: pl.Expr) -> pl.DataFrame:
+def _interactions(
+    impressions: pl.DataFrame, slate: pl.Expr, report: Report, files: list[Path]
+) -> pl.DataFrame:
     clicked = pl.col("item").filter(pl.col("clicked").fill_null(value=False))
-    return (
+    slates = (
         impressions.sort("position", "file", "row", nulls_last=True)
         .group_by("user", slate.alias("shown"), maintain_order=True)
         .agg(
@@ -44,6 +62,9 @@ def _interactions(impressions: pl.DataFrame, slate: pl.Expr) -> pl.DataFrame:
             click=clicked,
             source=pl.col("source").drop_nulls().first(),
             position=pl.lit(None, dtype=pl.Int64),
+            **{problem.name: doubtful for problem, doubtful in _DOUBTS.items()},
         )
-        .select("file", "row", "user", "time", "slate", "click", "source", "position")
     )
+    for problem in _DOUBTS:
+        report.found(problem, slates.filter(problem.name), files)
+    return slates.select("file", "row", "user", "time", "slate", "click", "source", "position")

@@ -1,7 +1,7 @@
 """The log people bring, streamed as interactions in one canonical shape."""
 
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 import polars as pl
@@ -11,6 +11,8 @@ from slatewise.data.formats import LogFormat
 from slatewise.data.tables import ROW, Table, open_tables
 
 BATCH_ROWS = 250_000
+BATCH_ITEMS = 3_000_000
+"""Items in the slates of a batch; a batch of long slates has fewer rows."""
 
 
 class Log:
@@ -44,9 +46,22 @@ class Log:
             return names | {"slate": layout.item_id, "click": layout.clicked}
         return names | {"slate": layout.slate, "click": layout.click}
 
+    @cached_property
     def rows(self) -> int:
-        """Count the rows of all files."""
+        """The rows of all files."""
         return sum(table.rows() for table in self.tables)
+
+    @cached_property
+    def items(self) -> int:
+        """About how many items the rows show."""
+        if self.has_impressions:
+            return self.rows
+        return sum(table.items(self.layout.slate) for table in self.tables)
+
+    @property
+    def format(self) -> LogFormat:
+        """How the log was read, with what was found out on the way."""
+        return self.layout.model_copy(update={"delimiter": self._delimiter})
 
     def clock_times(self) -> bool:
         """Say whether times are clock times (else only an order), from the first rows."""
@@ -62,8 +77,9 @@ class Log:
         `slate` and `click` (lists of ids), `source` and `position` (int64). An impression log has
         `item`, `clicked` and perhaps `slate_id` in place of `slate` and `click`.
         """
+        rows = min(BATCH_ROWS, 1 + BATCH_ITEMS * self.rows // max(1, self.items))
         for number, table in enumerate(self.tables):
-            for batch in table.batches(self._columns, BATCH_ROWS):
+            for batch in table.batches(self._columns, rows):
                 file = pl.lit(number, dtype=pl.UInt16).alias("file")
                 yield self._canonical(table, batch, item_type).select(file, pl.all())
 
@@ -87,7 +103,8 @@ class Log:
             table.require(
                 layout.source, "--map source=COLUMN, or one name for all:", "--source web"
             )
-        return columns
+        # Two fields may be one column, such as a session that is user and slate.
+        return list(dict.fromkeys(columns))
 
     @property
     def clicks_by_position(self) -> bool:
@@ -100,11 +117,11 @@ class Log:
         layout = self.layout
         columns = {
             "row": batch[ROW].cast(pl.Int64),
-            "user": self._ids(table, batch, layout.user_id, self.user_type),
+            "user": parsing.parse_ids(batch, layout.user_id, self.user_type, table.path),
             "time": _parse_times(table, batch, layout),
         }
         if self.has_impressions:
-            columns["item"] = self._ids(table, batch, layout.item_id, item_type)
+            columns["item"] = parsing.parse_ids(batch, layout.item_id, item_type, table.path)
             columns["clicked"] = parsing.parse(
                 batch,
                 layout.clicked,
@@ -116,23 +133,11 @@ class Log:
             if layout.slate_id in batch.columns:
                 columns["slate_id"] = batch[layout.slate_id].cast(pl.String)
         else:
-            columns["slate"] = self._slates(table, batch, item_type)
-            columns["click"] = self._clicks(table, batch, item_type)
+            slates = columns["slate"] = self._slates(table, batch, item_type)
+            columns["click"] = self._clicks(table, batch, slates, item_type)
         columns["source"] = self._sources(table, batch)
         columns["position"] = self._positions(table, batch)
         return pl.DataFrame(columns)
-
-    def _ids(
-        self, table: Table, batch: pl.DataFrame, column: str, target: parsing.IdType
-    ) -> pl.Series:
-        return parsing.parse(
-            batch,
-            column,
-            partial(parsing.ids, target=target),
-            file=table.path,
-            wanted="an integer id" if target == pl.Int64 else "an id",
-            remedy="Ids are text or integers, of one kind in the whole column.",
-        )
 
     def _slates(self, table: Table, batch: pl.DataFrame, item_type: parsing.IdType) -> pl.Series:
         def convert(values: pl.Series) -> pl.Series:
@@ -150,7 +155,9 @@ class Log:
             remedy="Give a list column, or text with JSON lists or a delimiter (--delimiter).",
         )
 
-    def _clicks(self, table: Table, batch: pl.DataFrame, item_type: parsing.IdType) -> pl.Series:
+    def _clicks(
+        self, table: Table, batch: pl.DataFrame, slates: pl.Series, item_type: parsing.IdType
+    ) -> pl.Series:
         """Return the clicked items as lists; call it after `_slates`, which finds the delimiter."""
         column, no_click = self.layout.click, self.layout.no_click
         if column not in batch.columns:
@@ -164,6 +171,8 @@ class Log:
                 values = parsing.lists(values, self._delimiter)
             elif not isinstance(values.dtype, pl.List | pl.Array):
                 values = parsing.singletons(values)
+            if values.dtype == pl.List(pl.String):
+                values = parsing.clicks_without_decimals(values, slates)
             if no_click is not None:
                 text = parsing.id_lists(values, pl.String)
                 values = text.list.eval(pl.element().filter(pl.element() != no_click))
@@ -196,12 +205,13 @@ class Log:
         if column not in batch.columns:
             return pl.Series([None], dtype=pl.Int64).new_from_index(0, batch.height)
         if self.clicks_by_position and self.layout.no_click is not None:
-            none = parsing.ids(batch[column], pl.String) == self.layout.no_click
+            text = parsing.ids(batch[column], pl.String).str.replace(r"\.0$", "")
+            none = text == self.layout.no_click
             batch = batch.with_columns(batch[column].set(none, None))
         return parsing.parse(
             batch,
             column,
-            partial(parsing.ids, target=pl.Int64),
+            parsing.whole_numbers,
             file=table.path,
             wanted="a position",
             remedy="Positions are whole numbers.",
@@ -216,7 +226,8 @@ def _parse_times(table: Table, batch: pl.DataFrame, layout: LogFormat) -> pl.Ser
         convert,
         file=table.path,
         wanted="a time",
-        remedy="Write timestamps as 2024-05-17 12:30:00, or integers that grow with time.",
+        remedy="Write timestamps as 2024-05-17 12:30:00, or integers that grow with time; "
+        "of a number since 1970, give the unit with --time-unit.",
     )
 
 

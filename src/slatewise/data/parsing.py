@@ -6,6 +6,8 @@ after, and names the row of the first value that was lost.
 
 import json
 from collections.abc import Callable
+from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -15,8 +17,13 @@ from slatewise.errors import InputError
 
 IdType = type[pl.Int64] | type[pl.String]
 
-_DELIMITERS = ("|", ";", ",", "\t", " ")
+_DELIMITERS = ("|", ";", ",", "\t")
 _NANOSECONDS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+_WHOLE = r"^\s*(-?\d+)\.0\s*$"
+_FIRST, _LAST = (
+    (moment - datetime(1970, 1, 1)) // timedelta(microseconds=1)
+    for moment in (datetime.min, datetime.max)
+)
 _DATETIME_FORMATS = ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%d")
 
 
@@ -56,6 +63,19 @@ def _missing(values: pl.Series) -> pl.Series:
     if values.dtype == pl.List and values.explode(empty_as_null=False).null_count():
         missing += values.list.eval(pl.element().is_null()).list.sum().fill_null(0)
     return missing
+
+
+def parse_ids(batch: pl.DataFrame, column: str, target: IdType, file: Path) -> pl.Series:
+    """Convert a column of ids."""
+    return parse(
+        batch,
+        column,
+        partial(ids, target=target),
+        file=file,
+        wanted="an integer id" if target == pl.Int64 else "an id",
+        remedy="Ids are text or integers below 2^63, of one kind in the whole column; "
+        "write larger numbers as text.",
+    )
 
 
 def id_type(dtype: pl.DataType) -> IdType:
@@ -145,13 +165,42 @@ def guess_delimiter(values: pl.Series) -> str | None:
     return None
 
 
+def whole_numbers(values: pl.Series) -> pl.Series:
+    """Turn numbers into integers; the text 3.0, as pandas writes integers with gaps, is 3."""
+    if values.dtype == pl.String:
+        values = values.str.replace(_WHOLE, "$1")
+    return ids(values, pl.Int64)
+
+
+def clicks_without_decimals(clicks: pl.Series, slates: pl.Series) -> pl.Series:
+    """Read the text 11.0, as pandas writes integers with gaps, as 11, in a column of lists.
+
+    Where the slate itself has an item 11.0, that is what was clicked.
+    """
+    if not clicks.explode(empty_as_null=False).str.contains(_WHOLE).any():
+        return clicks
+    whole = clicks.list.eval(pl.element().str.replace(_WHOLE, "$1"))
+    if slates.dtype != clicks.dtype:
+        return whole
+    shown = pl.select(pl.lit(slates).list.contains(pl.lit(clicks).list.first())).to_series()
+    return clicks.zip_with(shown.fill_null(value=False), whole)
+
+
 def times(values: pl.Series, unit: str | None) -> pl.Series:
     """Turn times into int64: microseconds since 1970, or an integer order as it is."""
+    if values.dtype in (pl.Duration, pl.Time):
+        raise pl.exceptions.SchemaError
     if not are_clock_times(values, unit):
         return values.cast(pl.Int64, strict=False)
+    moments = _clock_times(values, unit)
+    # Nobody logged before the year 1 or after 9999: the unit is wrong.
+    return moments.set(~moments.is_between(_FIRST, _LAST), None)
+
+
+def _clock_times(values: pl.Series, unit: str | None) -> pl.Series:
     if values.dtype == pl.String:
         if unit is not None:
-            return times(values.cast(pl.Float64, strict=False), unit)
+            return _clock_times(values.cast(pl.Float64, strict=False), unit)
         return _text_times(values).to_physical()
     if values.dtype == pl.Date:
         values = values.cast(pl.Datetime("us"))
@@ -196,7 +245,9 @@ def flags(values: pl.Series) -> pl.Series:
     if values.dtype == pl.Boolean:
         return values
     if values.dtype.is_numeric():
-        return values.cast(pl.Int64).replace_strict({0: False, 1: True}, default=None)
-    words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+        values = values.cast(pl.Float64)
+        return values.replace_strict({0.0: False, 1.0: True}, default=None, return_dtype=pl.Boolean)
+    words = dict.fromkeys(("true", "1", "1.0", "yes"), True)
+    words |= dict.fromkeys(("false", "0", "0.0", "no"), False)
     lowered = values.cast(pl.String).str.strip_chars().str.to_lowercase()
     return lowered.replace_strict(words, default=None, return_dtype=pl.Boolean)

@@ -7,6 +7,7 @@ take users bucket by bucket, order and reduce their interactions, and append the
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -55,13 +56,15 @@ def prepare(
     # Integers on one side and text on the other meet as text.
     item_type = source.item_type if source.item_type == table.item_type else pl.String
     encoder = Encoder(Vocabulary(table.read(item_type, report)))
-    with atomic_directory(out, overwrite=overwrite, contents=CONTENTS) as directory:
+    with atomic_directory(
+        out, overwrite=overwrite, contents=CONTENTS, apart_from=(log, items)
+    ) as directory:
         workspace = directory / "work"
-        total = source.rows()
+        total = source.rows
         batches = _counted(source.batches(item_type), report, total, progress)
         if source.has_impressions:
-            batches = group_impressions(batches, workspace / "slates", total)
-        users = Buckets(workspace / "users", total)
+            batches = group_impressions(batches, workspace / "slates", total, report, source.files)
+        users = Buckets(workspace / "users", total, source.items)
         checker = Checker(
             report,
             source.files,
@@ -69,6 +72,7 @@ def prepare(
             clicks_by_position=source.clicks_by_position,
         )
         _set_aside(batches, checker, encoder, users)
+        checker.require_clicks()
         settled = encoder.settle()
         with DatasetWriter(directory) as writer:
             for number, bucket in enumerate(users.drain(), start=1):
@@ -89,12 +93,25 @@ def prepare(
                 division,
                 {
                     "prepare": config.model_dump(),
+                    "input": {
+                        "log": _input(log, source.files, source.format),
+                        "items": _input(items, table.files, table.format),
+                    },
                     "clock_times": source.clock_times(),
                     "report": report.to_json(),
                 },
             )
         shutil.rmtree(workspace)
     return SlateDataset.open(out)
+
+
+def _input(path: str | Path, files: list[Path], layout: LogFormat | ItemsFormat) -> dict[str, Any]:
+    """Say what was read and how, so that it can be read so again."""
+    return {
+        "path": str(path),
+        "files": [str(file) for file in files],
+        "format": layout.model_dump(),
+    }
 
 
 def _counted(

@@ -47,6 +47,30 @@ class Problem(Enum):
         "item id believed",
         "Positions count from 1, the top of the slate.",
     )
+    POSITION_ALONE = (
+        "position is given without a click",
+        "position",
+        "taken as no click",
+        "Log the clicked item too; position 0 or null goes with no click.",
+    )
+    SAME_POSITION = (
+        "items of a slate have the same position",
+        "position",
+        "kept in file order",
+        "Number the items of a slate in shown order.",
+    )
+    NO_FLAG = (
+        "whether the item was clicked is missing",
+        "click",
+        "taken as not clicked",
+        "Fill in the flag.",
+    )
+    SEVERAL_SOURCES = (
+        "slate has several sources",
+        "source",
+        "first one kept",
+        "A slate comes from one source; if these are several slates, tell them apart by slate_id.",
+    )
     NO_SOURCE = ("source is missing", "source", "named 'unknown'", "Fill in the source.")
     UNSORTED = (
         "time lies before the user's previous row",
@@ -90,11 +114,16 @@ class Reduction(Enum):
 
 @dataclass
 class Finding:
-    """How often a problem occurred, and where first."""
+    """How often a problem occurred, and where first: the file, by number and name, and row."""
 
     count: int
+    place: tuple[int, int]
     file: str
-    row: int
+
+    @property
+    def row(self) -> int:
+        """The row in that file."""
+        return self.place[1]
 
 
 @dataclass
@@ -122,25 +151,22 @@ class Report:
         """Count rows (columns `file` and `row`) with a problem; in strict mode, refuse them."""
         if rows.is_empty():
             return
-        first = rows.row(0, named=True)
-        file, row = files[first["file"]], int(first["row"])
+        (place,) = rows.select("file", "row").sort("file", "row").head(1).rows()
+        file, row = files[place[0]], place[1]
         if self.strict:
             column = self.columns.get(problem.column or "", problem.column)
             raise InputError(
                 f"{problem.what}{note}.", problem.remedy, file=file, row=row, column=column
             )
-        finding = self.findings.setdefault(problem, Finding(0, str(file), row))
+        finding = self.findings.setdefault(problem, Finding(0, place, str(file)))
         finding.count += rows.height
+        if place < finding.place:
+            finding.place, finding.file = place, str(file)
 
     def reduced(self, reduction: Reduction, count: int) -> None:
         """Count interactions that a reduction took out."""
         if count:
             self.reductions[reduction] = self.reductions.get(reduction, 0) + count
-
-    def dropped(self) -> int:
-        """Count interactions that are gone, for whatever reason."""
-        problems = sum(f.count for p, f in self.findings.items() if p.drops_interactions)
-        return problems + sum(self.reductions.values())
 
     def summary(self) -> str:
         """Say in one line where interactions went."""

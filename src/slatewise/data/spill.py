@@ -10,6 +10,7 @@ import pyarrow as pa
 from slatewise.data.keys import Keys
 
 _ROWS_PER_BUCKET = 500_000
+_ITEMS_PER_BUCKET = 6_000_000
 _MOST_BUCKETS = 512
 
 
@@ -17,12 +18,14 @@ class Buckets:
     """A partition of a stream of frames by key, one Arrow file per part.
 
     All rows with the same key are in the same bucket, in the order in which they were added.
-    Memory is that of one bucket: about half a million rows, unless one key has more.
+    Memory is that of one bucket: about half a million rows and six million items in their
+    lists, unless one key has more.
     """
 
-    def __init__(self, directory: Path, expected_rows: int) -> None:
+    def __init__(self, directory: Path, expected_rows: int, expected_items: int = 0) -> None:
         directory.mkdir(parents=True)
-        self.count = min(_MOST_BUCKETS, 1 + expected_rows // _ROWS_PER_BUCKET)
+        needed = max(expected_rows // _ROWS_PER_BUCKET, expected_items // _ITEMS_PER_BUCKET)
+        self.count = min(_MOST_BUCKETS, 1 + needed)
         self._files = [directory / f"{bucket:03}.arrow" for bucket in range(self.count)]
         self._writers: list[pa.ipc.RecordBatchFileWriter | None] = [None] * self.count
 
@@ -53,5 +56,8 @@ class Buckets:
                 writer.close()
         for file, writer in zip(self._files, self._writers, strict=True):
             if writer is not None:
-                yield pl.read_ipc(file)
+                # As a stream: a path would be taken for a pattern.
+                with file.open("rb") as stream:
+                    bucket = pl.read_ipc(stream)
+                yield bucket
                 file.unlink()

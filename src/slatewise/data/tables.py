@@ -1,6 +1,7 @@
 """Tables on disk as lazy frames: Parquet, CSV and JSON lines, one file after the other."""
 
 import csv
+import glob
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -8,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
+import pyarrow.parquet as pq
 
 from slatewise.errors import InputError
 
@@ -19,7 +21,16 @@ _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 _JSON_LINES = (".jsonl", ".ndjson")
 _SUFFIXES = (*_PARQUET, *_SEPARATORS, *_JSON_LINES)
 _KNOWN_SUFFIXES = f"Tables are recognised by their suffix: {', '.join(_SUFFIXES)}."
-_JSON_ROWS_LOOKED_AT = 10_000
+_VALUE = "a number or text"
+_JSON_KINDS = {
+    bool: "true or false",
+    int: _VALUE,
+    float: _VALUE,
+    str: _VALUE,
+    list: "a list",
+    dict: "an object",
+}
+_BYTES_PER_ITEM = 4
 
 
 @dataclass(frozen=True)
@@ -35,6 +46,19 @@ class Table:
         with _reading(self.path):
             return int(self.frame.select(pl.len()).collect(engine="streaming").item())
 
+    def items(self, column: str) -> int:
+        """Count the items in a column of lists: by the footer of Parquet, by the bytes of text."""
+        if self.path.suffix.lower() not in _PARQUET:
+            return self.path.stat().st_size // _BYTES_PER_ITEM
+        with _reading(self.path):
+            footer = pq.read_metadata(self.path)
+        groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+        leaves = range(footer.num_columns) if groups else []
+        wanted = [
+            n for n in leaves if f"{groups[0].column(n).path_in_schema}.".startswith(f"{column}.")
+        ]
+        return sum(group.column(n).num_values for group in groups for n in wanted)
+
     def batches(self, columns: list[str], rows: int) -> Iterator[pl.DataFrame]:
         """Stream `columns` and the row number, about `rows` rows at a time, in file order."""
         columns = [ROW, *columns]
@@ -44,6 +68,11 @@ class Table:
         with _reading(self.path):
             for batch in frame.collect_batches(chunk_size=rows, maintain_order=True, lazy=True):
                 yield batch.select(columns)
+
+    def read(self, columns: list[str]) -> pl.DataFrame:
+        """Read `columns` and the row number, whole."""
+        empty = pl.DataFrame(schema={name: self.schema[name] for name in [ROW, *columns]})
+        return pl.concat([empty, *self.batches(columns, rows=1_000_000)])
 
     def require(self, column: str, option: str, example: str) -> str:
         """Return the column if the table has it, else say which columns there are."""
@@ -65,30 +94,55 @@ def open_tables(path: str | Path, name: str) -> list[Table]:
     path = Path(path)
     if not path.exists():
         raise InputError("no such file or directory.", "Check the path.", file=path)
-    files = [path]
-    if path.is_dir():
-        named = [path / f"{name}{suffix}" for suffix in _SUFFIXES]
-        files = [file for file in named if file.is_file()][:1] or sorted(
-            file for file in path.rglob("*") if file.suffix.lower() in _SUFFIXES
-        )
-        if not files:
-            raise InputError("the directory holds no table.", _KNOWN_SUFFIXES, file=path)
-    tables = [_open(file) for file in files]
+    files = _files_of(path, name) if path.is_dir() else [path]
+    types = _json_types([file for file in files if file.suffix.lower() in _JSON_LINES])
+    tables = [_open(file, types) for file in files]
     for table in tables[1:]:
         if table.schema != tables[0].schema:
-            raise InputError(
-                f"its columns differ from those of {tables[0].path}.",
-                "Files of one table must have the same columns and types.",
-                file=table.path,
-            )
+            raise _different(table.path, tables[0].path)
     return tables
 
 
-def _open(file: Path) -> Table:
+def _files_of(directory: Path, name: str) -> list[Path]:
+    """List the tables below a directory, or the one called `name`, by whose side only a known
+    companion may stand: else nobody knows which of them make up the table.
+    """
+    files = sorted(
+        file
+        for file in directory.rglob("*")
+        if file.suffix.lower() in _SUFFIXES
+        and file.is_file()
+        and not any(part.startswith((".", "_")) for part in file.relative_to(directory).parts)
+    )
+    if not files:
+        raise InputError("the directory holds no table.", _KNOWN_SUFFIXES, file=directory)
+    named = [file for file in files if file.parent == directory and file.stem == name]
+    if not named:
+        return files
+    for file in files:
+        inside = file.relative_to(directory)
+        companion = inside.parts[0] == "truth" or inside.stem in ({"log", "items"} - {name})
+        if file != named[0] and not companion:
+            raise InputError(
+                f"the directory holds {named[0].name} and also {inside}.",
+                "Name the file, or a directory that holds the files of one table.",
+                file=directory,
+            )
+    return named
+
+
+def _different(file: Path, first: Path) -> InputError:
+    return InputError(
+        f"its columns differ from those of {first}.",
+        "Files of one table must have the same columns and types.",
+        file=file,
+    )
+
+
+def _open(file: Path, json_types: pl.Schema) -> Table:
     suffix = file.suffix.lower()
     with _reading(file):
-        if file.stat().st_size == 0:
-            raise InputError("the file is empty.", "Write it again.", file=file)
+        _require_content(file)
         if suffix in _PARQUET:
             _require_parquet(file)
             frame = pl.scan_parquet(file, glob=False, row_index_name=ROW, row_index_offset=1)
@@ -103,10 +157,17 @@ def _open(file: Path) -> Table:
                 row_index_offset=1,
             )
         elif suffix in _JSON_LINES:
-            frame = _scan_json_lines(file)
+            frame = pl.scan_ndjson(
+                glob.escape(str(file)), schema=json_types, row_index_name=ROW, row_index_offset=1
+            )
         else:
             raise InputError(f"unknown kind of table '{suffix}'.", _KNOWN_SUFFIXES, file=file)
         return Table(file, frame, frame.collect_schema())
+
+
+def _require_content(file: Path) -> None:
+    if file.stat().st_size == 0:
+        raise InputError("the file is empty.", "Write it again.", file=file)
 
 
 def _separator(file: Path) -> str:
@@ -118,19 +179,24 @@ def _separator(file: Path) -> str:
     return usual if usual in header or not others else others[0]
 
 
-def _scan_json_lines(file: Path) -> pl.LazyFrame:
-    def scan(types: dict[str, type[pl.String]]) -> pl.LazyFrame:
-        return pl.scan_ndjson(
-            file,
-            infer_schema_length=_JSON_ROWS_LOOKED_AT,
-            schema_overrides=types,
-            row_index_name=ROW,
-            row_index_offset=1,
-        )
+def _json_types(files: list[Path]) -> pl.Schema:
+    """Read JSON lines through once for the keys and types that hold all of them.
 
-    # A column that is empty at the beginning may hold anything later: text holds it.
-    schema = scan({}).collect_schema()
-    return scan({name: pl.String for name, dtype in schema.items() if dtype == pl.Null})
+    Nothing less will do: a key may appear, and an empty value become something, in any line.
+    """
+    heads: list[pl.DataFrame] = []
+    for file in files:
+        with _reading(file):
+            _require_content(file)
+            lines = pl.scan_ndjson(glob.escape(str(file)), infer_schema_length=None)
+            head = lines.collect_schema().to_frame()
+        try:
+            heads = [pl.concat([*heads, head], how="diagonal_relaxed")]
+        except pl.exceptions.PolarsError as error:
+            raise _different(file, files[0]) from error
+    # A column without any value may as well be text.
+    types = {pl.Null(): pl.String(), pl.List(pl.Null): pl.List(pl.String)}
+    return pl.Schema({n: types.get(t, t) for head in heads for n, t in head.schema.items()})
 
 
 def _require_parquet(file: Path) -> None:
@@ -157,29 +223,65 @@ def _reading(file: Path) -> Iterator[None]:
     try:
         yield
     except (pl.exceptions.PolarsError, OSError) as error:
-        row, problem = _damaged_line(file)
+        row, column, problem = _damaged_line(file)
         raise InputError(
             f"the file cannot be read: {problem or str(error).strip().splitlines()[0]}",
             "It is damaged or not what its suffix says: correct the row, or write it again.",
             file=file,
             row=row,
+            column=column,
         ) from error
 
 
-def _damaged_line(file: Path) -> tuple[int | None, str]:
+_Damage = tuple[int | None, str | None, str]
+"""Row, column and what is wrong there."""
+
+
+def _damaged_line(file: Path) -> _Damage:
     """Look for the line of a text file that Polars stumbled over but did not name."""
     suffix = file.suffix.lower()
-    with suppress(OSError), file.open(encoding="utf-8", errors="replace", newline="") as lines:
+    with (
+        suppress(OSError, csv.Error),
+        file.open(encoding="utf-8", errors="surrogateescape", newline="") as lines,
+    ):
         if suffix in _JSON_LINES:
-            for row, line in enumerate(lines, start=1):
-                try:
-                    json.loads(line or "{}")
-                except ValueError as error:
-                    return row, f"the line is not JSON ({error})."
+            return _damaged_json(line for line in lines if line.strip())
         if suffix in _SEPARATORS:
-            reader = csv.reader(lines, delimiter=_separator(file))
-            width = len(next(reader, []))
-            for row, fields in enumerate(reader, start=1):
-                if len(fields) > width:
-                    return row, f"the line has {len(fields)} fields, the header {width}."
-    return None, ""
+            return _damaged_csv(csv.reader(lines, delimiter=_separator(file)))
+    return None, None, ""
+
+
+def _damaged_csv(rows: Iterator[list[str]]) -> _Damage:
+    width = len(next(rows, []))
+    for row, fields in enumerate(rows, start=1):
+        if len(fields) > width:
+            return row, None, f"the line has {len(fields)} fields, the header {width}."
+        if not _is_unicode("".join(fields)):
+            return row, None, "the line is not UTF-8."
+    return None, None, ""
+
+
+def _damaged_json(lines: Iterator[str]) -> _Damage:
+    kinds: dict[str, str] = {}
+    for row, line in enumerate(lines, start=1):
+        if not _is_unicode(line):
+            return row, None, "the line is not UTF-8."
+        try:
+            values = json.loads(line)
+        except ValueError as error:
+            return row, None, f"the line is not JSON ({error})."
+        if not isinstance(values, dict):
+            return row, None, "the line is not a JSON object."
+        for column, value in values.items():
+            kind = _JSON_KINDS.get(type(value))
+            if kind and kinds.setdefault(column, kind) != kind:
+                return row, column, f"{value!r} is {kind}, in rows before it was {kinds[column]}."
+    return None, None, ""
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -14,46 +14,52 @@ from slatewise.data.report import Problem, Report
 from slatewise.data.tables import ROW, Table, open_tables
 from slatewise.errors import InputError
 
+_FILE = "__file"
+
 
 class ItemsTable:
     """An items table that is opened and typed but not yet read."""
 
     def __init__(self, path: str | Path, layout: ItemsFormat) -> None:
         self._tables = open_tables(path, "items")
-        self._layout = layout
+        self.format = layout
         head = self._tables[0]
         for field in ("item_id", "group"):
             head.require(getattr(layout, field), "--map-items", f"{field}=COLUMN")
         self.item_type = parsing.id_type(head.schema[layout.item_id])
         self.columns = layout.model_dump()
 
+    @property
+    def files(self) -> list[Path]:
+        """The files of the table, in reading order."""
+        return [table.path for table in self._tables]
+
     def read(self, item_type: parsing.IdType, report: Report) -> pl.DataFrame:
         """Return `item_id`, `group` and all other columns, each item once, every group named."""
         parts = [self._part(table, item_type, number) for number, table in enumerate(self._tables)]
         items = pl.concat(parts)
-        files = [table.path for table in self._tables]
+        if items.is_empty():
+            raise InputError(
+                "the items table has no rows.",
+                "List every item with its group.",
+                file=self._tables[0].path,
+            )
+        files = self.files
         no_id = pl.col(Columns.ITEM).is_null()
-        report.found(Problem.NO_ITEM_ID, items.filter(no_id), files)
+        report.found(Problem.NO_ITEM_ID, _places(items.filter(no_id)), files)
         items = items.filter(~no_id)
         copy = ~pl.col(Columns.ITEM).is_first_distinct()
-        report.found(Problem.DUPLICATE_ITEM_ID, items.filter(copy), files)
+        report.found(Problem.DUPLICATE_ITEM_ID, _places(items.filter(copy)), files)
         items = items.filter(~copy)
         no_group = pl.col(Columns.GROUP).is_null()
-        report.found(Problem.NO_GROUP, items.filter(no_group), files)
-        return items.with_columns(pl.col(Columns.GROUP).fill_null(UNKNOWN)).drop("file", "row")
+        report.found(Problem.NO_GROUP, _places(items.filter(no_group)), files)
+        return items.with_columns(pl.col(Columns.GROUP).fill_null(UNKNOWN)).drop(_FILE, ROW)
 
     def _part(self, table: Table, item_type: parsing.IdType, number: int) -> pl.DataFrame:
-        layout = self._layout
+        layout = self.format
         names = [name for name in table.schema if name != ROW]
-        frame = pl.concat(table.batches(names, rows=1_000_000))
-        ids = parsing.parse(
-            frame,
-            layout.item_id,
-            lambda values: parsing.ids(values, item_type),
-            file=table.path,
-            wanted="an integer id" if item_type == pl.Int64 else "an id",
-            remedy="Ids are text or integers, of one kind in the whole column.",
-        )
+        frame = table.read(names)
+        ids = parsing.parse_ids(frame, layout.item_id, item_type, table.path)
         if frame[layout.group].dtype.is_nested():
             raise InputError(
                 f"values of type {frame[layout.group].dtype} are not a group.",
@@ -62,15 +68,19 @@ class ItemsTable:
                 column=layout.group,
             )
         rest = frame.drop(ROW, layout.item_id, layout.group)
-        return pl.DataFrame(
-            {
-                Columns.ITEM: ids,
-                Columns.GROUP: frame[layout.group].cast(pl.String),
-                **{name: rest[name] for name in rest.columns},
-                "file": pl.Series([number], dtype=pl.UInt16).new_from_index(0, frame.height),
-                "row": frame[ROW],
-            }
-        )
+        columns = {Columns.ITEM: ids, Columns.GROUP: frame[layout.group].cast(pl.String)}
+        for name in rest.columns:
+            # Where another column is the group, the one called so is carried as `group_`.
+            free = name
+            while free in columns or (free != name and free in rest.columns):
+                free += "_"
+            columns[free] = rest[name]
+        file = pl.Series([number], dtype=pl.UInt16).new_from_index(0, frame.height)
+        return pl.DataFrame(columns).with_columns(frame[ROW], file.alias(_FILE))
+
+
+def _places(items: pl.DataFrame) -> pl.DataFrame:
+    return items.select(pl.col(_FILE).alias("file"), pl.col(ROW).cast(pl.Int64).alias("row"))
 
 
 class Vocabulary:

@@ -102,7 +102,7 @@ def _write(file: Path, frames: Iterable[pl.DataFrame]) -> int:
 
 
 def _require_distinct(file: Path) -> None:
-    ids = pl.scan_parquet(file).select(Columns.ITEM).with_row_index("row", offset=1)
+    ids = pl.scan_parquet(file, glob=False).select(Columns.ITEM).with_row_index("row", offset=1)
     twice = ids.filter(~pl.col(Columns.ITEM).is_first_distinct()).head(1).collect()
     for row, item in twice.rows():
         raise InputError(

@@ -64,6 +64,7 @@ class TextFile:
             new_columns=list(self.names) or None,
             quote_char='"' if self.quoted else None,
             infer_schema=False,
+            glob=False,
         )
         start = 0
         try:

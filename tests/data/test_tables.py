@@ -1,0 +1,118 @@
+"""Files and directories as people have them: odd names, parts, companions, JSON lines."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from slatewise.data.preparing import prepare
+from slatewise.data.tables import open_tables
+from slatewise.errors import InputError
+from tests.data.recovering import rows_of
+
+ROW = {"user_id": "ann", "time": 1, "slate": ["a", "b"], "click": "b", "source": "search"}
+ITEMS = pl.DataFrame({"item_id": ["a", "b"], "group": ["g", "h"]})
+
+WRITERS: dict[str, Callable[[pl.DataFrame, Path], Any]] = {
+    ".parquet": lambda frame, file: frame.write_parquet(file),
+    ".csv": lambda frame, file: frame.with_columns(pl.col("slate").list.join("|")).write_csv(file),
+    ".jsonl": lambda frame, file: frame.write_ndjson(file),
+}
+
+
+def write(file: Path, *rows: dict[str, Any]) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    WRITERS[file.suffix](pl.DataFrame(rows or [ROW]), file)
+    return file
+
+
+def names(path: Path, name: str = "log") -> list[str]:
+    return [str(table.path.relative_to(path)) for table in open_tables(path, name)]
+
+
+@pytest.mark.parametrize("suffix", WRITERS)
+def test_paths_are_no_patterns(suffix: str, tmp_path: Path) -> None:
+    place = tmp_path / "a[1]*?"
+    log = write(place / f"log{suffix}")
+    ITEMS.write_parquet(place / "items.parquet")
+    dataset = prepare(log, place / "items.parquet", place / "out")
+    assert rows_of(dataset) == {"ann": [(1, ("a", "b"), "b", "search")]}
+
+
+def test_only_visible_regular_files_are_parts(tmp_path: Path) -> None:
+    write(tmp_path / "spark.parquet" / "part-0.snappy.parquet")
+    write(tmp_path / "spark.parquet" / "part-1.snappy.parquet")
+    for hidden in ("_temporary/0.parquet", ".part-0.parquet", "_metadata.parquet"):
+        write(tmp_path / "spark.parquet" / hidden)
+    parts = ["part-0.snappy.parquet", "part-1.snappy.parquet"]
+    assert names(tmp_path / "spark.parquet") == parts
+    assert names(tmp_path) == [f"spark.parquet/{part}" for part in parts]
+
+
+def test_a_named_file_stands_alone_or_with_its_companions(tmp_path: Path) -> None:
+    write(tmp_path / "log.parquet")
+    ITEMS.write_parquet(tmp_path / "items.parquet")
+    ITEMS.write_parquet(tmp_path / "items.v2.parquet.bak")
+    write(tmp_path / "truth" / "states.parquet")
+    assert names(tmp_path) == ["log.parquet"]
+    assert names(tmp_path, "items") == ["items.parquet"]
+    for other in ("log-2.parquet", "log.csv", "more/0.parquet"):
+        extra = write(tmp_path / other)
+        with pytest.raises(InputError, match=f"{other}") as error:
+            open_tables(tmp_path, "log")
+        assert "Name the file" in error.value.remedy
+        extra.unlink()
+
+
+def test_a_key_of_json_lines_may_appear_late(tmp_path: Path) -> None:
+    items = tmp_path / "items.parquet"
+    ITEMS.write_parquet(items)
+    log = tmp_path / "log.jsonl"
+    bare = {key: value for key, value in ROW.items() if key != "click"}
+    lines = [bare | {"time": time} for time in range(12_000)] + [ROW | {"time": 12_000}]
+    log.write_text("\n".join(map(json.dumps, lines)))
+    dataset = prepare(log, items, tmp_path / "out")
+    assert rows_of(dataset)["ann"][-1] == (12_000, ("a", "b"), "b", "search")
+    assert dataset.meta["counts"]["clicks"] == 1
+
+
+def test_json_lines_of_two_kinds_name_row_and_column(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    lines = [ROW] * 11_000 + [ROW | {"time": [1]}]
+    log.write_text("\n".join(map(json.dumps, lines)))
+    with pytest.raises(InputError, match="is a list, in rows before it was a number") as error:
+        open_tables(log, "log")
+    assert (error.value.file, error.value.row, error.value.column) == (log, 11_001, "time")
+
+
+@pytest.mark.parametrize("empty", [{"click": None}, {}])
+def test_a_part_of_json_lines_may_lack_clicks(empty: dict[str, Any], tmp_path: Path) -> None:
+    items = tmp_path / "items.parquet"
+    pl.DataFrame({"item_id": [1, 2], "group": ["g", "h"]}).write_parquet(items)
+    numbered = ROW | {"slate": [1, 2], "click": 2}
+    bare = {key: value for key, value in numbered.items() if key != "click"} | empty
+    (tmp_path / "log").mkdir()
+    for part, line in enumerate([bare, numbered, bare]):
+        text = json.dumps(line | {"time": part})
+        (tmp_path / "log" / f"{part}.jsonl").write_text(text)
+    dataset = prepare(tmp_path / "log", items, tmp_path / "out")
+    assert [entry[2] for entry in rows_of(dataset)["ann"]] == [None, 2, None]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("log.csv", 'user_id,time,slate,click,source\nann,1,"a|\nb",,s\nsøren,1,a|b,b,s\n'),
+        ("log.jsonl", '{"user_id": "ann"}\n{"user_id": "søren"}\n'),
+    ],
+)
+def test_a_row_that_is_not_utf8_is_named(name: str, text: str, tmp_path: Path) -> None:
+    log, items = tmp_path / name, tmp_path / "items.parquet"
+    ITEMS.write_parquet(items)
+    log.write_bytes(text.encode("latin-1"))
+    with pytest.raises(InputError, match="not UTF-8") as error:
+        prepare(log, items, tmp_path / "out")
+    assert (error.value.file, error.value.row) == (log, 2)
