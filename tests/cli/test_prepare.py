@@ -1,6 +1,11 @@
 """`slatewise prepare` and `slatewise describe`, as a person types them."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -132,3 +137,105 @@ def test_describe_of_something_else(run: Run, tmp_path: Path) -> None:
     assert code == 2
     assert "not a dataset" in errors
     assert "slatewise prepare" in errors
+
+
+def test_names_and_paths_are_printed_as_they_are(
+    run: Run, files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    log, items = files
+    rows = pl.read_parquet(log)
+    rows.with_columns(source=pl.lit("[red]mail[/nothing] :smile:")).write_parquet(log)
+    out = tmp_path / "[bold]out"
+    command = ["prepare", log, items, out, "--map", "user_id=who", "--map-items", "group=category"]
+    code, text, _ = run(*command)
+    assert (code, "[bold]out" in text) == (0, True)
+    code, text, _ = run("describe", out)
+    assert code == 0
+    assert "[red]mail[/nothing] :smile:" in text
+    assert "[bold]out" in text
+    _, _, errors = run("describe", tmp_path / "[/nowhere]")
+    assert "[/nowhere]" in errors
+
+
+def test_what_the_system_refuses_ends_in_a_problem_and_a_remedy(
+    run: Run, files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    before = sorted(tmp_path.iterdir())
+    (tmp_path / "file").touch()
+    code, _, errors = run(*options(files, tmp_path / "file" / "out"))
+    (tmp_path / "file").unlink()
+    assert code == 2
+    problem, remedy = errors.splitlines()
+    assert problem.startswith("error: ")
+    assert "file" in problem
+    assert remedy.startswith("remedy: ")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_full_disk_leaves_nothing_behind(
+    run: Run, files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("slatewise.data.writing.DatasetWriter.append", full)
+    before = sorted(tmp_path.iterdir())
+    code, _, errors = run(*options(files, tmp_path / "out"))
+    assert (code, errors.splitlines()[0]) == (2, "error: No space left on device.")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_part_of_the_split_that_is_empty_is_told(
+    run: Run, files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    _, text, _ = run(*options(files, tmp_path / "out"), "--prefix", 99)
+    assert "Nothing is held out for validation" in text
+    assert "Nothing is held out for test" in text
+    _, text, _ = run(*options(files, tmp_path / "more"), "--valid-share", 0)
+    assert "Nothing is held out" not in text
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_output_that_knows_few_characters_gets_plainer_ones(
+    encoding: str, files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    script = "import sys; from slatewise.cli import main; main()"
+    environment = os.environ | {"PYTHONIOENCODING": encoding}
+    for command in (options(files, tmp_path / "out"), ["describe", tmp_path / "out"]):
+        done = subprocess.run(
+            [sys.executable, "-c", script, *map(str, command)],
+            env=environment,
+            capture_output=True,
+            check=True,
+        )
+        text = done.stdout.decode(encoding)
+        if encoding != "utf-8":
+            assert "?" not in text
+            assert ("-1" in text) or ("####" in text)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_polite_end_leaves_nothing_behind(
+    number: signal.Signals, code: int, files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    script = (
+        "import time\n"
+        "from slatewise.cli import main\n"
+        "from slatewise.data.writing import DatasetWriter\n"
+        "DatasetWriter.finish = lambda *a, **k: time.sleep(60)\n"
+        "main()\n"
+    )
+    before = sorted(tmp_path.iterdir())
+    running = subprocess.Popen(
+        [sys.executable, "-c", script, *map(str, options(files, tmp_path / "out"))],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    for _ in range(600):
+        if list(tmp_path.glob(".out.*.partial/users.parquet")):
+            break
+        time.sleep(0.05)
+    running.send_signal(number)
+    _, errors = running.communicate(timeout=30)
+    assert (running.returncode, errors) == (code, "stopped.\n")
+    assert sorted(tmp_path.iterdir()) == before

@@ -1,15 +1,17 @@
 """The command line: one module per command, each a thin shell around the package."""
 
+import signal
 import sys
+from types import FrameType
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 
 from slatewise import __version__
-from slatewise.cli import describe, download, importing, prepare, simulate
+from slatewise.cli import describe, download, importing, prepare, show, simulate
 from slatewise.errors import SlatewiseError
+
+_INTERRUPTED, _TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 
 app = typer.Typer(
     name="slatewise",
@@ -40,11 +42,25 @@ def _options(
 
 def main() -> None:
     """Run the command line; a problem the user can fix ends as two lines, not a stack trace."""
+    show.never_fail_to_print()
+    signal.signal(signal.SIGTERM, _terminate)
     try:
         app()
     except SlatewiseError as error:
-        console = Console(stderr=True, soft_wrap=True)
-        console.print(f"[bold red]error:[/] {escape(error.problem)}", highlight=False)
-        if error.remedy:
-            console.print(f"[bold]remedy:[/] {escape(error.remedy)}", highlight=False)
+        show.complain(error.problem, error.remedy)
         sys.exit(2)
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        show.complain(
+            f"{place}{error.strerror or error}.", "Check the path, its permissions and the disk."
+        )
+        sys.exit(2)
+    except SystemExit as stop:
+        if stop.code in (_INTERRUPTED, _TERMINATED):
+            print("stopped.", file=sys.stderr)
+        raise
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    # As an exception, so that what is half-written is cleared away as after Ctrl-C.
+    raise SystemExit(_TERMINATED)

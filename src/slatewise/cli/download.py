@@ -15,6 +15,7 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
+from slatewise.cli.show import console
 from slatewise.data.public import download_finn
 from slatewise.data.public.drive import DRIVE
 from slatewise.data.public.fetching import Fetcher
@@ -34,7 +35,7 @@ def download(
     ] = DRIVE,
 ) -> None:
     """Fetch a public dataset (FINN: 1.2 GB); a download that broke off is continued."""
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn())
     with Progress(*columns, TransferSpeedColumn(), console=Console(stderr=True)) as bar:
         tasks: dict[str, TaskID] = {}
 
@@ -49,7 +50,6 @@ def download(
             fetcher=Fetcher(progress=show),
             checking=lambda name: bar.console.print(f"checking {name} ..."),
         )
-    console = Console(soft_wrap=True, highlight=False)
     for name, verdict in verdicts.items():
-        console.print(f"{name}: {verdict}")
-    console.print(f"Next: slatewise import {dataset.value} {folder} OUT")
+        console.print(f"{name}: {verdict}", soft_wrap=True)
+    console.print(f"Next: slatewise import {dataset.value} {folder} OUT", soft_wrap=True)

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from slatewise.cli.show import console, progress, table
@@ -27,7 +26,7 @@ def import_log(
             progress=lambda done, total: bars(f"reading {dataset.value}", done, total),
         )
     console.print(_account(tally))
-    console.print(f"\nLog: {escape(str(out))}")
+    console.print(f"\nLog: {out}")
 
 
 def _account(tally: Tally) -> Table:

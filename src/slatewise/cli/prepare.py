@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.markup import escape
 
 from slatewise.cli.show import console, progress, table
 from slatewise.data.dataset import SlateDataset
@@ -14,6 +13,7 @@ from slatewise.data.preparing import prepare as prepare_dataset
 from slatewise.data.reductions import PRESETS, PrepareConfig
 from slatewise.data.split import SplitConfig
 
+_WHY_NOTHING = "users are too few, have no more than --prefix interactions, or none so late."
 _REDUCTIONS, _COLUMNS, _SPLIT = "Reductions", "Other people's columns", "Split"
 
 
@@ -158,7 +158,7 @@ def prepare(
             progress=bars,
         )
     _show(dataset)
-    console.print(f"\nDataset: {escape(str(out))}")
+    console.print(f"\nDataset: {out}")
 
 
 def _given(values: dict[str, Any]) -> dict[str, Any]:
@@ -184,16 +184,20 @@ def _show(dataset: SlateDataset) -> None:
     for problem in report["problems"]:
         sign = "−" if problem["drops"] else ""
         place = f"{problem['repair']}; first: {problem['file']}, row {problem['row']:,}"
-        account.add_row(f"  {problem['what']}", f"{sign}{problem['count']:,}", escape(place))
+        account.add_row(f"  {problem['what']}", f"{sign}{problem['count']:,}", place)
     for what, count in report["reductions"].items():
         account.add_row(f"  {what}", f"−{count:,}", "as asked")
     account.add_row("interactions that remain", f"{counts['interactions']:,}")
     for name in ("clicks", "users", "items", "groups"):
         account.add_row(f"  {name}", f"{counts[name]:,}")
-    for part, held in split_counts(dataset).items():
+    parts = split_counts(dataset)
+    for part, held in parts.items():
         account.add_row(f"  for {part}", f"{held['interactions']:,}", f"of {held['users']:,} users")
     console.print(account)
+    for part, share in (("validation", "valid_share"), ("test", "test_share")):
+        if not parts[part]["interactions"] and dataset.meta["split"][share] > 0:
+            console.print(f"Nothing is held out for {part}: {_WHY_NOTHING}", style="bold yellow")
     for problem in report["problems"]:
         if problem["drops"]:
             hint = f"Where {problem['what']}: {problem['remedy']}"
-            console.print(escape(hint), style="dim", soft_wrap=True)
+            console.print(hint, style="dim", soft_wrap=True)

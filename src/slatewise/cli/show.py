@@ -1,5 +1,8 @@
 """Tables, bars and progress in the terminal."""
 
+import codecs
+import io
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
@@ -14,9 +17,36 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
-console = Console()
+console = Console(markup=False, emoji=False, highlight=False)
+"""Prints text as it is: names and paths are other people's and may hold [brackets] or :colons:."""
+
 _BAR_WIDTH = 32
+_PLAIN = {"−": "-", "–": "-", "█": "#", "…": "..."}
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lost = error.object[error.start : error.end]
+    return "".join(_PLAIN.get(character, "?") for character in lost), error.end
+
+
+def never_fail_to_print() -> None:
+    """Let output that cannot show a character show a plainer one, and not die of it."""
+    codecs.register_error("slatewise", _plain)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="slatewise")
+
+
+def complain(problem: str, remedy: str) -> None:
+    """Print a problem and its remedy to standard error, a line each."""
+    terminal = Console(stderr=True, soft_wrap=True, emoji=False, highlight=False)
+    terminal.print(Text.assemble(("error:", "bold red"), " ", problem))
+    if remedy:
+        terminal.print(Text.assemble(("remedy:", "bold"), " ", remedy))
 
 
 def table(title: str, *columns: str) -> Table:
@@ -46,7 +76,7 @@ def progress() -> Iterator[Callable[[str, int, int | None], None]]:
     Call what it gives with a stage, how much of it is done, and how much there is, if known.
     """
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from rich.markup import escape
 
 from slatewise.cli.show import console, progress, table
 from slatewise.simulation import SourceSummary, load_config, write_log
@@ -53,7 +52,7 @@ def simulate(
     account.add_row("items seen per slate", f"{written.mean_scroll:.1f}")
     account.add_row("megabytes", f"{written.bytes / 1e6:,.1f}")
     console.print(account)
-    console.print(f"\nLog: {escape(str(out))}")
+    console.print(f"\nLog: {out}")
 
 
 def _fared(source: SourceSummary) -> tuple[str, str]:
