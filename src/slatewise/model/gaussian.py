@@ -1,0 +1,58 @@
+"""Independent Gaussians, of which the posterior is made (eq. meanfield_posterior)."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass
+class Gaussian:
+    """A tensor of independent normals whose standard deviations stay below σ_max.
+
+    The free parameters are `mean` and `raw`; scale = σ_max · sigmoid(raw).
+    """
+
+    mean: Tensor
+    raw: Tensor
+    sigma_max: float
+
+    @classmethod
+    def around(cls, mean: Tensor, scale: float, sigma_max: float) -> "Gaussian":
+        """Start at a mean with one scale everywhere."""
+        share = min(scale / sigma_max, 0.99)
+        return cls(mean, torch.full_like(mean, math.log(share / (1 - share))), sigma_max)
+
+    @property
+    def scale(self) -> Tensor:
+        """Standard deviations, in the shape of the mean."""
+        return self.sigma_max * torch.sigmoid(self.raw)
+
+    def rows(self, rows: Tensor) -> "Gaussian":
+        """Take some rows, as tensors of their own."""
+        return Gaussian(self.mean[rows], self.raw[rows], self.sigma_max)
+
+    def sample(self, generator: torch.Generator | None = None) -> Tensor:
+        """Draw once, differentiably in the free parameters."""
+        noise = torch.randn(
+            self.mean.shape, generator=generator, device=self.mean.device, dtype=self.mean.dtype
+        )
+        return self.mean + self.scale * noise
+
+    def requires_grad_(self, on: bool = True) -> "Gaussian":
+        """Ask for gradients in the free parameters, or no longer."""
+        self.mean.requires_grad_(on)
+        self.raw.requires_grad_(on)
+        return self
+
+    def kl(self, prior_scale: float) -> Tensor:
+        """KL divergence from N(0, prior_scale²), entry by entry."""
+        return gaussian_kl(self.mean, self.scale, torch.zeros(()), torch.tensor(prior_scale))
+
+
+def gaussian_kl(mean: Tensor, scale: Tensor, prior_mean: Tensor, prior_scale: Tensor) -> Tensor:
+    """KL(N(mean, scale²) || N(prior_mean, prior_scale²)), entry by entry, in closed form."""
+    ratio = (scale / prior_scale).square()
+    offset = ((mean - prior_mean) / prior_scale).square()
+    return 0.5 * (ratio + offset - 1 - ratio.log())

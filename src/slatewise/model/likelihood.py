@@ -1,0 +1,150 @@
+"""What clicks say: choice within the slate, and exposure within the catalogue (Section 3.1).
+
+log P = slate + λ · exposure, with exposure = log Σ_slate r^κ − log Σ_I r^κ and r = exp(utility).
+λ = 0 is the slate likelihood. λ = κ = 1 with the no-click option in both sums is the all-item
+likelihood. λ by source, with no-click in neither sum, is the source-aware likelihood.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from slatewise.data.interactions import Interactions
+from slatewise.model.kernels.slate import slate_terms
+from slatewise.model.parameters import Parameters
+
+if TYPE_CHECKING:
+    from slatewise.model.config import ModelConfig
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """How much the catalogue counts beside the slate."""
+
+    source_weights: Tensor
+    """[number of sources] λ"""
+    sharpness: float
+    """κ"""
+    includes_no_click: bool
+    """whether not clicking stands among what is exposed"""
+
+    @classmethod
+    def of(cls, config: "ModelConfig", sources: list[str]) -> "Exposure | None":
+        """Read the exposure term off the configuration; None for the slate likelihood."""
+        if config.likelihood == "all-item":
+            return cls(torch.ones(len(sources)), 1.0, includes_no_click=True)
+        if config.likelihood == "source-aware":
+            weights = torch.tensor([config.exposure.get(source, 0.0) for source in sources])
+            return cls(weights, config.sharpness, includes_no_click=False)
+        return None
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Items that stand for the catalogue in a sum over it."""
+
+    rows: Tensor
+    """[K] distinct rows of the item vectors in use, drawn uniformly or all there are"""
+    catalogue: int
+    """I, the number of items they stand for"""
+
+    @property
+    def log_weight(self) -> float:
+        """Log of how many items each candidate stands for."""
+        return math.log(self.catalogue / len(self.rows))
+
+
+@dataclass(frozen=True)
+class BatchLikelihood:
+    """Log-likelihood of a batch."""
+
+    total: Tensor
+    """[] weighted sum, differentiable"""
+    slate: Tensor
+    """[N] of the choice within each slate, without gradient"""
+
+
+def batch_likelihood(
+    parameters: Parameters,
+    profiles: Tensor,
+    state_of: Tensor,
+    batch: Interactions,
+    weights: Tensor,
+    exposure: Exposure | None = None,
+    candidates: Candidates | None = None,
+) -> BatchLikelihood:
+    """Weigh and sum the log-likelihood of N interactions (eq. likelihood, eq. all-item-likelihood).
+
+    `profiles` [M, D] are user profiles, `state_of` [N] says which of them met each interaction,
+    `weights` [N] how much it counts. `batch.slate_items` points into `parameters.items`.
+    """
+    no_click = parameters.no_click_after(batch.scroll_lengths)  # [N]
+    lambdas = None if exposure is None else exposure.source_weights[batch.sources.long()]
+    terms = slate_terms(
+        profiles,
+        parameters.items,
+        no_click,
+        state_of=state_of,
+        cells=batch.slate_items,
+        offsets=batch.slate_offsets,
+        clicks=batch.clicks,
+        weights=weights,
+        exposure_weights=lambdas,
+        sharpness=1.0 if exposure is None else exposure.sharpness,
+        include_no_click=exposure is not None and exposure.includes_no_click,
+    )
+    if exposure is None or lambdas is None or candidates is None:
+        return BatchLikelihood(terms.total, terms.log_likelihood)
+    over_catalogue = catalogue_log_sum(
+        profiles, parameters.items, state_of, batch.clicked_items, candidates, exposure.sharpness
+    )
+    if exposure.includes_no_click:
+        over_catalogue = torch.logaddexp(over_catalogue, exposure.sharpness * no_click)
+    total = terms.total - (weights * lambdas * over_catalogue).sum()
+    return BatchLikelihood(total, terms.log_likelihood)
+
+
+def catalogue_log_sum(
+    profiles: Tensor,
+    items: Tensor,
+    state_of: Tensor,
+    clicked: Tensor,
+    candidates: Candidates,
+    sharpness: float,
+) -> Tensor:
+    """Estimate log Σ_I r^κ for N interactions; the sum inside is unbiased: [N].
+
+    The clicked item (`clicked` [N], -1 for none) is counted itself, every other item through the
+    candidates, each of which stands for I / K items.
+    """
+    distance = many_distances(profiles, items.index_select(0, candidates.rows))  # [M, K]
+    scores = candidates.log_weight - sharpness * distance  # [M, K]
+    log_sum = torch.logsumexp(scores, dim=1).index_select(0, state_of)  # [N]
+    if len(candidates.rows) == candidates.catalogue:
+        return log_sum
+    place = clicked.new_full((len(items),), -1)
+    place[candidates.rows] = torch.arange(len(candidates.rows), dtype=place.dtype)
+    # Where the clicked item is also a candidate, it must not be counted twice.
+    both = torch.nonzero((clicked >= 0) & (place[clicked] >= 0)).squeeze(1)
+    again = scores.index_select(0, state_of[both])
+    again = again.scatter(1, place[clicked[both]].long()[:, None], -torch.inf)
+    log_sum = log_sum.index_copy(0, both, torch.logsumexp(again, dim=1))
+    chosen = items.index_select(0, clicked.clamp(min=0).long())
+    gap = profiles.index_select(0, state_of) - chosen
+    own = -sharpness * torch.linalg.vector_norm(gap, dim=1)
+    return torch.where(clicked >= 0, torch.logaddexp(own, log_sum), log_sum)
+
+
+def many_distances(profiles: Tensor, items: Tensor) -> Tensor:
+    """Return Euclidean distances [M, K] through one matrix product.
+
+    Expanding the square costs digits where points are close: around the items' centre, the error
+    of a distance stays below a thousandth, which a sum over a catalogue does not notice.
+    """
+    centre = items.mean(0)
+    profiles, items = profiles - centre, items - centre
+    squares = profiles.square().sum(1)[:, None] + items.square().sum(1)
+    return (squares - 2 * profiles @ items.T).clamp(min=1e-6).sqrt()

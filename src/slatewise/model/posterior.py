@@ -1,0 +1,146 @@
+"""The approximate posterior q(θ): independent Gaussians, sampled and looked at."""
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from slatewise.model.dynamics import GruWeights, LinearWeights, Weights
+from slatewise.model.gaussian import Gaussian
+from slatewise.model.parameters import Parameters
+from slatewise.model.priors import FlatPrior, HierarchicalPrior, ItemPrior
+
+if TYPE_CHECKING:
+    from slatewise.model.config import ModelConfig
+
+_START_SCALE = 0.05
+"""Posterior standard deviations at the start; .8 hurts (the paper's exploding scales)."""
+_START_SPREAD = 0.3
+"""Spread of the first group means; item vectors start a third as far around them."""
+_GAMMA_MEAN, _GAMMA_SCALE = 0.5, 0.3
+"""Prior of γ: N(.5, .3) cut to [0, 1]."""
+
+
+class Posterior:
+    """q(θ) = Π N(μ_k, σ_k²) with σ_k ≤ σ_max (eq. meanfield_posterior).
+
+    `items` are the item vectors, `shared` everything else by name.
+    """
+
+    def __init__(
+        self,
+        config: "ModelConfig",
+        item_groups: Tensor,
+        num_groups: int,
+        longest_slate: int,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        self.config = config
+        self.item_groups = item_groups  # [I]
+        hidden, d = config.state_size, config.dimensions
+
+        def around(mean: Tensor) -> Gaussian:
+            return Gaussian.around(mean, _START_SCALE, config.sigma_max)
+
+        def noise(*shape: int) -> Tensor:
+            return torch.randn(*shape, generator=generator)
+
+        means = _START_SPREAD * noise(num_groups, d)
+        self.prior: ItemPrior
+        if config.prior == "hierarchical":
+            self.prior = HierarchicalPrior(config, means, _START_SCALE)
+            centres = means[item_groups]
+        else:
+            self.prior = FlatPrior(config)
+            centres = torch.zeros(len(item_groups), d)
+        self.items = around(centres + _START_SPREAD / 3 * noise(len(item_groups), d))  # [I, D]
+        # Twice the items seen make a click about twice as likely: β_s starts in proportion.
+        growth = torch.log(torch.arange(1, longest_slate + 1, dtype=torch.float32))
+        self.shared = {
+            "initial_state": around(torch.zeros(hidden)),
+            "no_click": around(growth - 1),
+            **self.prior.learned,
+        }
+        if config.dynamics == "linear":
+            self.shared["drift_logit"] = around(torch.zeros(()))
+        else:
+            # Start like the linear model: the new gate copies the clicked item.
+            copy = torch.cat([torch.zeros(2 * hidden, d), torch.eye(hidden, d)])
+            small = 1 / math.sqrt(hidden)
+            self.shared["from_item"] = around(copy + 0.1 * small * noise(3 * hidden, d))
+            self.shared["from_state"] = around(0.1 * small * noise(3 * hidden, hidden))
+            self.shared["output"] = around(torch.eye(d, hidden) + 0.1 * small * noise(d, hidden))
+
+    def mean(self) -> Parameters:
+        """Return the mean, which is also the maximum a posteriori."""
+        return self._parameters(
+            self.items.mean, {name: part.mean for name, part in self.shared.items()}
+        )
+
+    def sample(self, generator: torch.Generator | None = None) -> Parameters:
+        """Draw everything once."""
+        return self.sample_around(self.items.sample(generator), generator)
+
+    def sample_around(self, items: Tensor, generator: torch.Generator | None = None) -> Parameters:
+        """Draw everything but the item vectors, which are given."""
+        values = {name: part.sample(generator) for name, part in self.shared.items()}
+        return self._parameters(items, values)
+
+    def _parameters(self, items: Tensor, shared: dict[str, Tensor]) -> Parameters:
+        weights: Weights
+        if "drift_logit" in shared:
+            weights = LinearWeights(torch.sigmoid(shared["drift_logit"]))
+        else:
+            weights = GruWeights(shared["from_item"], shared["from_state"], shared["output"])
+        return Parameters(items, weights, shared["initial_state"], shared["no_click"])
+
+    def shared_kl(self) -> Tensor:
+        """KL divergence of everything but the item vectors from the prior: []."""
+        config, shared = self.config, self.shared
+        total = self.prior.kl() + shared["initial_state"].kl(config.sigma_h0).sum()
+        total = total + shared["no_click"].kl(config.sigma_no_click).sum()
+        if "drift_logit" in shared:
+            return total + drift_kl(shared["drift_logit"])
+        for name in ("from_item", "from_state", "output"):
+            total = total + shared[name].kl(config.sigma_rnn).sum()
+        return total
+
+    def fill_unseen(self, views: Tensor) -> None:
+        """Give items that were never seen (views [I] = 0) the predictive of their group."""
+        unseen = torch.nonzero(views == 0).squeeze(1)
+        with torch.no_grad():
+            mean, scale = self.prior.predictive(self.item_groups[unseen])
+            share = (scale / self.items.sigma_max).clamp(max=0.999)
+            self.items.mean[unseen] = mean
+            self.items.raw[unseen] = torch.log(share / (1 - share))
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return every free parameter by name, to be saved."""
+        parts = {"items": self.items, **self.shared}
+        return {
+            f"{name}.{field}": getattr(part, field).detach()
+            for name, part in parts.items()
+            for field in ("mean", "raw")
+        }
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        """Take over saved parameters, in place."""
+        with torch.no_grad():
+            for name, tensor in self.tensors().items():
+                tensor.copy_(tensors[name])
+
+
+def drift_kl(logit: Gaussian) -> Tensor:
+    """KL divergence of γ = sigmoid(logit) from N(.5, .3) cut to [0, 1], by Gauss-Hermite: []."""
+    nodes, masses = np.polynomial.hermite_e.hermegauss(32)
+    points = logit.mean + logit.scale * torch.as_tensor(nodes, dtype=logit.mean.dtype)
+    mass = torch.as_tensor(masses / masses.sum(), dtype=logit.mean.dtype)
+    gamma = torch.sigmoid(points)
+    half = 0.5 / _GAMMA_SCALE / math.sqrt(2)
+    log_normaliser = math.log(_GAMMA_SCALE * math.sqrt(2 * math.pi) * math.erf(half))
+    log_prior = -0.5 * ((gamma - _GAMMA_MEAN) / _GAMMA_SCALE).square() - log_normaliser
+    log_jacobian = torch.nn.functional.logsigmoid(points) + torch.nn.functional.logsigmoid(-points)
+    entropy = logit.scale.log() + 0.5 * math.log(2 * math.pi * math.e)
+    return -entropy - (mass * (log_prior + log_jacobian)).sum()

@@ -1,0 +1,1 @@
+"""Fitting the posterior to a dataset."""

@@ -1,0 +1,35 @@
+"""How a model is fitted; what it is stands in its own configuration."""
+
+from typing import Literal
+
+from pydantic import Field, PositiveFloat, PositiveInt
+
+from slatewise.config import Config
+
+
+class TrainingConfig(Config):
+    """A recipe; the defaults are measured to work on simulated logs."""
+
+    learning_rate: PositiveFloat | None = None
+    """ℓ, of Adam; without it .02 for linear dynamics and .01 for the GRU."""
+    batch_users: PositiveInt = 512
+    """B, users a step."""
+    max_epochs: PositiveInt = 200
+    """Most passes over the training data, in each stage."""
+    patience: PositiveInt = 4
+    """Epochs without a better validation likelihood after which a stage ends."""
+    plateau: PositiveInt = 2
+    """Epochs without a better validation likelihood after which the learning rate drops."""
+    drop: float = Field(default=0.3, gt=0, lt=1)
+    """Factor by which it drops."""
+    least_gain: PositiveFloat = 1e-4
+    """Gain in mean log-likelihood below which an epoch counts as none better."""
+    optimisation: Literal["auto", "joint", "two-step"] = "auto"
+    """All parameters together, or first the items under linear dynamics and then, with the items
+    frozen, the GRU. `auto` is two-step for a GRU on a million interactions or more."""
+    gradient_limit: PositiveFloat = 1.0
+    """Largest norm of the gradient of everything but the items; a guard, rarely active."""
+
+    def rate(self, dynamics: str) -> float:
+        """Return the learning rate for these dynamics."""
+        return self.learning_rate or (0.02 if dynamics == "linear" else 0.01)

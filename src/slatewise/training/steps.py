@@ -1,0 +1,157 @@
+"""One step of training on the CPU: only the items of the batch are read, and written."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from slatewise.data.interactions import Interactions
+from slatewise.model.gaussian import Gaussian
+from slatewise.model.kernels.rows import RowAdam, unique_rows
+from slatewise.model.likelihood import Candidates, Exposure
+from slatewise.model.posterior import Posterior
+from slatewise.training.config import TrainingConfig
+from slatewise.training.objective import ItemRows, localised, negative_elbo
+
+_BETAS = (0.9, 0.999)
+_EPSILON = 1e-10
+"""Gradients are per interaction and per item: small numbers, which 1e-8 would drown."""
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What a step came to."""
+
+    loss: float
+    log_likelihood: float
+    """mean over the batch's interactions, of the choice within the slate"""
+    finite: bool
+    """whether the step was taken; a step with a loss or gradient that is not finite is not"""
+
+
+class SparseSteps:
+    """Takes steps of which the cost does not grow with the catalogue."""
+
+    def __init__(
+        self,
+        posterior: Posterior,
+        interactions: Interactions,
+        config: TrainingConfig,
+        exposure: Exposure | None,
+        *,
+        frozen_items: bool = False,
+    ) -> None:
+        self.posterior = posterior
+        self._interactions = interactions
+        self._exposure = exposure
+        self._limit = config.gradient_limit
+        self._frozen_items = frozen_items
+        self.users = torch.nonzero(interactions.train_end > 0).squeeze(1)
+        self.total = int(interactions.train_end.sum())
+        self.views = training_views(interactions, len(posterior.item_groups))
+        steps_per_epoch = math.ceil(len(self.users) / config.batch_users)
+        self._expected = self.views.float()
+        if exposure is not None:
+            drawn = min(posterior.config.negatives, len(self.views))
+            self._expected += drawn * steps_per_epoch / len(self.views)
+        rate = config.rate(posterior.config.dynamics)
+        items = posterior.items
+        self._rows = {
+            "mean": RowAdam(items.mean, lr=rate, betas=_BETAS, eps=_EPSILON),
+            "raw": RowAdam(items.raw, lr=rate, betas=_BETAS, eps=_EPSILON),
+        }
+        frozen = posterior.prior.learned if frozen_items else {}
+        self._shared = {
+            f"{name}.{field}": getattr(part, field).requires_grad_()
+            for name, part in posterior.shared.items()
+            for field in ("mean", "raw")
+            if name not in frozen
+        }
+        self._adam = torch.optim.Adam(self._shared.values(), lr=rate, betas=_BETAS, eps=_EPSILON)
+        self._scratch = torch.full((len(posterior.item_groups),), -1, dtype=torch.int32)
+
+    def step(self, users: Tensor, generator: torch.Generator, rate: float) -> StepResult:
+        """Improve the posterior a little, from the training interactions of some users [B]."""
+        batch = self._interactions.of_users(users, self._interactions.train_end[users])
+        drawn = self._draw_candidates(generator)
+        cells = batch.slate_items if drawn is None else torch.cat([batch.slate_items, drawn])
+        rows, local, counts = unique_rows(cells, self._scratch)
+        batch = localised(batch, local[: len(batch.slate_items)])
+        candidates = None
+        if drawn is not None:
+            candidates = Candidates(local[len(batch.slate_items) :].long(), len(self.views))
+        items = self.posterior.items.rows(rows).requires_grad_(not self._frozen_items)
+        touched = ItemRows(
+            items, self.posterior.item_groups[rows], counts / self._expected[rows].clamp(min=1e-9)
+        )
+        loss, likelihood = negative_elbo(
+            self.posterior, touched, batch, self.total, generator, self._exposure, candidates
+        )
+        self._adam.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        finite = self._update(rows, items, rate) if torch.isfinite(loss) else False
+        return StepResult(float(loss.detach()), float(likelihood.slate.mean()), finite)
+
+    def _draw_candidates(self, generator: torch.Generator) -> Tensor | None:
+        if self._exposure is None:
+            return None
+        catalogue, wanted = len(self.views), self.posterior.config.negatives
+        if catalogue <= wanted:
+            return torch.arange(catalogue, dtype=torch.int32)
+        # A few more than wanted, as some come twice; the catalogue is much larger than that.
+        drawn = torch.randint(catalogue, (wanted + 16,), generator=generator, dtype=torch.int32)
+        distinct = np.unique(drawn.numpy(), return_index=True)[1]
+        return drawn[torch.as_tensor(np.sort(distinct))[:wanted]]
+
+    def _update(self, rows: Tensor, items: Gaussian, rate: float) -> bool:
+        norm = torch.nn.utils.clip_grad_norm_(self._shared.values(), self._limit)
+        gradients = [] if self._frozen_items else [items.mean.grad, items.raw.grad]
+        if not torch.isfinite(norm) or not _all_finite(gradients):
+            return False
+        for group in self._adam.param_groups:
+            group["lr"] = rate
+        self._adam.step()
+        for name, gradient in zip(("mean", "raw"), gradients, strict=False):
+            if gradient is not None:
+                self._rows[name].step(rows, gradient, rate)
+        return True
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the optimiser's memory, to be saved."""
+        tensors = {
+            f"adam.{name}.{key}": torch.as_tensor(value)
+            for name, parameter in self._shared.items()
+            for key, value in self._adam.state.get(parameter, {}).items()
+        }
+        for name, rows in self._rows.items():
+            tensors |= {f"rows.{name}.{key}": value for key, value in rows.state().items()}
+        return tensors
+
+    def load_state(self, tensors: dict[str, Tensor]) -> None:
+        """Continue exactly where `state` was taken."""
+        for name, parameter in self._shared.items():
+            prefix = f"adam.{name}."
+            found = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+            if found:
+                self._adam.state[parameter] = found
+        for name, rows in self._rows.items():
+            prefix = f"rows.{name}."
+            rows.load_state(
+                {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+            )
+
+
+def training_views(interactions: Interactions, num_items: int) -> Tensor:
+    """Count how often each item was seen in training: [I]."""
+    views = torch.zeros(num_items, dtype=torch.int64)
+    for users in torch.arange(interactions.num_users).split(1 << 16):
+        part = interactions.of_users(users, interactions.train_end[users])
+        views += torch.bincount(part.slate_items, minlength=num_items)
+    return views
+
+
+def _all_finite(tensors: Iterable[Tensor | None]) -> bool:
+    return all(tensor is None or bool(torch.isfinite(tensor).all()) for tensor in tensors)

@@ -1,0 +1,67 @@
+"""The maximum a posteriori likelihood of held-out interactions, one step ahead."""
+
+import torch
+from torch import Tensor
+
+from slatewise.data.interactions import Interactions
+from slatewise.model.dynamics import ClickSteps
+from slatewise.model.likelihood import Candidates, Exposure, batch_likelihood
+from slatewise.model.posterior import Posterior
+from slatewise.model.predicting import known_profiles
+
+_CANDIDATES = 1_000
+
+
+class Validation:
+    """Scores a posterior on the validation interactions, always in the same way."""
+
+    def __init__(
+        self,
+        interactions: Interactions,
+        exposure: Exposure | None,
+        num_items: int,
+        *,
+        batch_users: int = 4_096,
+        seed: int = 0,
+    ) -> None:
+        self._interactions = interactions
+        self._exposure = exposure
+        self._batch_users = batch_users
+        held_out = interactions.valid_end > interactions.train_end
+        self.users = torch.nonzero(held_out).squeeze(1)
+        self._candidates = None
+        if exposure is not None:
+            # Drawn once: scores of different epochs differ by the model alone.
+            generator = torch.Generator().manual_seed(seed)
+            rows = torch.randperm(num_items, generator=generator)[:_CANDIDATES]
+            self._candidates = Candidates(rows, num_items)
+
+    def score(self, posterior: Posterior) -> float:
+        """Return the mean log-likelihood of an interaction under the posterior mean."""
+        parameters = posterior.mean()
+        total, count = 0.0, 0.0
+        with torch.no_grad():
+            for users in self.users.split(self._batch_users):
+                batch = self._interactions.of_users(users, self._interactions.valid_end[users])
+                scored = held_out(batch)
+                steps = ClickSteps.of(batch)
+                profiles = known_profiles(parameters, posterior.config, batch, steps)
+                likelihood = batch_likelihood(
+                    parameters,
+                    profiles,
+                    steps.state_of,
+                    batch,
+                    scored,
+                    self._exposure,
+                    self._candidates,
+                )
+                total += float(likelihood.total)
+                count += float(scored.sum())
+        return total / count
+
+
+def held_out(batch: Interactions) -> Tensor:
+    """Mark with 1 the interactions after each user's training part: [N]."""
+    users = torch.repeat_interleave(batch.user_offsets.diff())
+    place = torch.arange(len(users)) - batch.user_offsets[:-1][users]
+    return (place >= batch.train_end[users]).float()
