@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,10 @@ class Target:
         """Whether the value is on the wrong side."""
         return self.value < self.limit if self.at_least else self.value > self.limit
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the target and whether it was met, as plain values."""
+        return asdict(self) | {"met": not self.missed}
+
     def __str__(self) -> str:
         """Say what was measured and what was wanted."""
         side = "at least" if self.at_least else "at most"
@@ -52,8 +56,12 @@ def report(
     columns: Mapping[str, str],
     rows: Sequence[Row],
     targets: Sequence[Target],
+    **more: object,
 ) -> None:
-    """Print the rows (columns: key -> format, as in `{:,.1f}`), write them, check the targets."""
+    """Print the rows (columns: key -> format, as in `{:,.1f}`), write them, check the targets.
+
+    What else a benchmark found out goes into the file of numbers as `more`.
+    """
     table = Table(title=title, title_justify="left", box=None)
     for column in columns:
         table.add_column(column.replace("_", " "), justify="right")
@@ -64,7 +72,8 @@ def report(
         print("MISSED " if target.missed else "met    ", target, sep="")
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps({"title": title, "rows": rows}, indent=2) + "\n")
+        numbers = {"title": title, "rows": rows, "targets": [t.to_json() for t in targets]}
+        options.json.write_text(json.dumps(numbers | more, indent=2) + "\n")
     if options.check and any(target.missed for target in targets):
         sys.exit(1)
 
