@@ -11,7 +11,7 @@ class TrainingConfig(Config):
     """A recipe; the defaults are measured to work on simulated logs."""
 
     learning_rate: PositiveFloat | None = None
-    """ℓ, of Adam; without it .02 for linear dynamics and .01 for the GRU."""
+    """ℓ, of Adam; without it .02, and .04 where the likelihood has an exposure term."""
     batch_users: PositiveInt = 512
     """B, users a step."""
     max_epochs: PositiveInt = 200
@@ -22,7 +22,7 @@ class TrainingConfig(Config):
     """Epochs without a better validation likelihood after which the learning rate drops."""
     drop: float = Field(default=0.3, gt=0, lt=1)
     """Factor by which it drops."""
-    least_gain: PositiveFloat = 1e-4
+    least_gain: PositiveFloat = 3e-4
     """Gain in mean log-likelihood below which an epoch counts as none better."""
     optimisation: Literal["auto", "joint", "two-step"] = "auto"
     """All parameters together, or first the items under linear dynamics and then, with the items
@@ -30,6 +30,6 @@ class TrainingConfig(Config):
     gradient_limit: PositiveFloat = 1.0
     """Largest norm of the gradient of everything but the items; a guard, rarely active."""
 
-    def rate(self, dynamics: str) -> float:
-        """Return the learning rate for these dynamics."""
-        return self.learning_rate or (0.02 if dynamics == "linear" else 0.01)
+    def rate(self, likelihood: str) -> float:
+        """Return the learning rate for a model with this likelihood."""
+        return self.learning_rate or (0.02 if likelihood == "slate" else 0.04)

@@ -129,7 +129,7 @@ class Training:
         """
         at = self.progress
         while at.stage < len(self.stages):
-            at.rate = at.rate or self.config.rate(self.stages[at.stage].dynamics)
+            at.rate = at.rate or self.config.rate(self.model.likelihood)
             users = self.steps.users
             order = seeded(self.seed, at.stage, at.epoch)
             batches = users[torch.randperm(len(users), generator=order)].split(
