@@ -33,6 +33,18 @@ def names(path: Path, name: str = "log") -> list[str]:
     return [str(table.path.relative_to(path)) for table in open_tables(path, name)]
 
 
+@pytest.mark.parametrize("kind", ["lists", "text"])
+def test_parquet_tells_how_many_items_its_slates_hold(kind: str, tmp_path: Path) -> None:
+    frame = pl.DataFrame({"slate": [list(range(n, n + 200)) for n in range(100)], "slate_id": 1})
+    if kind == "text":
+        text = pl.col("slate").cast(pl.List(pl.String)).list.join("|")
+        frame = frame.with_columns(text)
+    frame.write_parquet(tmp_path / "log.parquet", row_group_size=30)
+    (table,) = open_tables(tmp_path / "log.parquet", "log")
+    items = table.items("slate")
+    assert items == 20_000 if kind == "lists" else 10_000 < items < 40_000
+
+
 @pytest.mark.parametrize("suffix", WRITERS)
 def test_paths_are_no_patterns(suffix: str, tmp_path: Path) -> None:
     place = tmp_path / "a[1]*?"
@@ -83,7 +95,7 @@ def test_json_lines_of_two_kinds_name_row_and_column(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     lines = [ROW] * 11_000 + [ROW | {"time": [1]}]
     log.write_text("\n".join(map(json.dumps, lines)))
-    with pytest.raises(InputError, match="is a list, in rows before it was a number") as error:
+    with pytest.raises(InputError, match="is a list, and in rows before it was a number") as error:
         open_tables(log, "log")
     assert (error.value.file, error.value.row, error.value.column) == (log, 11_001, "time")
 

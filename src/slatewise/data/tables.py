@@ -2,7 +2,6 @@
 
 import csv
 import glob
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 import polars as pl
 import pyarrow.parquet as pq
 
+from slatewise.data.damage import ENCODING_ERRORS, Damage, damaged_fields, damaged_json
 from slatewise.errors import InputError
 
 ROW = "__row"
@@ -21,15 +21,6 @@ _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 _JSON_LINES = (".jsonl", ".ndjson")
 _SUFFIXES = (*_PARQUET, *_SEPARATORS, *_JSON_LINES)
 _KNOWN_SUFFIXES = f"Tables are recognised by their suffix: {', '.join(_SUFFIXES)}."
-_VALUE = "a number or text"
-_JSON_KINDS = {
-    bool: "true or false",
-    int: _VALUE,
-    float: _VALUE,
-    str: _VALUE,
-    list: "a list",
-    dict: "an object",
-}
 _BYTES_PER_ITEM = 4
 
 
@@ -47,17 +38,24 @@ class Table:
             return int(self.frame.select(pl.len()).collect(engine="streaming").item())
 
     def items(self, column: str) -> int:
-        """Count the items in a column of lists: by the footer of Parquet, by the bytes of text."""
+        """Say about how many items the lists of a column hold, without reading them.
+
+        The footer of Parquet has the number; of lists in text, only the bytes are known.
+        """
         if self.path.suffix.lower() not in _PARQUET:
             return self.path.stat().st_size // _BYTES_PER_ITEM
         with _reading(self.path):
             footer = pq.read_metadata(self.path)
-        groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
-        leaves = range(footer.num_columns) if groups else []
-        wanted = [
-            n for n in leaves if f"{groups[0].column(n).path_in_schema}.".startswith(f"{column}.")
+        chunks = [
+            footer.row_group(group).column(number)
+            for group in range(footer.num_row_groups)
+            for number in range(footer.num_columns)
         ]
-        return sum(group.column(n).num_values for group in groups for n in wanted)
+        # A list has a path such as slate.list.element, which writers do not agree on.
+        lists = [c for c in chunks if f"{c.path_in_schema}.".startswith(f"{column}.")]
+        if self.schema[column] == pl.String:
+            return int(sum(chunk.total_uncompressed_size for chunk in lists)) // _BYTES_PER_ITEM
+        return int(sum(chunk.num_values for chunk in lists))
 
     def batches(self, columns: list[str], rows: int) -> Iterator[pl.DataFrame]:
         """Stream `columns` and the row number, about `rows` rows at a time, in file order."""
@@ -223,7 +221,7 @@ def _reading(file: Path) -> Iterator[None]:
     try:
         yield
     except (pl.exceptions.PolarsError, OSError) as error:
-        row, column, problem = _damaged_line(file)
+        problem, row, column = _damage(file)
         raise InputError(
             f"the file cannot be read: {problem or str(error).strip().splitlines()[0]}",
             "It is damaged or not what its suffix says: correct the row, or write it again.",
@@ -233,55 +231,15 @@ def _reading(file: Path) -> Iterator[None]:
         ) from error
 
 
-_Damage = tuple[int | None, str | None, str]
-"""Row, column and what is wrong there."""
-
-
-def _damaged_line(file: Path) -> _Damage:
-    """Look for the line of a text file that Polars stumbled over but did not name."""
+def _damage(file: Path) -> Damage:
     suffix = file.suffix.lower()
     with (
         suppress(OSError, csv.Error),
-        file.open(encoding="utf-8", errors="surrogateescape", newline="") as lines,
+        file.open(encoding="utf-8", errors=ENCODING_ERRORS, newline="") as lines,
     ):
         if suffix in _JSON_LINES:
-            return _damaged_json(line for line in lines if line.strip())
+            return damaged_json(lines)
         if suffix in _SEPARATORS:
-            return _damaged_csv(csv.reader(lines, delimiter=_separator(file)))
-    return None, None, ""
-
-
-def _damaged_csv(rows: Iterator[list[str]]) -> _Damage:
-    width = len(next(rows, []))
-    for row, fields in enumerate(rows, start=1):
-        if len(fields) > width:
-            return row, None, f"the line has {len(fields)} fields, the header {width}."
-        if not _is_unicode("".join(fields)):
-            return row, None, "the line is not UTF-8."
-    return None, None, ""
-
-
-def _damaged_json(lines: Iterator[str]) -> _Damage:
-    kinds: dict[str, str] = {}
-    for row, line in enumerate(lines, start=1):
-        if not _is_unicode(line):
-            return row, None, "the line is not UTF-8."
-        try:
-            values = json.loads(line)
-        except ValueError as error:
-            return row, None, f"the line is not JSON ({error})."
-        if not isinstance(values, dict):
-            return row, None, "the line is not a JSON object."
-        for column, value in values.items():
-            kind = _JSON_KINDS.get(type(value))
-            if kind and kinds.setdefault(column, kind) != kind:
-                return row, column, f"{value!r} is {kind}, in rows before it was {kinds[column]}."
-    return None, None, ""
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+            rows = csv.reader(lines, delimiter=_separator(file))
+            return damaged_fields(rows, width=len(next(rows, [])))
+    return Damage()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
+from slatewise.data.damage import ENCODING_ERRORS, Damage, damaged_fields
 from slatewise.errors import InputError
 
 
@@ -75,9 +76,12 @@ class TextFile:
                 yield Piece(self.file, start, frame.select(columns))
                 start += frame.height
         except pl.exceptions.PolarsError as error:
-            self._name_ragged_line()
+            damage = self._damage()
             raise InputError(
-                f"the text cannot be read: {error}", "Fetch the file again.", file=self.file
+                f"the text cannot be read: {damage.problem or error}",
+                "Fetch the file again.",
+                file=self.file,
+                row=damage.row,
             ) from error
 
     def header(self) -> list[str]:
@@ -108,18 +112,11 @@ class TextFile:
             return csv.reader(lines, delimiter=self.separator)
         return (line.rstrip("\r\n").split(self.separator) for line in lines)
 
-    def _name_ragged_line(self) -> None:
-        # Polars says that a line has too many fields, but not which: look for it by hand.
-        width = len(self.names) or len(self.header())
+    def _damage(self) -> Damage:
         with (
-            self.file.open(newline="", encoding="utf-8", errors="replace") as lines,
             suppress(csv.Error),
+            self.file.open(newline="", encoding="utf-8", errors=ENCODING_ERRORS) as lines,
         ):
-            for number, fields in enumerate(self._fields(lines)):
-                if len(fields) > width:
-                    raise InputError(
-                        f"the row has {len(fields)} fields instead of {width}.",
-                        "Fetch the file again.",
-                        file=self.file,
-                        row=number + bool(self.names),
-                    )
+            rows = self._fields(lines)
+            return damaged_fields(rows, width=len(self.names) or len(next(rows, [])))
+        return Damage()
