@@ -41,6 +41,17 @@ def test_only_what_is_empty_or_whole_is_replaced(tmp_path: Path) -> None:
     assert entries(tmp_path) == ["out"]
 
 
+def test_the_ground_one_stands_on_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    for place in (".", "..", tmp_path / "here"):
+        with pytest.raises(SlatewiseError, match="where this command runs"):
+            make(Path(place))
+    assert entries(tmp_path) == ["here"]
+
+
 def test_links_are_not_followed(tmp_path: Path) -> None:
     make(tmp_path / "there")
     for name, leads_to in (("full", "there"), ("dangling", "nowhere")):

@@ -59,6 +59,10 @@ def _require_replaceable(target: Path, overwrite: bool, contents: Collection[str
         )
     if not target.is_dir():
         raise SlatewiseError(f"{target} is a file and is not replaced.", "Choose another place.")
+    if Path.cwd().is_relative_to(target.resolve()):
+        raise SlatewiseError(
+            f"{target} is where this command runs and is not replaced.", "Choose another place."
+        )
     present = {entry.name for entry in target.iterdir()}
     foreign, missing = sorted(present - set(contents)), sorted(set(contents) - present)
     if present and (foreign or missing):

@@ -196,7 +196,8 @@ def _show(dataset: SlateDataset) -> None:
     console.print(account)
     for part, share in (("validation", "valid_share"), ("test", "test_share")):
         if not parts[part]["interactions"] and dataset.meta["split"][share] > 0:
-            console.print(f"Nothing is held out for {part}: {_WHY_NOTHING}", style="bold yellow")
+            note = f"Nothing is held out for {part}: {_WHY_NOTHING}"
+            console.print(note, style="bold yellow", soft_wrap=True)
     for problem in report["problems"]:
         if problem["drops"]:
             hint = f"Where {problem['what']}: {problem['remedy']}"
