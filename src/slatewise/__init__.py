@@ -1,3 +1,47 @@
-"""Bayesian dynamic slate recommendation."""
+"""Bayesian dynamic slate recommendation.
 
-__version__ = "0.1.0.dev0"
+A dataset is opened, a model fitted, judged, saved and loaded:
+
+    dataset = slatewise.SlateDataset.open("dataset")
+    model = slatewise.fit(dataset, slatewise.ModelConfig(dynamics="gru"))
+    slatewise.evaluate(slatewise.ModelRecommender(model), dataset)
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from slatewise.version import __version__ as __version__
+
+if TYPE_CHECKING:
+    from slatewise.data.dataset import SlateDataset as SlateDataset
+    from slatewise.data.preparing import prepare as prepare
+    from slatewise.evaluation import ModelRecommender as ModelRecommender
+    from slatewise.evaluation import evaluate as evaluate
+    from slatewise.model.config import ModelConfig as ModelConfig
+    from slatewise.model.fitted import SlateModel as SlateModel
+    from slatewise.training import TrainingConfig as TrainingConfig
+    from slatewise.training import fit as fit
+    from slatewise.training import load as load
+    from slatewise.training import save as save
+
+_HOMES = {
+    "SlateDataset": "slatewise.data.dataset",
+    "prepare": "slatewise.data.preparing",
+    "ModelConfig": "slatewise.model.config",
+    "SlateModel": "slatewise.model.fitted",
+    "TrainingConfig": "slatewise.training",
+    "fit": "slatewise.training",
+    "save": "slatewise.training",
+    "load": "slatewise.training",
+    "ModelRecommender": "slatewise.evaluation",
+    "evaluate": "slatewise.evaluation",
+}
+
+__all__ = sorted(_HOMES)  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> Any:
+    """Load a part of the package when it is first asked for: torch and polars are not small."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'slatewise' has no attribute '{name}'")
+    return getattr(import_module(_HOMES[name]), name)

@@ -7,9 +7,18 @@ from typing import Annotated
 
 import typer
 
-from slatewise import __version__
-from slatewise.cli import describe, download, importing, prepare, show, simulate
+from slatewise.cli import (
+    describe,
+    download,
+    evaluate,
+    importing,
+    prepare,
+    show,
+    simulate,
+    train,
+)
 from slatewise.errors import SlatewiseError
+from slatewise.version import __version__
 
 _INTERRUPTED, _TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 
@@ -21,6 +30,8 @@ app = typer.Typer(
 app.command()(simulate.simulate)
 app.command()(prepare.prepare)
 app.command()(describe.describe)
+app.command()(train.train)
+app.command()(evaluate.evaluate)
 app.command("import")(importing.import_log)
 app.command()(download.download)
 

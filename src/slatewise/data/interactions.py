@@ -1,6 +1,6 @@
 """Interactions as tensors, for any set of users at once, on any device."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -56,6 +56,10 @@ class Interactions:
         """[N] the item clicked, -1 for none."""
         place = self.slate_offsets[:-1] + self.clicks.clamp(min=0)
         return torch.where(self.clicks >= 0, self.slate_items[place], -1)
+
+    def with_items(self, items: Tensor) -> "Interactions":
+        """Return the same interactions with other numbers for the items seen: [F]."""
+        return replace(self, slate_items=items)
 
     def of_users(self, users: Tensor, ends: Tensor | None = None) -> "Interactions":
         """Gather the interactions of users [B], in that order, without a loop over them.

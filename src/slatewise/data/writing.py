@@ -11,12 +11,12 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow.parquet as pq
 
-from slatewise import __version__
 from slatewise.data.arrays import GrowingArray, map_array, write_array
 from slatewise.data.columns import Columns
 from slatewise.data.dataset import ARRAYS, FORMAT, VERSION, content_hash, names_digest
 from slatewise.data.keys import id_keys
 from slatewise.data.split import SplitConfig, split
+from slatewise.version import __version__
 
 _STREAMED = (
     "user_offsets",

@@ -27,6 +27,7 @@ from slatewise.evaluation.metrics import (
     Recommended,
     TargetRanks,
 )
+from slatewise.evaluation.model import ModelRecommender, require_same_items
 from slatewise.evaluation.parts import Part, part_bounds, scored_interactions
 from slatewise.evaluation.predictions import Predictions, Slates
 from slatewise.evaluation.recommender import Predictor, Ranker, target_ranks, top_items
@@ -50,6 +51,7 @@ __all__ = [
     "LogLikelihood",
     "LogLikelihoodSum",
     "Metric",
+    "ModelRecommender",
     "Part",
     "Popularity",
     "PredictedClickRate",
@@ -68,6 +70,7 @@ __all__ = [
     "fit_baselines",
     "part_bounds",
     "reliability",
+    "require_same_items",
     "scored_interactions",
     "table",
     "target_ranks",

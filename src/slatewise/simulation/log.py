@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from slatewise import __version__
 from slatewise.data.columns import LOG_FILES, Columns
 from slatewise.files import atomic_directory
 from slatewise.simulation.arrays import Bools, Floats, Ints
 from slatewise.simulation.config import SimulationConfig
 from slatewise.simulation.marketplace import Marketplace
 from slatewise.simulation.policies import Policy, named_policy
+from slatewise.version import __version__
 
 START: Final = np.datetime64("2024-01-01T00:00:00", "us")
 HOUR: Final = 3_600_000_000

@@ -1,207 +1,177 @@
-"""The training loop, top to bottom."""
+"""Fitting a model to a dataset: in memory, or as a run that can be stopped and resumed."""
 
+import json
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
 
-from slatewise.data.interactions import Interactions
+from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
 from slatewise.model.config import ModelConfig
-from slatewise.model.likelihood import Exposure
-from slatewise.model.posterior import Posterior
+from slatewise.model.fitted import SlateModel
+from slatewise.training import runs
 from slatewise.training.config import TrainingConfig
-from slatewise.training.steps import SparseSteps, StepResult
-from slatewise.training.validation import Validation
+from slatewise.training.loop import Progress, Training
 
-_LARGE = 1_000_000
-"""Interactions from which `auto` trains in two steps."""
-_SKIPPED_IN_A_ROW = 20
-"""Steps that are not finite, one after the other, after which training is given up."""
+Observer = Callable[[Progress], None]
+"""Told after every step where training stands; at `step` 0 an epoch has just ended."""
 
-
-@dataclass
-class Progress:
-    """Where training stands: enough, with the tensors, to go on exactly from here."""
-
-    stage: int = 0
-    epoch: int = 0
-    step: int = 0
-    """steps done in this epoch"""
-    rate: float = 0.0
-    best: float = -np.inf
-    since_best: int = 0
-    skipped: int = 0
-    """steps that were not finite, in all"""
-    skipped_in_a_row: int = 0
-    history: list[dict[str, Any]] = field(default_factory=list)
-    """one record per epoch"""
+_SECONDS_BETWEEN_CHECKPOINTS = 60.0
 
 
-@dataclass(frozen=True)
-class Stage:
-    """One optimisation to convergence."""
-
-    dynamics: str
-    frozen_items: bool
+class StoppedError(SlatewiseError):
+    """Training was interrupted, and can go on from where it was."""
 
 
-def stages_of(model: ModelConfig, training: TrainingConfig, interactions: int) -> list[Stage]:
-    """Return what is optimised one after the other (two-step optimisation, Section posterior)."""
-    two_step = training.optimisation == "two-step" or (
-        training.optimisation == "auto" and interactions >= _LARGE
+def fit(
+    dataset: SlateDataset,
+    model: ModelConfig | None = None,
+    training: TrainingConfig | None = None,
+    *,
+    seed: int = 0,
+    device: str = "cpu",
+    run: str | Path | None = None,
+    resume: bool = False,
+    observer: Observer = lambda progress: None,
+) -> SlateModel:
+    """Fit a model; with `run`, save it there, with checkpoints from which `resume` goes on.
+
+    The same dataset, configuration, seed and device give the same model bit for bit, however
+    often the run was stopped and resumed.
+    """
+    model, training = model or ModelConfig(), training or TrainingConfig()
+    groups = torch.tensor(dataset.item_groups, dtype=torch.int64, device=device)
+    with _one_thread(), _stop_on_interrupt() as interrupted:
+        work = Training(
+            model,
+            training,
+            dataset.interactions(device),
+            groups,
+            dataset.num_groups,
+            dataset.source_names,
+            seed,
+        )
+        about = {
+            "seed": seed,
+            "device": device,
+            "training": training.model_dump(),
+            "dataset": {"path": str(dataset.path), "content_hash": dataset.content_hash},
+        }
+        checkpoint = _Checkpoint(Path(run), model, about) if run is not None else None
+        if checkpoint is not None:
+            checkpoint.begin(work, resume=resume)
+        for _ in work.advance():
+            observer(work.progress)
+            if checkpoint is not None:
+                checkpoint.maybe(work)
+            if interrupted():
+                if checkpoint is None:
+                    raise KeyboardInterrupt
+                checkpoint.write(work)
+                raise StoppedError("training was stopped and saved.", "Go on with --resume.")
+        posterior = work.result()
+    fitted = SlateModel(
+        posterior,
+        dataset.item_ids.to_list(),
+        dataset.group_names,
+        dataset.source_names,
+        work.steps.views,
+        metrics={
+            "validation_log_likelihood": work.progress.best,
+            "epochs": len(work.progress.history),
+            "skipped_steps": work.progress.skipped,
+        },
     )
-    if model.dynamics == "linear" or not two_step:
-        return [Stage(model.dynamics, frozen_items=False)]
-    return [Stage("linear", frozen_items=False), Stage("gru", frozen_items=True)]
+    if run is not None:
+        runs.save(fitted, run, about)
+    return fitted
 
 
-@dataclass
-class Training:
-    """One training run in memory: call `run`, stop it at any step, save and load in between."""
+class _Checkpoint:
+    """The memory of a run between two steps, and its log."""
 
-    model: ModelConfig
-    config: TrainingConfig
-    interactions: Interactions
-    item_groups: Tensor
-    num_groups: int
-    sources: list[str]
-    seed: int
-    progress: Progress = field(default_factory=Progress)
+    def __init__(self, path: Path, model: ModelConfig, about: dict[str, Any]) -> None:
+        self._file = path / runs.CHECKPOINT
+        self._log = path / runs.LOG
+        self._path = path
+        # What must be the same for a run to go on; where the dataset lies does not matter.
+        self._settings = {
+            "model": model.model_dump(),
+            "training": about["training"],
+            "seed": about["seed"],
+            "device": about["device"],
+            "dataset": about["dataset"]["content_hash"],
+        }
+        self._written = time.monotonic()
+        self._epochs = 0
 
-    def __post_init__(self) -> None:
-        """Set out at the first stage."""
-        self.exposure = Exposure.of(self.model, self.sources)
-        self.longest = int(self.interactions.scroll_lengths.max())
-        self.total = int(self.interactions.train_end.sum())
-        self.stages = stages_of(self.model, self.config, self.total)
-        self.validation = Validation(
-            self.interactions, self.exposure, len(self.item_groups), seed=self.seed
-        )
-        if not len(self.validation.users):
+    def begin(self, work: Training, *, resume: bool) -> None:
+        """Start afresh in a new directory, or go on from the checkpoint."""
+        if resume:
+            self._go_on(work)
+            return
+        if self._path.exists() and any(self._path.iterdir()):
             raise SlatewiseError(
-                "the dataset has no validation interactions, by which training knows when to stop.",
-                "Prepare it with more users, a larger --valid-share or a smaller --prefix.",
+                f"{self._path} exists already.", "Go on with --resume, or choose another place."
             )
-        self._enter_stage()
+        self._path.mkdir(parents=True, exist_ok=True)
+        self.write(work)
 
-    def _enter_stage(self) -> None:
-        """Build what the current stage optimises, starting from the last one's result."""
-        stage = self.stages[self.progress.stage]
-        model = self.model.model_copy(update={"dynamics": stage.dynamics})
-        generator = seeded(self.seed, self.progress.stage)
-        previous = getattr(self, "posterior", None)
-        self.posterior = Posterior(
-            model, self.item_groups, self.num_groups, self.longest, generator
-        )
-        if previous is not None:
-            learned = previous.tensors()
-            self.posterior.load(
-                {name: learned.get(name, tensor) for name, tensor in self.posterior.tensors().items()}
-            )
-        self.steps = SparseSteps(
-            self.posterior,
-            self.interactions,
-            self.config,
-            self.exposure,
-            frozen_items=stage.frozen_items,
-        )
-        self.best = {name: tensor.clone() for name, tensor in self.posterior.tensors().items()}
-
-    def run(self, on_epoch: Callable[[dict[str, Any]], None] = lambda record: None) -> Posterior:
-        """Train to the end and return the best posterior, items never seen filled in."""
-        for _ in self.advance():
-            if self.progress.step == 0 and self.progress.history:
-                on_epoch(self.progress.history[-1])
-        return self.result()
-
-    def advance(self) -> Iterator[StepResult]:
-        """Take one step after the other until all stages have converged.
-
-        Everything random is drawn from (seed, stage, epoch, step): a run that stops between two
-        steps and goes on later takes the very steps it would have taken.
-        """
-        at = self.progress
-        while at.stage < len(self.stages):
-            at.rate = at.rate or self.config.rate(self.model.likelihood)
-            users = self.steps.users
-            order = seeded(self.seed, at.stage, at.epoch)
-            batches = users[torch.randperm(len(users), generator=order)].split(
-                self.config.batch_users
-            )
-            for batch in batches[at.step :]:
-                generator = seeded(self.seed, at.stage, at.epoch, at.step)
-                result = self.steps.step(batch, generator, at.rate)
-                self._count(result)
-                at.step += 1
-                if at.step == len(batches):
-                    self._end_epoch()
-                yield result
-
-    def _count(self, result: StepResult) -> None:
-        at = self.progress
-        at.skipped_in_a_row = 0 if result.finite else at.skipped_in_a_row + 1
-        at.skipped += not result.finite
-        if at.skipped_in_a_row >= _SKIPPED_IN_A_ROW:
+    def _go_on(self, work: Training) -> None:
+        if not self._file.exists():
             raise SlatewiseError(
-                f"{_SKIPPED_IN_A_ROW} steps in a row were not finite (last loss {result.loss}).",
-                "Lower learning_rate, or raise scale_floor or the priors' scales.",
+                f"{self._path} has no checkpoint to go on from.", "Leave out --resume."
             )
+        stored = runs.read_about(self._file)
+        settings = json.loads(stored["settings"])
+        for name, value in self._settings.items():
+            if settings.get(name) != value:
+                raise SlatewiseError(
+                    f"the run in {self._path} was started with another {name}.",
+                    "Resume with the same options and dataset, or start another run.",
+                )
+        work.restore(runs.read_tensors(self._file), json.loads(stored["progress"]))
+        self._epochs = len(work.progress.history)
+        # The log may be ahead of the checkpoint: its later epochs are taken again.
+        records = [json.dumps(record) + "\n" for record in work.progress.history]
+        self._log.write_text("".join(records), encoding="utf-8")
 
-    def _end_epoch(self) -> None:
-        at, config = self.progress, self.config
-        score = self.validation.score(self.posterior)
-        if score > at.best + config.least_gain:
-            at.best, at.since_best = score, 0
-            self.best = {name: t.clone() for name, t in self.posterior.tensors().items()}
-        else:
-            at.since_best += 1
-            if at.since_best % config.plateau == 0:
-                at.rate *= config.drop
-        at.history.append(
-            {
-                "stage": at.stage,
-                "dynamics": self.stages[at.stage].dynamics,
-                "epoch": at.epoch,
-                "validation": score,
-                "best": at.best,
-                "since_best": at.since_best,
-                "rate": at.rate,
-                "skipped": at.skipped,
-            }
-        )
-        at.epoch, at.step = at.epoch + 1, 0
-        if at.since_best >= config.patience or at.epoch >= config.max_epochs:
-            self._end_stage()
+    def maybe(self, work: Training) -> None:
+        """Log an epoch that has ended, and write a checkpoint when it is time."""
+        for record in work.progress.history[self._epochs :]:
+            with self._log.open("a", encoding="utf-8") as log:
+                log.write(json.dumps(record) + "\n")
+            self._epochs += 1
+        if time.monotonic() - self._written > _SECONDS_BETWEEN_CHECKPOINTS:
+            self.write(work)
 
-    def _end_stage(self) -> None:
-        at = self.progress
-        self.posterior.load(self.best)
-        at.stage += 1
-        if at.stage < len(self.stages):
-            at.epoch, at.rate, at.best, at.since_best = 0, 0.0, -np.inf, 0
-            self._enter_stage()
-
-    def result(self) -> Posterior:
-        """Return the posterior, with the group's predictive for items that were never seen."""
-        self.posterior.fill_unseen(self.steps.views)
-        return self.posterior
-
-
-def seeded(*path: int) -> torch.Generator:
-    """Return a generator that depends on all of these numbers."""
-    state = np.random.SeedSequence(list(path)).generate_state(1, np.uint64)[0]
-    return torch.Generator().manual_seed(int(state >> np.uint64(1)))
+    def write(self, work: Training) -> None:
+        """Write everything that is needed to go on, in one file that appears whole."""
+        tensors, progress = work.state()
+        about = {"settings": json.dumps(self._settings), "progress": json.dumps(progress)}
+        runs.write_tensors(self._file, tensors, about)
+        self._written = time.monotonic()
 
 
 @contextmanager
-def stop_on_interrupt() -> Iterator[Callable[[], bool]]:
+def _one_thread() -> Iterator[None]:
+    """Let torch use one thread: a step is many small operations, which more threads slow down."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def _stop_on_interrupt() -> Iterator[Callable[[], bool]]:
     """Give a function that says whether Ctrl-C was pressed; the step in hand is finished first."""
     pressed = threading.Event()
     if threading.current_thread() is not threading.main_thread():

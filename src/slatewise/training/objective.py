@@ -1,6 +1,6 @@
 """The evidence lower bound of a batch (eq. elbo), per interaction."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -86,8 +86,3 @@ def after_prefix(batch: Interactions, steps: ClickSteps, prefix: Tensor) -> Tens
     own = torch.empty_like(prefix)
     own[steps.users] = prefix
     return (before >= own[users]).float()
-
-
-def localised(batch: Interactions, local: Tensor) -> Interactions:
-    """Return the batch with its items renumbered: local [F]."""
-    return replace(batch, slate_items=local)

@@ -1,49 +1,126 @@
-"""A run on disk: one directory with everything a model needs, readable by anybody."""
+"""A run on disk: one directory with everything a model needs, readable by anybody, no pickle."""
 
 import json
 import os
 from pathlib import Path
 from typing import Any, Final
 
+import polars as pl
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from slatewise.errors import InputError, SlatewiseError
+from slatewise.data.columns import Columns
+from slatewise.errors import InputError
+from slatewise.model.config import ModelConfig
+from slatewise.model.fitted import SlateModel
+from slatewise.model.posterior import Posterior
+from slatewise.version import __version__
 
 FORMAT: Final = "slatewise-run"
 VERSION: Final = 1
+RUN, POSTERIOR, ITEMS, GROUPS, CHECKPOINT, LOG = (
+    "run.json",
+    "posterior.safetensors",
+    "items.parquet",
+    "groups.parquet",
+    "checkpoint.safetensors",
+    "log.jsonl",
+)
+
+
+def save(model: SlateModel, path: str | Path, about: dict[str, Any] | None = None) -> None:
+    """Write a model; `run.json` comes last, so a directory that has it is whole."""
+    path = Path(path)
+    path.mkdir(parents=True, exist_ok=True)
+    groups = [model.group_names[g] for g in model.posterior.item_groups.tolist()]
+    items = pl.DataFrame({Columns.ITEM: model.item_ids, Columns.GROUP: groups})
+    _write_table(path / ITEMS, items)
+    _write_table(path / GROUPS, pl.DataFrame({Columns.GROUP: model.group_names}))
+    tensors = model.posterior.tensors() | {"views": model.views}
+    write_tensors(path / POSTERIOR, tensors, {"format": FORMAT})
+    description = {
+        "format": FORMAT,
+        "version": VERSION,
+        "slatewise": __version__,
+        "model": model.config.model_dump(),
+        "longest_slate": len(model.posterior.shared["no_click"].mean),
+        "sources": model.source_names,
+        "calibration": model.calibration,
+        "metrics": model.metrics,
+    }
+    write_json(path / RUN, (about or {}) | description)
+
+
+def load(path: str | Path) -> SlateModel:
+    """Read a model that `save` wrote, refusing what is damaged or does not belong together."""
+    path = Path(path)
+    run = read_run(path)
+    items, groups = _read_table(path / ITEMS), _read_table(path / GROUPS)
+    names = groups[Columns.GROUP]
+    numbers = items[Columns.GROUP].replace_strict(names, range(len(names)), return_dtype=pl.Int64)
+    posterior = Posterior(
+        ModelConfig.build(run["model"], str(path / RUN)),
+        torch.from_numpy(numbers.to_numpy().copy()),
+        len(names),
+        int(run["longest_slate"]),
+    )
+    expected = {name: tensor.shape for name, tensor in posterior.tensors().items()}
+    tensors = read_tensors(path / POSTERIOR, expected | {"views": torch.Size([len(items)])})
+    posterior.load(tensors)
+    return SlateModel(
+        posterior,
+        items[Columns.ITEM].to_list(),
+        names.to_list(),
+        list(run["sources"]),
+        tensors["views"],
+        run["calibration"],
+        run["metrics"],
+    )
+
+
+def update(path: str | Path, **changes: Any) -> None:
+    """Change some fields of a run's description."""
+    path = Path(path)
+    write_json(path / RUN, read_run(path) | changes)
+
+
+def read_run(path: Path) -> dict[str, Any]:
+    """Read the description of a run."""
+    file = path / RUN
+    try:
+        run = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        remedy = "Make one with: slatewise train DATASET RUN"
+        if (path / CHECKPOINT).exists():
+            remedy = "Its training has not ended: go on with slatewise train … --resume"
+        raise InputError("this is not a run: it has no run.json.", remedy, file=path) from error
+    except (OSError, ValueError) as error:
+        raise InputError("the description is damaged.", "Train again.", file=file) from error
+    if not isinstance(run, dict) or run.get("format") != FORMAT:
+        raise InputError("this does not describe a slatewise run.", "Train again.", file=file)
+    if run.get("version") != VERSION:
+        raise InputError(
+            f"the run has format version {run.get('version')}, this release reads {VERSION}.",
+            "Train again with this release.",
+            file=file,
+        )
+    return run
 
 
 def write_json(file: Path, value: dict[str, Any]) -> None:
     """Write a JSON file that appears whole or not at all."""
-    partial = file.with_suffix(".partial")
+    partial = file.with_name(f".{file.name}.partial")
     partial.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
     os.replace(partial, file)  # noqa: PTH105 (the one call that is atomic by contract)
 
 
-def read_json(file: Path) -> dict[str, Any]:
-    """Read a JSON file of a run, or say what is wrong with it."""
-    try:
-        value = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise InputError(
-            "this is not a run: the file is missing.",
-            "Make one with: slatewise train DATASET RUN",
-            file=file,
-        ) from error
-    except (OSError, ValueError) as error:
-        raise InputError("the file is damaged.", "Train again.", file=file) from error
-    if not isinstance(value, dict):
-        raise InputError("the file is damaged.", "Train again.", file=file)
-    return value
-
-
 def write_tensors(file: Path, tensors: dict[str, Tensor], about: dict[str, str]) -> None:
     """Write tensors with a few words about them, whole or not at all."""
-    partial = file.with_suffix(".partial")
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, partial, about)
+    partial = file.with_name(f".{file.name}.partial")
+    whole = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    save_file(whole, partial, about)
     os.replace(partial, file)  # noqa: PTH105
 
 
@@ -55,19 +132,36 @@ def read_tensors(file: Path, expected: dict[str, torch.Size] | None = None) -> d
         raise InputError(
             "the file is missing or damaged.", "Copy it again, or train again.", file=file
         ) from error
-    if expected is not None:
-        found = {name: tensor.shape for name, tensor in tensors.items()}
-        if found != expected:
-            odd = sorted(set(found.items()) ^ set(expected.items()))[0]
-            raise InputError(
-                f"the tensors are not those of this model ('{odd[0]}').",
-                "The files of a run belong together: copy the whole directory.",
-                file=file,
-            )
+    found = {name: tensor.shape for name, tensor in tensors.items()}
+    if expected is not None and found != expected:
+        odd = min(name for name, _ in set(found.items()) ^ set(expected.items()))
+        raise InputError(
+            f"the tensors are not those of this model ('{odd}').",
+            "The files of a run belong together: copy the whole directory.",
+            file=file,
+        )
     return tensors
 
 
-def require_match(run: dict[str, Any], key: str, value: object, remedy: str) -> None:
-    """Refuse to go on with a run that was started otherwise."""
-    if run.get(key) != value:
-        raise SlatewiseError(f"the run was started with another {key.replace('_', ' ')}.", remedy)
+def read_about(file: Path) -> dict[str, str]:
+    """Read the words that were written with tensors."""
+    try:
+        with safe_open(file, "pt") as stored:
+            return dict(stored.metadata())
+    except (SafetensorError, OSError) as error:
+        raise InputError("the file is missing or damaged.", "Train again.", file=file) from error
+
+
+def _write_table(file: Path, table: pl.DataFrame) -> None:
+    partial = file.with_name(f".{file.name}.partial")
+    table.write_parquet(partial)
+    os.replace(partial, file)  # noqa: PTH105
+
+
+def _read_table(file: Path) -> pl.DataFrame:
+    try:
+        return pl.read_parquet(file, glob=False)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise InputError(
+            "the table is missing or damaged.", "Copy the whole run, or train again.", file=file
+        ) from error

@@ -14,7 +14,7 @@ from slatewise.model.kernels.rows import RowAdam, unique_rows
 from slatewise.model.likelihood import Candidates, Exposure
 from slatewise.model.posterior import Posterior
 from slatewise.training.config import TrainingConfig
-from slatewise.training.objective import ItemRows, localised, negative_elbo
+from slatewise.training.objective import ItemRows, negative_elbo
 
 _BETAS = (0.9, 0.999)
 _EPSILON = 1e-10
@@ -79,7 +79,7 @@ class SparseSteps:
         drawn = self._draw_candidates(generator)
         cells = batch.slate_items if drawn is None else torch.cat([batch.slate_items, drawn])
         rows, local, counts = unique_rows(cells, self._scratch)
-        batch = localised(batch, local[: len(batch.slate_items)])
+        batch = batch.with_items(local[: len(batch.slate_items)])
         candidates = None
         if drawn is not None:
             candidates = Candidates(local[len(batch.slate_items) :].long(), len(self.views))
@@ -147,7 +147,7 @@ class SparseSteps:
 def training_views(interactions: Interactions, num_items: int) -> Tensor:
     """Count how often each item was seen in training: [I]."""
     views = torch.zeros(num_items, dtype=torch.int64)
-    for users in torch.arange(interactions.num_users).split(1 << 16):
+    for users in torch.split(torch.arange(interactions.num_users), 1 << 16):
         part = interactions.of_users(users, interactions.train_end[users])
         views += torch.bincount(part.slate_items, minlength=num_items)
     return views

@@ -41,7 +41,7 @@ class Validation:
         parameters = posterior.mean()
         total, count = 0.0, 0.0
         with torch.no_grad():
-            for users in self.users.split(self._batch_users):
+            for users in torch.split(self.users, self._batch_users):
                 batch = self._interactions.of_users(users, self._interactions.valid_end[users])
                 scored = held_out(batch)
                 steps = ClickSteps.of(batch)

@@ -1,0 +1,109 @@
+"""`slatewise evaluate`: how good a model is, one step ahead, beside the baselines."""
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from slatewise.cli.show import console, progress, table
+from slatewise.data.dataset import SlateDataset
+
+if TYPE_CHECKING:
+    from slatewise.evaluation import Evaluation, Predictor
+
+
+_SHOWN = ("log_likelihood", "in_slate_mrr", "in_slate_auc", "ece")
+
+
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="A run that slatewise train made.")],
+    dataset: Annotated[Path, typer.Argument(help="A prepared dataset with the same items.")],
+    part: Annotated[
+        Literal["test", "validation"], typer.Option(help="Which part is judged.")
+    ] = "test",
+    k: Annotated[int, typer.Option("--k", help="Length of recommended lists.")] = 20,
+    samples: Annotated[
+        int, typer.Option(help="Posterior draws that the predictive averages.")
+    ] = 20,
+    seed: Annotated[int, typer.Option(help="Of draws and intervals.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
+) -> None:
+    """Judge a model on held-out interactions, each predicted from what came before it."""
+    # Torch takes a second to load: only commands that need it pay.
+    from slatewise import evaluation  # noqa: PLC0415
+    from slatewise.training import runs  # noqa: PLC0415
+
+    model, opened = runs.load(run), SlateDataset.open(dataset)
+    evaluation.require_same_items(model, opened)
+    calibration = (
+        evaluation.Calibration.from_json(model.calibration)
+        if model.calibration is not None
+        else evaluation.calibrate(evaluation.ModelRecommender(model), opened)
+    )
+    name = model.config.name
+    recommenders: dict[str, Predictor] = {
+        name: evaluation.ModelRecommender(model),
+        f"{name}, {samples} draws": evaluation.ModelRecommender(model, samples=samples, seed=seed),
+        **evaluation.fit_baselines(opened),
+    }
+    found = {}
+    with progress() as bars:
+        for title, recommender in recommenders.items():
+            is_model = isinstance(recommender, evaluation.ModelRecommender)
+            found[title] = evaluation.evaluate(
+                recommender,
+                opened,
+                part=part,
+                k=k,
+                seed=seed,
+                calibration=calibration if is_model else None,
+                progress=partial(_renamed, bars, title),
+            )
+    if as_json:
+        typer.echo(json.dumps({title: one.to_json() for title, one in found.items()}, indent=2))
+        return
+    console.print(_scores(evaluation.table(found, [*_SHOWN, f"recall@{k}", f"hitrate@{k}"])))
+    console.print(_rates(found[name]))
+    if model.config.likelihood == "all-item":
+        console.print(
+            "The all-item likelihood has no usable P(click): read its log-likelihood and "
+            "calibration after calibration only.",
+            style="dim",
+        )
+    console.print(f"\nRun: {escape(str(run))}, {part} part of {escape(str(dataset))}")
+
+
+def _renamed(
+    bars: Callable[[str, int, int | None], None], title: str, stage: str, done: int, total: int
+) -> None:
+    bars(title, done, total)
+
+
+def _scores(rows: list[dict[str, str]]) -> Table:
+    """Show one recommender a row, with 95 % intervals over users."""
+    result = table("One step ahead, with 95 % intervals over users", *rows[0])
+    for row in rows:
+        result.add_row(*(escape(value) for value in row.values()))
+    return result
+
+
+def _rates(judged: "Evaluation") -> Table:
+    """Show by source what was predicted and what happened."""
+    result = table(
+        "P(click) by source", "source", "observed", "predicted", "ECE", "after calibration"
+    )
+    after = judged.calibrated or judged
+    for source, observed in judged.estimates["click_rate"].items():
+        result.add_row(
+            escape(source),
+            f"{observed.value:.3f}",
+            f"{judged.estimates['predicted_click_rate'][source].value:.3f}",
+            f"{judged.estimates['ece'][source].value:.3f}",
+            f"{after.estimates['ece'][source].value:.3f}",
+        )
+    return result

@@ -1,0 +1,111 @@
+"""`slatewise train`: from a dataset to a fitted model."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from slatewise.cli.show import console, table
+from slatewise.config import read_toml
+from slatewise.data.dataset import SlateDataset
+from slatewise.errors import SlatewiseError
+
+
+def train(
+    dataset: Annotated[Path, typer.Argument(help="A prepared dataset.")],
+    run: Annotated[Path, typer.Argument(help="Directory of the run, made or resumed.")],
+    likelihood: Annotated[
+        Literal["slate", "all-item", "source-aware"] | None,
+        typer.Option(help="What a click is compared with."),
+    ] = None,
+    dynamics: Annotated[
+        Literal["gru", "linear"] | None, typer.Option(help="How clicks move the user.")
+    ] = None,
+    prior: Annotated[
+        Literal["hierarchical", "flat"] | None, typer.Option(help="What groups tell of items.")
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(help=r"TOML file with \[model] and \[training]; options win over it."),
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    seed: Annotated[int, typer.Option(help="The same seed gives the same model.")] = 0,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where the run stopped.")] = False,
+) -> None:
+    """Fit a model; stop it with Ctrl-C and go on with --resume, to the same result."""
+    # Torch takes a second to load: only commands that need it pay.
+    from slatewise.evaluation import ModelRecommender, calibrate  # noqa: PLC0415
+    from slatewise.model.config import ModelConfig  # noqa: PLC0415
+    from slatewise.training import fit, runs  # noqa: PLC0415
+    from slatewise.training.config import TrainingConfig  # noqa: PLC0415
+
+    document = read_toml(config) if config is not None else {}
+    unknown = sorted(set(document) - {"model", "training"})
+    if unknown:
+        raise SlatewiseError(
+            f"{config}: unknown section '{unknown[0]}'.", "There are [model] and [training]."
+        )
+    asked = {"likelihood": likelihood, "dynamics": dynamics, "prior": prior}
+    chosen = {name: value for name, value in asked.items() if value is not None}
+    model = ModelConfig.build(document.get("model", {}) | chosen, f"{config or 'options'}, [model]")
+    training = TrainingConfig.build(document.get("training", {}), f"{config}, [training]")
+    opened = SlateDataset.open(dataset)
+    with _Bar(model.name, training.patience) as bar:
+        fitted = fit(
+            opened,
+            model,
+            training,
+            seed=seed,
+            device=device,
+            run=run,
+            resume=resume,
+            observer=bar.show,
+        )
+    calibration = calibrate(ModelRecommender(fitted), opened)
+    runs.update(run, calibration=calibration.to_json())
+    account = table(model.name, "", "")
+    account.add_row(
+        "validation log-likelihood", f"{fitted.metrics['validation_log_likelihood']:.4f}"
+    )
+    account.add_row("epochs", f"{fitted.metrics['epochs']:,}")
+    account.add_row("steps not finite, skipped", f"{fitted.metrics['skipped_steps']:,}")
+    console.print(account)
+    console.print(f"\nRun: {escape(str(run))}")
+
+
+class _Bar:
+    """A line that shows where training stands, on a terminal."""
+
+    def __init__(self, name: str, patience: int) -> None:
+        terminal = Console(stderr=True)
+        self._bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TimeElapsedColumn(),
+            TextColumn("epoch ends in"),
+            TimeRemainingColumn(),
+            console=terminal,
+            transient=True,
+            disable=not terminal.is_terminal,
+        )
+        self._name, self._patience = name, patience
+        self._task = self._bars.add_task(name)
+
+    def show(self, at: Any) -> None:
+        """Show the progress of training."""
+        last = at.history[-1]["validation"] if at.history else None
+        text = f"{self._name} · stage {at.stage + 1} · epoch {at.epoch + 1}"
+        if last is not None:
+            text += f" · validation {last:.4f} · best {at.best:.4f}"
+            text += f" · patience {self._patience - at.since_best}"
+        self._bars.update(self._task, description=text, completed=at.step, total=at.steps)
+
+    def __enter__(self) -> "_Bar":
+        self._bars.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._bars.stop()

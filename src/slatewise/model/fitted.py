@@ -1,0 +1,83 @@
+"""A fitted model: the posterior, and what its numbers stand for."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from slatewise.errors import SlatewiseError
+from slatewise.model.posterior import Posterior
+
+if TYPE_CHECKING:
+    from slatewise.model.config import ModelConfig
+
+FloatArray = npt.NDArray[np.float32]
+ItemId = int | str
+
+
+@dataclass
+class SlateModel:
+    """What training leaves: look at it, evaluate it, recommend with it."""
+
+    posterior: Posterior
+    item_ids: list[ItemId]
+    """[I] the ids people know items by"""
+    group_names: list[str]
+    """[G]"""
+    source_names: list[str]
+    """where slates come from"""
+    views: Tensor
+    """[I] how often each item was seen in training"""
+    calibration: dict[str, Any] | None = None
+    """temperature and no-click offset of each source, fitted on validation users"""
+    metrics: dict[str, Any] = field(default_factory=dict)
+    """what training measured"""
+
+    @property
+    def config(self) -> "ModelConfig":
+        """What kind of model this is."""
+        return self.posterior.config
+
+    @property
+    def item_vectors(self) -> FloatArray:
+        """[I, D] posterior means of the item vectors."""
+        return self.posterior.items.mean.detach().cpu().numpy()
+
+    @property
+    def item_scales(self) -> FloatArray:
+        """[I, D] posterior standard deviations of the item vectors."""
+        return self.posterior.items.scale.detach().cpu().numpy()
+
+    @cached_property
+    def _numbers(self) -> dict[ItemId, int]:
+        return {item: number for number, item in enumerate(self.item_ids)}
+
+    def number_of(self, item: ItemId) -> int:
+        """Return the row of an item in every array over items."""
+        try:
+            return self._numbers[item]
+        except KeyError:
+            raise SlatewiseError(
+                f"the model knows no item {item!r}.",
+                f"Item ids are {type(self.item_ids[0]).__name__}, such as {self.item_ids[0]!r}.",
+            ) from None
+
+    def group_of(self, item: ItemId) -> str:
+        """Return the group of an item."""
+        return self.group_names[int(self.posterior.item_groups[self.number_of(item)])]
+
+    def similar_items(self, item: ItemId, k: int = 10) -> list[tuple[ItemId, float]]:
+        """Return the k nearest other items by posterior mean, nearest first, with the distance."""
+        number = self.number_of(item)
+        vectors = self.posterior.items.mean.detach()
+        distance = torch.linalg.vector_norm(vectors - vectors[number], dim=1)
+        distance[number] = torch.inf
+        nearest = torch.topk(distance, min(k, len(distance) - 1), largest=False)
+        return [
+            (self.item_ids[n], d)
+            for n, d in zip(nearest.indices.tolist(), nearest.values.tolist(), strict=True)
+        ]

@@ -1,0 +1,222 @@
+"""The training loop, top to bottom.
+
+Everything random in it is drawn from (seed, stage, epoch, step), so a run that stops between two
+steps and goes on later takes the very steps it would have taken.
+"""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from slatewise.data.interactions import Interactions
+from slatewise.errors import SlatewiseError
+from slatewise.model.config import ModelConfig
+from slatewise.model.likelihood import Exposure
+from slatewise.model.posterior import Posterior
+from slatewise.training.config import TrainingConfig
+from slatewise.training.steps import SparseSteps, StepResult
+from slatewise.training.validation import Validation
+
+_LARGE = 1_000_000
+"""Interactions from which `auto` trains in two steps."""
+_WORST = -1e30
+"""A validation likelihood below any other; JSON has no infinity."""
+_SKIPPED_IN_A_ROW = 20
+"""Steps that are not finite, one after the other, after which training is given up."""
+
+
+@dataclass
+class Progress:
+    """Where training stands: enough, with the tensors, to go on exactly from here."""
+
+    stage: int = 0
+    epoch: int = 0
+    step: int = 0
+    """steps done in this epoch"""
+    steps: int = 0
+    """steps an epoch has"""
+    rate: float = 0.0
+    best: float = _WORST
+    since_best: int = 0
+    skipped: int = 0
+    """steps that were not finite, in all"""
+    skipped_in_a_row: int = 0
+    history: list[dict[str, Any]] = field(default_factory=list)
+    """one record per epoch"""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One optimisation to convergence."""
+
+    dynamics: str
+    frozen_items: bool
+
+
+def stages_of(model: ModelConfig, training: TrainingConfig, interactions: int) -> list[Stage]:
+    """Return what is optimised one after the other (two-step optimisation, Section posterior)."""
+    two_step = training.optimisation == "two-step" or (
+        training.optimisation == "auto" and interactions >= _LARGE
+    )
+    if model.dynamics == "linear" or not two_step:
+        return [Stage(model.dynamics, frozen_items=False)]
+    return [Stage("linear", frozen_items=False), Stage("gru", frozen_items=True)]
+
+
+@dataclass
+class Training:
+    """One training run in memory: call `run`, stop it at any step, save and load in between."""
+
+    model: ModelConfig
+    config: TrainingConfig
+    interactions: Interactions
+    item_groups: Tensor
+    num_groups: int
+    sources: list[str]
+    seed: int
+    progress: Progress = field(default_factory=Progress)
+
+    def __post_init__(self) -> None:
+        """Set out at the first stage."""
+        self.exposure = Exposure.of(self.model, self.sources)
+        self.longest = int(self.interactions.scroll_lengths.max())
+        self.total = int(self.interactions.train_end.sum())
+        self.stages = stages_of(self.model, self.config, self.total)
+        self.validation = Validation(
+            self.interactions, self.exposure, len(self.item_groups), seed=self.seed
+        )
+        if not len(self.validation.users):
+            raise SlatewiseError(
+                "the dataset has no validation interactions, by which training knows when to stop.",
+                "Prepare it with more users, a larger --valid-share or a smaller --prefix.",
+            )
+        self._enter_stage()
+
+    def _enter_stage(self) -> None:
+        """Build what the current stage optimises, starting from the last one's result."""
+        stage = self.stages[self.progress.stage]
+        model = self.model.model_copy(update={"dynamics": stage.dynamics})
+        generator = seeded(self.seed, self.progress.stage)
+        previous = getattr(self, "posterior", None)
+        self.posterior = Posterior(
+            model, self.item_groups, self.num_groups, self.longest, generator
+        )
+        if previous is not None:
+            learned = previous.tensors()
+            self.posterior.load(
+                {
+                    name: learned.get(name, tensor)
+                    for name, tensor in self.posterior.tensors().items()
+                }
+            )
+        self.steps = SparseSteps(
+            self.posterior,
+            self.interactions,
+            self.config,
+            self.exposure,
+            frozen_items=stage.frozen_items,
+        )
+        self.best = {name: tensor.clone() for name, tensor in self.posterior.tensors().items()}
+
+    def advance(self) -> Iterator[StepResult]:
+        """Take one step after the other until all stages have converged."""
+        at = self.progress
+        while at.stage < len(self.stages):
+            at.rate = at.rate or self.config.rate(self.model.likelihood)
+            users = self.steps.users
+            order = seeded(self.seed, at.stage, at.epoch)
+            shuffled = users[torch.randperm(len(users), generator=order)]
+            batches = torch.split(shuffled, self.config.batch_users)
+            at.steps = len(batches)
+            for batch in batches[at.step :]:
+                generator = seeded(self.seed, at.stage, at.epoch, at.step)
+                result = self.steps.step(batch, generator, at.rate)
+                self._count(result)
+                at.step += 1
+                if at.step == len(batches):
+                    self._end_epoch()
+                yield result
+
+    def _count(self, result: StepResult) -> None:
+        at = self.progress
+        at.skipped_in_a_row = 0 if result.finite else at.skipped_in_a_row + 1
+        at.skipped += not result.finite
+        if at.skipped_in_a_row >= _SKIPPED_IN_A_ROW:
+            raise SlatewiseError(
+                f"{_SKIPPED_IN_A_ROW} steps in a row were not finite (last loss {result.loss}).",
+                "Lower learning_rate, or raise scale_floor or the priors' scales.",
+            )
+
+    def _end_epoch(self) -> None:
+        at, config = self.progress, self.config
+        score = self.validation.score(self.posterior)
+        if score > at.best + config.least_gain:
+            at.best, at.since_best = score, 0
+            self.best = {name: t.clone() for name, t in self.posterior.tensors().items()}
+        else:
+            at.since_best += 1
+            if at.since_best % config.plateau == 0:
+                at.rate *= config.drop
+        at.history.append(
+            {
+                "stage": at.stage,
+                "dynamics": self.stages[at.stage].dynamics,
+                "epoch": at.epoch,
+                "validation": score,
+                "best": at.best,
+                "since_best": at.since_best,
+                "rate": at.rate,
+                "skipped": at.skipped,
+            }
+        )
+        at.epoch, at.step = at.epoch + 1, 0
+        if at.since_best >= config.patience or at.epoch >= config.max_epochs:
+            self._end_stage()
+
+    def _end_stage(self) -> None:
+        at = self.progress
+        self.posterior.load(self.best)
+        at.stage += 1
+        if at.stage < len(self.stages):
+            at.epoch, at.rate, at.best, at.since_best = 0, 0.0, _WORST, 0
+            self._enter_stage()
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return tensors and plain values from which `restore` goes on exactly."""
+        parts = {
+            "posterior": self.posterior.tensors(),
+            "best": self.best,
+            "optimiser": self.steps.state(),
+        }
+        tensors = {
+            f"{part}/{name}": t for part, named in parts.items() for name, t in named.items()
+        }
+        return tensors, asdict(self.progress)
+
+    def restore(self, tensors: dict[str, Tensor], progress: dict[str, Any]) -> None:
+        """Go back to where `state` was taken."""
+        self.progress = Progress(**progress)
+        if self.progress.stage < len(self.stages):
+            self._enter_stage()
+        parts: dict[str, dict[str, Tensor]] = {"posterior": {}, "best": {}, "optimiser": {}}
+        for name, tensor in tensors.items():
+            part, _, rest = name.partition("/")
+            parts[part][rest] = tensor.to(self.interactions.clicks.device)
+        self.posterior.load(parts["posterior"])
+        self.best = parts["best"]
+        self.steps.load_state(parts["optimiser"])
+
+    def result(self) -> Posterior:
+        """Return the posterior, with the group's predictive for items that were never seen."""
+        self.posterior.fill_unseen(self.steps.views)
+        return self.posterior
+
+
+def seeded(*path: int) -> torch.Generator:
+    """Return a generator that depends on all of these numbers."""
+    state = np.random.SeedSequence(list(path)).generate_state(1, np.uint64)[0]
+    return torch.Generator().manual_seed(int(state >> np.uint64(1)))
