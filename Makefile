@@ -11,6 +11,8 @@ demo: $(READY)
 	$(BIN)/slatewise simulate demo/log --preset demo
 	$(BIN)/slatewise prepare demo/log/log.parquet demo/log/items.parquet demo/dataset
 	$(BIN)/slatewise describe demo/dataset
+	$(BIN)/slatewise train demo/dataset demo/run
+	$(BIN)/slatewise evaluate demo/run demo/dataset
 
 test: $(READY)
 	$(BIN)/pytest -n 2

@@ -11,6 +11,7 @@ import pytest
 from slatewise.data.preparing import prepare
 from slatewise.data.tables import open_tables
 from slatewise.errors import InputError
+from tests.data.making import GOOD, Write, row
 from tests.data.recovering import rows_of
 
 ROW = {"user_id": "ann", "time": 1, "slate": ["a", "b"], "click": "b", "source": "search"}
@@ -128,3 +129,93 @@ def test_a_row_that_is_not_utf8_is_named(name: str, text: str, tmp_path: Path) -
     with pytest.raises(InputError, match="not UTF-8") as error:
         prepare(log, items, tmp_path / "out")
     assert (error.value.file, error.value.row) == (log, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "message"),
+    [
+        ("log.parquet", lambda data: data[: len(data) // 2], "truncated"),
+        ("log.parquet", lambda data: b"user_id,time\n1,2\n", "not Parquet"),
+        ("log.parquet", lambda data: b"", "empty"),
+        (
+            "log.parquet",
+            lambda data: data[:8] + b"\0" * (len(data) - 16) + data[-8:],
+            "cannot be read",
+        ),
+        ("log.jsonl", lambda data: b'{"user_id": 1}\n{"user_id"', "cannot be read"),
+        ("log.csv", lambda data: b'user_id,time,slate,click,source\n"x', "cannot be read"),
+        ("log.xls", lambda data: data, "unknown kind"),
+    ],
+)
+def test_damaged_files_are_refused(
+    name: str,
+    damage: Callable[[bytes], bytes],
+    message: str,
+    write_log: Write,
+    tmp_path: Path,
+) -> None:
+    log, items = write_log([row()])
+    bad = tmp_path / "bad" / name
+    bad.parent.mkdir()
+    bad.write_bytes(damage(log.read_bytes()))
+    with pytest.raises(InputError, match=message) as error:
+        prepare(bad, items, tmp_path / "out")
+    assert error.value.file == bad
+    assert error.value.remedy
+    assert not list(tmp_path.glob("*out*")) + list(tmp_path.glob(".*out*"))
+
+
+def test_damage_in_the_middle_of_a_log_leaves_nothing_behind(
+    write_log: Write, tmp_path: Path
+) -> None:
+    log, items = write_log([row(time=t) for t in range(20_000)])
+    data = bytearray(log.read_bytes())
+    data[4 : len(data) // 2] = bytes(len(data) // 2 - 4)
+    log.write_bytes(data)
+    with pytest.raises(InputError, match="cannot be read"):
+        prepare(log, items, tmp_path / "out")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["items.parquet", "log.parquet"]
+
+
+def test_a_directory_of_files_is_one_log_and_rows_are_counted_per_file(
+    write_log: Write, tmp_path: Path
+) -> None:
+    log, items = write_log([row(time=1), row(time=2)])
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    log.rename(parts / "1.parquet")
+    pl.DataFrame([row(time=3), row(time=4, click="z")]).write_parquet(parts / "2.parquet")
+    dataset = prepare(parts, items, tmp_path / "out")
+    assert [entry[0] for entry in rows_of(dataset)["ann"]] == [1, 2, 3]
+    (problem,) = dataset.meta["report"]["problems"]
+    assert (problem["file"], problem["row"]) == (str(parts / "2.parquet"), 2)
+    pl.DataFrame([row(user_id=1)]).write_parquet(parts / "3.parquet")
+    with pytest.raises(InputError, match="differ"):
+        prepare(parts, items, tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "row", "problem"),
+    [
+        ("log.csv", "user_id,time,slate,click,source\na,1,x|y,x,s\na,2,x,y,x,s\n", 2, "6 fields"),
+        ("log.jsonl", '{"user_id": "a", "time": 1}\n{"user_id": }\n', 2, "not JSON"),
+    ],
+)
+def test_a_damaged_line_of_text_is_named(
+    name: str, text: str, row: int, problem: str, write_log: Write, tmp_path: Path
+) -> None:
+    _, items = write_log([GOOD])
+    log = tmp_path / name
+    log.write_text(text)
+    with pytest.raises(InputError, match=problem) as error:
+        prepare(log, items, tmp_path / "out")
+    assert (error.value.file, error.value.row) == (log, row)
+
+
+def test_a_column_of_json_lines_that_is_empty_at_first(write_log: Write, tmp_path: Path) -> None:
+    _, items = write_log([row(slate=[1, 2], click=1)])
+    log = tmp_path / "log.jsonl"
+    lines = [row(time=t, slate=[1, 2], click=None if t < 12_000 else 2) for t in range(12_001)]
+    log.write_text("\n".join(json.dumps(line) for line in lines))
+    dataset = prepare(log, items, tmp_path / "out")
+    assert rows_of(dataset)["ann"][-1] == (12_000, (1, 2), 2, "search")

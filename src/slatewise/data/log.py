@@ -19,7 +19,6 @@ class Log:
     """A log that is opened and typed but not yet read."""
 
     def __init__(self, path: str | Path, layout: LogFormat) -> None:
-        self.path = Path(path)
         self.tables = open_tables(path, "log")
         head = self.tables[0]
         self.layout = layout = _with_short_names(layout, head)

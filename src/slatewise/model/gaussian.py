@@ -33,12 +33,20 @@ class Gaussian:
         """Take some rows, as tensors of their own."""
         return Gaussian(self.mean[rows], self.raw[rows], self.sigma_max)
 
-    def sample(self, generator: torch.Generator | None = None) -> Tensor:
-        """Draw once, differentiably in the free parameters."""
-        noise = torch.randn(
+    def noise(self, generator: torch.Generator | None = None) -> Tensor:
+        """Draw standard normals, in the shape of the mean."""
+        return torch.randn(
             self.mean.shape, generator=generator, device=self.mean.device, dtype=self.mean.dtype
         )
+
+    def sample(self, source: torch.Generator | Tensor | None = None) -> Tensor:
+        """Draw once, differentiably in the free parameters; `source` may be the noise itself."""
+        noise = source if isinstance(source, Tensor) else self.noise(source)
         return self.mean + self.scale * noise
+
+    def to_(self, device: torch.device | str) -> None:
+        """Move to a device, in place."""
+        self.mean, self.raw = self.mean.to(device), self.raw.to(device)
 
     def requires_grad_(self, on: bool = True) -> "Gaussian":
         """Ask for gradients in the free parameters, or no longer."""

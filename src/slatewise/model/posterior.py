@@ -21,12 +21,14 @@ _START_SPREAD = 0.3
 """Spread of the first group means; item vectors start a third as far around them."""
 _GAMMA_MEAN, _GAMMA_SCALE = 0.5, 0.3
 """Prior of γ: N(.5, .3) cut to [0, 1]."""
+_NODES, _MASSES = (part.tolist() for part in np.polynomial.hermite_e.hermegauss(32))
 
 
 class Posterior:
     """q(θ) = Π N(μ_k, σ_k²) with σ_k ≤ σ_max (eq. meanfield_posterior).
 
-    `items` are the item vectors, `shared` everything else by name.
+    `items` are the item vectors, `shared` everything else by name. They live where `item_groups`
+    does.
     """
 
     def __init__(
@@ -51,7 +53,7 @@ class Posterior:
         self.prior: ItemPrior
         if config.prior == "hierarchical":
             self.prior = HierarchicalPrior(config, means, _START_SCALE)
-            centres = means[item_groups]
+            centres = means[item_groups.cpu()]
         else:
             self.prior = FlatPrior(config)
             centres = torch.zeros(len(item_groups), d)
@@ -72,10 +74,12 @@ class Posterior:
             self.shared["from_item"] = around(copy + 0.1 * small * noise(3 * hidden, d))
             self.shared["from_state"] = around(0.1 * small * noise(3 * hidden, hidden))
             self.shared["output"] = around(torch.eye(d, hidden) + 0.1 * small * noise(d, hidden))
+        for part in (self.items, *self.shared.values()):  # drawn on the CPU: the same everywhere
+            part.to_(item_groups.device)
 
     def mean(self) -> Parameters:
         """Return the mean, which is also the maximum a posteriori."""
-        return self._parameters(
+        return self.parameters(
             self.items.mean, {name: part.mean for name, part in self.shared.items()}
         )
 
@@ -86,9 +90,10 @@ class Posterior:
     def sample_around(self, items: Tensor, generator: torch.Generator | None = None) -> Parameters:
         """Draw everything but the item vectors, which are given."""
         values = {name: part.sample(generator) for name, part in self.shared.items()}
-        return self._parameters(items, values)
+        return self.parameters(items, values)
 
-    def _parameters(self, items: Tensor, shared: dict[str, Tensor]) -> Parameters:
+    def parameters(self, items: Tensor, shared: dict[str, Tensor]) -> Parameters:
+        """Put values together: items [I, D], and one for each name in `self.shared`."""
         weights: Weights
         if "drift_logit" in shared:
             weights = LinearWeights(torch.sigmoid(shared["drift_logit"]))
@@ -134,13 +139,12 @@ class Posterior:
 
 def drift_kl(logit: Gaussian) -> Tensor:
     """KL divergence of γ = sigmoid(logit) from N(.5, .3) cut to [0, 1], by Gauss-Hermite: []."""
-    nodes, masses = np.polynomial.hermite_e.hermegauss(32)
-    points = logit.mean + logit.scale * torch.as_tensor(nodes, dtype=logit.mean.dtype)
-    mass = torch.as_tensor(masses / masses.sum(), dtype=logit.mean.dtype)
+    points = logit.mean + logit.scale * logit.mean.new_tensor(_NODES)
+    mass = logit.mean.new_tensor(_MASSES)
     gamma = torch.sigmoid(points)
     half = 0.5 / _GAMMA_SCALE / math.sqrt(2)
     log_normaliser = math.log(_GAMMA_SCALE * math.sqrt(2 * math.pi) * math.erf(half))
     log_prior = -0.5 * ((gamma - _GAMMA_MEAN) / _GAMMA_SCALE).square() - log_normaliser
     log_jacobian = torch.nn.functional.logsigmoid(points) + torch.nn.functional.logsigmoid(-points)
     entropy = logit.scale.log() + 0.5 * math.log(2 * math.pi * math.e)
-    return -entropy - (mass * (log_prior + log_jacobian)).sum()
+    return -entropy - (mass * (log_prior + log_jacobian)).sum() / mass.sum()

@@ -10,6 +10,9 @@ from slatewise.model.gaussian import Gaussian, gaussian_kl
 if TYPE_CHECKING:
     from slatewise.model.config import ModelConfig
 
+Source = torch.Generator | Tensor | None
+"""Where a draw comes from: a generator, or standard normals in its shape."""
+
 
 class ItemPrior(Protocol):
     """A prior of item vectors, perhaps with parameters of its own that are learned."""
@@ -21,7 +24,7 @@ class ItemPrior(Protocol):
     def kl(self) -> Tensor:
         """KL divergence of those from their hyper-prior: []."""
 
-    def item_kl(self, items: Gaussian, groups: Tensor, generator: torch.Generator | None) -> Tensor:
+    def item_kl(self, items: Gaussian, groups: Tensor, source: Source) -> Tensor:
         """Expected KL divergence of item vectors [R, D] of groups [R] from the prior: [R]."""
 
     def predictive(self, groups: Tensor) -> tuple[Tensor, Tensor]:
@@ -40,7 +43,7 @@ class FlatPrior:
         """Nothing is learned here."""
         return torch.zeros(())
 
-    def item_kl(self, items: Gaussian, groups: Tensor, generator: torch.Generator | None) -> Tensor:
+    def item_kl(self, items: Gaussian, groups: Tensor, source: Source) -> Tensor:
         """Closed form; groups do not matter."""
         return items.kl(self._scale).sum(-1)
 
@@ -70,9 +73,9 @@ class HierarchicalPrior:
         """Closed form for both."""
         return self.means.kl(self._kappa_mu).sum() + self.spreads.kl(self._kappa_sigma).sum()
 
-    def item_kl(self, items: Gaussian, groups: Tensor, generator: torch.Generator | None) -> Tensor:
-        """Closed form in v_i and μ_g, one draw of the group scales (their mean if no generator)."""
-        spread = self.spreads.mean if generator is None else self.spreads.sample(generator)
+    def item_kl(self, items: Gaussian, groups: Tensor, source: Source) -> Tensor:
+        """Closed form in v_i and μ_g, one draw of the group scales (their mean if no source)."""
+        spread = self.spreads.mean if source is None else self.spreads.sample(source)
         scale = (spread.square() + self._floor**2).sqrt().index_select(0, groups)  # [R, D]
         centre = self.means.mean.index_select(0, groups)
         divergence = gaussian_kl(items.mean, items.scale, centre, scale)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -13,11 +14,13 @@ from slatewise.model.gaussian import Gaussian
 from slatewise.model.kernels.rows import RowAdam, unique_rows
 from slatewise.model.likelihood import Candidates, Exposure
 from slatewise.model.posterior import Posterior
-from slatewise.training.config import TrainingConfig
 from slatewise.training.objective import ItemRows, negative_elbo
 
-_BETAS = (0.9, 0.999)
-_EPSILON = 1e-10
+if TYPE_CHECKING:
+    from slatewise.training.config import TrainingConfig
+
+BETAS = (0.9, 0.999)
+EPSILON = 1e-10
 """Gradients are per interaction and per item: small numbers, which 1e-8 would drown."""
 
 
@@ -39,7 +42,7 @@ class SparseSteps:
         self,
         posterior: Posterior,
         interactions: Interactions,
-        config: TrainingConfig,
+        config: "TrainingConfig",
         exposure: Exposure | None,
         *,
         frozen_items: bool = False,
@@ -60,8 +63,8 @@ class SparseSteps:
         rate = config.rate(posterior.config.likelihood)
         items = posterior.items
         self._rows = {
-            "mean": RowAdam(items.mean, lr=rate, betas=_BETAS, eps=_EPSILON),
-            "raw": RowAdam(items.raw, lr=rate, betas=_BETAS, eps=_EPSILON),
+            "mean": RowAdam(items.mean, lr=rate, betas=BETAS, eps=EPSILON),
+            "raw": RowAdam(items.raw, lr=rate, betas=BETAS, eps=EPSILON),
         }
         frozen = posterior.prior.learned if frozen_items else {}
         self._shared = {
@@ -70,7 +73,7 @@ class SparseSteps:
             for field in ("mean", "raw")
             if name not in frozen
         }
-        self._adam = torch.optim.Adam(self._shared.values(), lr=rate, betas=_BETAS, eps=_EPSILON)
+        self._adam = torch.optim.Adam(self._shared.values(), lr=rate, betas=BETAS, eps=EPSILON)
         self._scratch = torch.full((len(posterior.item_groups),), -1, dtype=torch.int32)
 
     def step(self, users: Tensor, generator: torch.Generator, rate: float) -> StepResult:
@@ -146,8 +149,9 @@ class SparseSteps:
 
 def training_views(interactions: Interactions, num_items: int) -> Tensor:
     """Count how often each item was seen in training: [I]."""
-    views = torch.zeros(num_items, dtype=torch.int64)
-    for users in torch.split(torch.arange(interactions.num_users), 1 << 16):
+    device = interactions.slate_items.device
+    views = torch.zeros(num_items, dtype=torch.int64, device=device)
+    for users in torch.split(torch.arange(interactions.num_users, device=device), 1 << 16):
         part = interactions.of_users(users, interactions.train_end[users])
         views += torch.bincount(part.slate_items, minlength=num_items)
     return views

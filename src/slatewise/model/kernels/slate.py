@@ -162,7 +162,7 @@ def _reference(
     each = torch.arange(count, device=clicks.device)  # [N]
     of_cell = torch.repeat_interleave(each, offsets.diff(), output_size=num_cells)  # [F]
     seen_by = states.index_select(0, state_of.index_select(0, of_cell))  # [F, D]
-    utility = -_norm(seen_by - items.index_select(0, cells))  # [F]
+    utility = -safe_norm(seen_by - items.index_select(0, cells))  # [F]
     if extra is not None:
         utility = utility + extra
     choices, of_choice = torch.cat([utility, no_click]), torch.cat([of_cell, each])  # [F + N]
@@ -181,7 +181,7 @@ def _reference(
     return total, log_likelihood.detach(), exposed.detach()
 
 
-def _norm(difference: Tensor) -> Tensor:
+def safe_norm(difference: Tensor) -> Tensor:
     """Return Euclidean norms whose derivative at zero is zero instead of NaN."""
     squared = difference.square().sum(-1)
     zero = squared == 0
