@@ -1,6 +1,7 @@
 """Random ragged batches, and the slow way through them that the tests compare with."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -66,7 +67,7 @@ ragged = st.builds(
 def histories(batch: Interactions) -> Iterator[list[Met]]:
     """Go through the users one by one, and through what each of them met."""
     offsets, slates = batch.user_offsets.tolist(), batch.slate_offsets.tolist()
-    for first, end in zip(offsets[:-1], offsets[1:], strict=True):
+    for first, end in pairwise(offsets):
         met = []
         for index in range(first, end):
             slate = batch.slate_items[slates[index] : slates[index + 1]].tolist()
@@ -78,4 +79,4 @@ def histories(batch: Interactions) -> Iterator[list[Met]]:
 
 def normals(seed: int, *shape: int) -> Tensor:
     """Draw standard normals in float64."""
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)

@@ -1,0 +1,321 @@
+import math
+from dataclasses import replace
+from itertools import combinations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from slatewise.data.interactions import Interactions
+from slatewise.model.config import ModelConfig
+from slatewise.model.dynamics import LinearWeights
+from slatewise.model.likelihood import (
+    Candidates,
+    Exposure,
+    batch_likelihood,
+    catalogue_log_sum,
+    many_distances,
+)
+from slatewise.model.parameters import Parameters
+from tests.model.ragged import histories, normals, ragged, random_interactions
+
+ITEMS, D, STATES = 12, 3, 5
+SOURCES = ["recommendation", "search"]
+WHOLE = Candidates(torch.arange(ITEMS), ITEMS)
+SLATE = ModelConfig(likelihood="slate")
+ALL_ITEM = ModelConfig(likelihood="all-item")
+SOURCE_AWARE = ModelConfig(likelihood="source-aware", exposure={"search": 0.3}, sharpness=2.0)
+every_likelihood = pytest.mark.parametrize(
+    "config", [SLATE, ALL_ITEM, SOURCE_AWARE], ids=lambda config: config.likelihood
+)
+
+
+def parameters(items: Tensor | None = None, no_click: Tensor | None = None) -> Parameters:
+    return Parameters(
+        items=normals(1, ITEMS, D) if items is None else items,
+        weights=LinearWeights(torch.tensor(0.5)),
+        initial_state=torch.zeros(D),
+        no_click=normals(2, 4) if no_click is None else no_click,  # slates go up to 6
+    )
+
+
+PROFILES = normals(3, STATES, D)
+
+
+def total_of(
+    config: ModelConfig,
+    batch: Interactions,
+    candidates: Candidates | None = WHOLE,
+    **given: Tensor,
+) -> Tensor:
+    count = len(batch.clicks)
+    return batch_likelihood(
+        parameters(given.get("items"), given.get("no_click")),
+        given.get("profiles", PROFILES),
+        torch.arange(count) % STATES,
+        batch,
+        weights_of(count),
+        Exposure.of(config, SOURCES),
+        candidates,
+    ).total
+
+
+def weights_of(count: int) -> Tensor:
+    return (torch.arange(count) % 3).float()
+
+
+def relevance(state: int, item: int) -> float:
+    """exp(−‖z − v‖), in Python floats."""
+    return math.exp(-math.dist(PROFILES[state].tolist(), parameters().items[item].tolist()))
+
+
+def by_hand(config: ModelConfig, batch: Interactions) -> float:
+    """The equations as printed, interaction by interaction, in Python floats."""
+    beta = [math.exp(value) for value in parameters().no_click.tolist()]
+    total = 0.0
+    for met in histories(batch):
+        for each in met:
+            state, weight = each.index % STATES, each.index % 3
+            no_click = beta[min(len(each.slate), len(beta)) - 1]
+            chosen = no_click if each.click < 0 else relevance(state, each.click)
+            seen = [relevance(state, item) for item in each.slate]
+            catalogue = [relevance(state, item) for item in range(ITEMS)]
+            if config.likelihood == "all-item":  # eq. likelihood_all-item
+                likelihood = math.log(chosen / (sum(catalogue) + no_click))
+            else:  # eq. likelihood
+                likelihood = math.log(chosen / (sum(seen) + no_click))
+            if config.likelihood == "source-aware":
+                lam = config.exposure.get(SOURCES[each.source], 0.0)
+                kappa = config.sharpness
+                share = sum(r**kappa for r in seen) / sum(r**kappa for r in catalogue)
+                likelihood += lam * math.log(share)
+            total += weight * likelihood
+    return total
+
+
+@every_likelihood
+@given(batch=ragged)
+def test_the_likelihood_is_that_of_the_equations(config: ModelConfig, batch: Interactions) -> None:
+    expected = by_hand(config, batch)
+    # λ is a float32
+    assert float(total_of(config, batch)) == pytest.approx(expected, rel=1e-7, abs=1e-7)
+
+
+@every_likelihood
+def test_float32_keeps_five_digits(config: ModelConfig) -> None:
+    batch = random_interactions(0, users=40)
+    total = total_of(
+        config,
+        batch,
+        items=parameters().items.float(),
+        no_click=parameters().no_click.float(),
+        profiles=PROFILES.float(),
+    )
+    assert float(total) == pytest.approx(by_hand(config, batch), rel=1e-5)
+
+
+def test_the_slate_part_is_reported_whatever_the_likelihood() -> None:
+    batch = random_interactions(0)
+    reported = []
+    for config in (SLATE, ALL_ITEM, SOURCE_AWARE):
+        count = len(batch.clicks)
+        likelihood = batch_likelihood(
+            parameters(),
+            PROFILES,
+            torch.arange(count) % STATES,
+            batch,
+            torch.ones(count),
+            Exposure.of(config, SOURCES),
+            WHOLE,
+        )
+        reported.append(likelihood.slate)
+        assert not likelihood.slate.requires_grad
+    assert torch.equal(reported[0], reported[1])
+    assert torch.equal(reported[0], reported[2])
+
+
+def test_all_item_is_slate_plus_exposure() -> None:
+    """Eq. all-item-likelihood, whose second factor is worked out here by itself."""
+    batch = random_interactions(7, users=20)
+    beta = parameters().no_click.exp().tolist()
+    exposure = 0.0
+    for met in histories(batch):
+        for each in met:
+            state, weight = each.index % STATES, each.index % 3
+            no_click = beta[min(len(each.slate), len(beta)) - 1]
+            seen = sum(relevance(state, item) for item in each.slate) + no_click
+            catalogue = sum(relevance(state, item) for item in range(ITEMS)) + no_click
+            exposure += weight * math.log(seen / catalogue)
+    slate, all_item = float(total_of(SLATE, batch)), float(total_of(ALL_ITEM, batch))
+    assert exposure < -1  # else nothing is tested
+    assert all_item == pytest.approx(slate + exposure, rel=1e-9)
+
+
+def test_all_item_does_not_ask_what_else_was_in_the_slate() -> None:
+    batch = random_interactions(8, users=20, longest_slate=5)
+    generator = torch.Generator().manual_seed(0)
+    other = batch.slate_items.clone()
+    for met in histories(batch):
+        for each in met:
+            kept = [each.click] if each.click >= 0 else []
+            rest = [i for i in torch.randperm(ITEMS, generator=generator).tolist() if i not in kept]
+            first, place = int(batch.slate_offsets[each.index]), int(batch.clicks[each.index])
+            for position in range(len(each.slate)):
+                if position != place:
+                    other[first + position] = rest.pop()
+    changed = replace(batch, slate_items=other)
+    assert not torch.equal(other, batch.slate_items)
+    torch.testing.assert_close(total_of(ALL_ITEM, changed), total_of(ALL_ITEM, batch))
+    assert abs(float(total_of(SLATE, changed) - total_of(SLATE, batch))) > 0.01
+
+
+@every_likelihood
+def test_probabilities_of_all_choices_add_up_to_one(config: ModelConfig) -> None:
+    """The slate is the catalogue: exposure is certain, and something or nothing is clicked."""
+    one = Interactions(
+        user_offsets=torch.tensor([0, 1]),
+        train_end=torch.ones(1, dtype=torch.int32),
+        valid_end=torch.ones(1, dtype=torch.int32),
+        times=torch.zeros(1, dtype=torch.int64),
+        sources=torch.ones(1, dtype=torch.uint8),
+        clicks=torch.zeros(1, dtype=torch.int32),
+        slate_offsets=torch.tensor([0, ITEMS]),
+        slate_items=torch.arange(ITEMS, dtype=torch.int32),
+    )
+    total = 0.0
+    for click in range(-1, ITEMS):
+        batch = replace(one, clicks=torch.tensor([click], dtype=torch.int32))
+        likelihood = batch_likelihood(
+            parameters(),
+            PROFILES,
+            torch.zeros(1, dtype=torch.int64),
+            batch,
+            torch.ones(1),
+            Exposure.of(config, SOURCES),
+            WHOLE,
+        )
+        total += math.exp(float(likelihood.total))
+    assert total == pytest.approx(1, abs=1e-9)
+
+
+@pytest.mark.parametrize("sharpness", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("drawn", [1, 3, 5])
+def test_the_sum_over_the_catalogue_is_unbiased(drawn: int, sharpness: float) -> None:
+    """Over every set of candidates there is, each as likely: no sampling error is left.
+
+    Interactions without a click, and with each item clicked: inside the candidates or outside.
+    """
+    items = 6
+    vectors = normals(1, items, D)
+    clicked = torch.arange(-1, items)
+    state_of = torch.arange(items + 1) % STATES
+    sums = [
+        catalogue_log_sum(
+            PROFILES, vectors, state_of, clicked, Candidates(torch.tensor(rows), items), sharpness
+        ).exp()
+        for rows in combinations(range(items), drawn)
+    ]
+    exact = (-sharpness * torch.cdist(PROFILES, vectors)).exp().sum(1)[state_of]
+    torch.testing.assert_close(torch.stack(sums).mean(0), exact, rtol=1e-9, atol=1e-9)
+    spread = torch.stack(sums).std(0)
+    assert (spread > 1e-3).all()  # each set says something else
+
+
+def test_a_clicked_item_is_always_in_the_sum() -> None:
+    """So that no click is ever more probable than certain."""
+    items = normals(1, ITEMS, D)
+    clicked = torch.arange(ITEMS)
+    own = -torch.linalg.vector_norm(PROFILES[0] - items, dim=1)
+    for rows in ([0, 1], [5, 9], [11]):
+        log_sum = catalogue_log_sum(
+            PROFILES,
+            items,
+            torch.zeros(ITEMS, dtype=torch.int64),
+            clicked,
+            Candidates(torch.tensor(rows), ITEMS),
+            1.0,
+        )
+        assert (log_sum >= own).all()
+
+
+def test_one_source_has_the_weight_of_the_configuration_and_others_none() -> None:
+    config = ModelConfig(
+        likelihood="source-aware", exposure={"search": 0.25, "mail": 2.0}, sharpness=1.5
+    )
+    exposure = Exposure.of(config, ["mail", "recommendation", "search"])
+    assert exposure is not None
+    assert exposure.source_weights.tolist() == [2.0, 0.0, 0.25]
+    assert exposure.sharpness == 1.5
+    assert not exposure.includes_no_click
+    assert Exposure.of(SLATE, SOURCES) is None
+    paper = Exposure.of(ALL_ITEM, SOURCES)
+    assert paper is not None
+    assert paper.source_weights.tolist() == [1.0, 1.0]
+    assert paper.sharpness == 1.0
+    assert paper.includes_no_click
+
+
+def test_without_a_weight_the_source_aware_likelihood_is_that_of_the_slate() -> None:
+    batch = random_interactions(4)
+    config = ModelConfig(likelihood="source-aware", exposure={})
+    torch.testing.assert_close(total_of(config, batch), total_of(SLATE, batch))
+
+
+SAMPLED = Candidates(torch.tensor([1, 4, 7, 10]), ITEMS)
+
+
+@every_likelihood
+@pytest.mark.parametrize("candidates", [WHOLE, SAMPLED], ids=["exact", "sampled"])
+def test_gradients_are_those_of_finite_differences(
+    config: ModelConfig, candidates: Candidates
+) -> None:
+    batch = random_interactions(5, users=4)
+    clicked = batch.clicked_items[batch.clicks >= 0]
+    inside = torch.isin(clicked, SAMPLED.rows)
+    assert inside.any()
+    assert not inside.all()
+
+    def total(items: Tensor, profiles: Tensor, no_click: Tensor) -> Tensor:
+        return total_of(
+            config, batch, candidates, items=items, profiles=profiles, no_click=no_click
+        )
+
+    start = (parameters().items, PROFILES.clone(), parameters().no_click)
+    assert torch.autograd.gradcheck(total, [tensor.requires_grad_() for tensor in start])
+
+
+def test_gradients_stay_finite_where_the_only_candidate_was_clicked() -> None:
+    batch = random_interactions(5, users=4)
+    only = Candidates(batch.clicked_items[batch.clicks >= 0][:1].long(), ITEMS)
+    items = parameters().items.requires_grad_()
+    total_of(ALL_ITEM, batch, only, items=items).backward()
+    assert items.grad is not None
+    assert torch.isfinite(items.grad).all()
+
+
+@given(shift=st.floats(-50, 50), seed=st.integers(0, 2**32 - 1))
+def test_distances_by_matrix_product_are_distances(shift: float, seed: int) -> None:
+    """In float32, of points a few units apart, wherever the origin is."""
+    profiles, items = normals(seed, 6, 10) + shift, normals(seed + 1, 9, 10) + shift
+    expected = torch.cdist(profiles, items, compute_mode="donot_use_mm_for_euclid_dist")
+    actual = many_distances(profiles.float(), items.float())
+    assert (actual - expected).abs().max() < 1e-4
+
+
+def test_distances_of_points_that_coincide_are_small() -> None:
+    items = 2 * normals(0, 50, 10)
+    profiles = items + 1e-4 * normals(1, 50, 10)
+    actual = many_distances(profiles.float(), items.float()).diagonal()
+    expected = torch.linalg.vector_norm(profiles - items, dim=1)
+    assert (actual - expected).abs().max() < 1e-2
+    assert (actual > 0).all()  # a root at zero would have an infinite gradient
+
+
+def test_no_click_has_its_own_utility_for_each_scroll_length() -> None:
+    theta = parameters()
+    longest = len(theta.no_click)
+    scroll = torch.tensor([1, 2, longest, longest + 1, 1_000])
+    expected = theta.no_click[[0, 1, longest - 1, longest - 1, longest - 1]]
+    assert torch.equal(theta.no_click_after(scroll), expected)

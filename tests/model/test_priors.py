@@ -1,0 +1,151 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch.distributions import Normal, kl_divergence
+
+from slatewise.model.config import ModelConfig
+from slatewise.model.gaussian import Gaussian
+from slatewise.model.priors import FlatPrior, HierarchicalPrior
+from tests.model.ragged import normals
+
+D = 3
+DRAWS = 200_000
+
+
+def hierarchical(groups: int = 2, copies: int = 1) -> HierarchicalPrior:
+    """Groups with wide posteriors, each `copies` times."""
+    config = ModelConfig(dimensions=D, kappa_mu=1.7, kappa_sigma=0.8, scale_floor=0.3)
+    prior = HierarchicalPrior(config, torch.zeros(groups * copies, D), 0.05)
+    for seed, part in enumerate(prior.learned.values()):
+        part.mean.copy_(normals(seed, groups, D).repeat_interleave(copies, 0))
+        part.raw.copy_(normals(9 + seed, groups, D).repeat_interleave(copies, 0))
+    return prior
+
+
+def test_the_flat_divergence_is_that_of_torch() -> None:
+    prior = FlatPrior(ModelConfig(prior="flat", dimensions=D, sigma_v=0.4))
+    items = Gaussian(normals(0, 5, D), normals(1, 5, D), 1.0)
+    expected = kl_divergence(Normal(items.mean, items.scale), Normal(0.0, 0.4)).sum(1)
+    actual = prior.item_kl(items, torch.zeros(5, dtype=torch.int64), None)
+    torch.testing.assert_close(actual, expected.double(), rtol=1e-6, atol=1e-6)
+    assert prior.kl() == 0
+    assert prior.learned == {}
+
+
+def test_the_flat_predictive_is_the_prior() -> None:
+    prior = FlatPrior(ModelConfig(prior="flat", dimensions=D, sigma_v=0.4))
+    mean, scale = prior.predictive(torch.tensor([0, 0, 1]))
+    assert torch.equal(mean, torch.zeros(3, D))
+    assert torch.equal(scale, torch.full((3, D), 0.4))
+
+
+def test_the_divergence_of_the_groups_is_that_of_torch() -> None:
+    prior = hierarchical()
+    means, spreads = prior.learned["group_means"], prior.learned["group_spreads"]
+    expected = kl_divergence(Normal(means.mean, means.scale), Normal(0.0, 1.7)).sum()
+    expected += kl_divergence(Normal(spreads.mean, spreads.scale), Normal(0.0, 0.8)).sum()
+    torch.testing.assert_close(prior.kl(), expected)
+
+
+def test_the_expected_divergence_of_items_is_that_of_monte_carlo() -> None:
+    """Vector, group mean and group scale all drawn here; only the group scale there.
+
+    Each side is a mean of 200,000 draws; both together may be off by five standard errors.
+    """
+    prior = hierarchical(groups=1, copies=DRAWS)
+    items = Gaussian(normals(5, 1, D).float(), normals(6, 1, D).float(), 1.0)
+    many = Gaussian(items.mean.expand(DRAWS, D), items.raw.expand(DRAWS, D), 1.0)
+    ours = prior.item_kl(many, torch.arange(DRAWS), torch.Generator().manual_seed(0))  # [DRAWS]
+
+    rng = np.random.default_rng(0)
+
+    def draw(part: Gaussian) -> np.ndarray:
+        mean, scale = part.mean[0].double().numpy(), part.scale[0].double().numpy()
+        return mean + scale * rng.standard_normal((DRAWS, D))
+
+    def log_density(x: np.ndarray, mean: np.ndarray, scale: np.ndarray) -> np.ndarray:
+        return -0.5 * ((x - mean) / scale) ** 2 - np.log(scale) - 0.5 * math.log(2 * math.pi)
+
+    vector, centre, x = draw(items), draw(prior.means), draw(prior.spreads)
+    under_q = log_density(vector, items.mean[0].numpy(), items.scale[0].numpy())
+    under_prior = log_density(vector, centre, np.sqrt(x**2 + 0.3**2))
+    theirs = (under_q - under_prior).sum(1)  # [DRAWS]
+
+    error = math.sqrt((float(ours.var()) + theirs.var()) / DRAWS)
+    assert error < 0.02 * theirs.mean()  # else the bound says nothing
+    assert abs(float(ours.double().mean()) - theirs.mean()) < 5 * error
+    # What forgetting the uncertainty of the group mean would cost is far outside that bound.
+    forgotten = 0.5 * (prior.means.scale[0].double().numpy() ** 2 / (x**2 + 0.3**2)).sum(1).mean()
+    assert forgotten > 20 * error
+
+
+def test_without_a_generator_the_group_scales_are_their_means() -> None:
+    prior = hierarchical()
+    prior.spreads.raw.fill_(-30)  # a draw is the mean
+    items = Gaussian(normals(0, 4, D).float(), normals(1, 4, D).float(), 1.0)
+    groups = torch.tensor([1, 0, 0, 1])
+    drawn = prior.item_kl(items, groups, torch.Generator().manual_seed(0))
+    torch.testing.assert_close(prior.item_kl(items, groups, None), drawn)
+
+
+def test_gradients_are_those_of_finite_differences() -> None:
+    groups = torch.tensor([1, 0, 0, 1])
+
+    def divergence(*free: torch.Tensor) -> torch.Tensor:
+        prior = hierarchical()
+        prior.means = Gaussian(free[2], free[3], 1.0)
+        prior.spreads = Gaussian(free[4], free[5], 1.0)
+        generator = torch.Generator().manual_seed(0)
+        return prior.item_kl(Gaussian(free[0], free[1], 1.0), groups, generator)
+
+    shapes = [4, 4, 2, 2, 2, 2]
+    free = [normals(seed, rows, D).requires_grad_() for seed, rows in enumerate(shapes)]
+    assert torch.autograd.gradcheck(divergence, free)
+
+
+def test_the_predictive_has_the_moments_of_drawing_down_the_hierarchy() -> None:
+    # 200,000 draws: the mean is off by sd / 447; the sd by 1 % at most for a mixture of normals.
+    prior = hierarchical()
+    mean, scale = prior.predictive(torch.tensor([1, 0, 1]))
+    generator = torch.Generator().manual_seed(0)
+    for row, group in enumerate([1, 0, 1]):
+
+        def draw(part: Gaussian, group: int = group) -> torch.Tensor:
+            noise = torch.randn(DRAWS, D, generator=generator)
+            return part.mean[group] + part.scale[group] * noise
+
+        spread = (draw(prior.spreads).square() + 0.3**2).sqrt()
+        vectors = draw(prior.means) + spread * torch.randn(DRAWS, D, generator=generator)
+        assert ((vectors.mean(0) - mean[row]).abs() < 4 * scale[row] / 447).all()
+        assert ((vectors.std(0) / scale[row] - 1).abs() < 0.01).all()
+
+
+@pytest.mark.parametrize(("mean", "scale"), [(0.5, 0.05), (-0.5, 0.05), (0.2, 0.3), (0.0, 0.4)])
+def test_the_divergence_of_x_is_that_of_its_fold_up_to_a_constant(
+    mean: float, scale: float
+) -> None:
+    """The prior is on |x|, the divergence is taken of x.
+
+    It is greater by log 2 where x keeps its sign, by nothing where both signs are alike, and
+    between the two elsewhere: a bound, and the same up to a constant for a scale that is known.
+    """
+    kappa = 0.8
+    y = np.linspace(1e-6, 8, 400_001)
+
+    def density(at: np.ndarray, centre: float, width: float) -> np.ndarray:
+        return np.exp(-0.5 * ((at - centre) / width) ** 2) / (width * math.sqrt(2 * math.pi))
+
+    folded_q = density(y, mean, scale) + density(-y, mean, scale) + 1e-300
+    folded_prior = 2 * density(y, 0, kappa) + 1e-300
+    folded = np.trapezoid(folded_q * np.log(folded_q / folded_prior), y)
+
+    x = Gaussian.around(torch.tensor(mean, dtype=torch.float64), scale, 1.0)
+    excess = float(x.kl(kappa)) - folded
+    if abs(mean) > 5 * scale:
+        assert excess == pytest.approx(math.log(2), abs=1e-4)
+    elif mean == 0:
+        assert excess == pytest.approx(0, abs=1e-4)
+    else:
+        assert 0 < excess < math.log(2)
