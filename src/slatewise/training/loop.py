@@ -41,6 +41,8 @@ class Progress:
     """steps an epoch has"""
     rate: float = 0.0
     best: float = _WORST
+    mark: float = _WORST
+    """the likelihood that an epoch must beat by `least_gain` to count as better"""
     since_best: int = 0
     skipped: int = 0
     """steps that were not finite, in all"""
@@ -154,9 +156,11 @@ class Training:
     def _end_epoch(self) -> None:
         at, config = self.progress, self.config
         score = self.validation.score(self.posterior)
-        if score > at.best + config.least_gain:
-            at.best, at.since_best = score, 0
+        if score > at.best:
+            at.best = score
             self.best = {name: t.clone() for name, t in self.posterior.tensors().items()}
+        if score > at.mark + config.least_gain:
+            at.mark, at.since_best = score, 0
         else:
             at.since_best += 1
             if at.since_best % config.plateau == 0:
@@ -182,7 +186,8 @@ class Training:
         self.posterior.load(self.best)
         at.stage += 1
         if at.stage < len(self.stages):
-            at.epoch, at.rate, at.best, at.since_best = 0, 0.0, _WORST, 0
+            at.epoch, at.rate, at.since_best = 0, 0.0, 0
+            at.best = at.mark = _WORST
             self._enter_stage()
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:

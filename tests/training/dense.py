@@ -1,0 +1,149 @@
+"""The objective without any of its economies: all items, one user after the other, float64.
+
+Nothing here comes from the model's own modules but the numbers of its configuration.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.distributions import Normal, kl_divergence
+
+from slatewise.data.interactions import Interactions
+from slatewise.model.config import ModelConfig
+from tests.model.ragged import histories
+
+Tensors = dict[str, Tensor]
+
+
+def leaves(tensors: Tensors) -> Tensors:
+    """Copy a posterior's tensors into float64, with gradients."""
+    return {name: tensor.double().clone().requires_grad_() for name, tensor in tensors.items()}
+
+
+class Dense:
+    """−ELBO / N of a whole batch for given noise."""
+
+    def __init__(
+        self, config: ModelConfig, free: Tensors, noise: Tensors, groups: Tensor, sources: list[str]
+    ) -> None:
+        names = {name.rsplit(".", 1)[0] for name in free}
+        self.config, self.groups, self.sources = config, groups, sources
+        self.q = {
+            name: Normal(
+                free[f"{name}.mean"], config.sigma_max * torch.sigmoid(free[f"{name}.raw"])
+            )
+            for name in names
+        }
+        self.value = {name: q.loc + q.scale * noise[name].double() for name, q in self.q.items()}
+
+    def negative_elbo(
+        self,
+        batch: Interactions,
+        *,
+        shares: Tensor,
+        total: int,
+        prefix: Sequence[int] | None = None,
+        initial_noise: Tensor | None = None,
+    ) -> Tensor:
+        """Return −mean log-likelihood + τ KL / N; of item i's divergence, shares[i] is charged.
+
+        With an amortised initial state, `prefix` clicks of each user make hers, with
+        `initial_noise` [B, D].
+        """
+        config, count = self.config, len(batch.clicks)
+        likelihood, scored = torch.zeros((), dtype=torch.float64), 0
+        divergence = self._shared_kl() / total + (shares * self.item_kl()).sum() / count
+        for user, met in enumerate(histories(batch)):
+            clicked = [each.click for each in met if each.click >= 0]
+            state, known = self.value["initial_state"], 0
+            if prefix is not None and prefix[user] > 0:
+                assert initial_noise is not None
+                known = prefix[user]
+                start = self._amortised(clicked[:known])
+                state = start.loc + start.scale * initial_noise[user]
+                prior = Normal(torch.zeros_like(start.loc), config.sigma_h0)
+                divergence = divergence + kl_divergence(start, prior).sum() / count
+            clicks = 0
+            for each in met:
+                if clicks >= known:
+                    likelihood = likelihood + self._log_likelihood(state, each)
+                    scored += 1
+                if each.click >= 0:
+                    state = self._moved(state, self.value["items"][each.click])
+                    clicks += 1
+        return -likelihood / max(scored, 1) + config.temperature * divergence
+
+    def item_kl(self) -> Tensor:
+        """Cross-entropy minus entropy, with the group mean's variance in the former: [I]."""
+        q = self.q["items"]
+        if self.config.prior == "flat":
+            return kl_divergence(q, Normal(torch.zeros_like(q.loc), self.config.sigma_v)).sum(1)
+        means = self.q["group_means"]
+        squared = self.value["group_spreads"][self.groups] ** 2 + self.config.scale_floor**2
+        centre, wobble = means.loc[self.groups], means.scale[self.groups]
+        distance = (q.loc - centre) ** 2 + q.scale**2 + wobble**2
+        cross = 0.5 * torch.log(2 * math.pi * squared) + distance / (2 * squared)
+        return (cross - q.entropy()).sum(1)
+
+    def _shared_kl(self) -> Tensor:
+        config = self.config
+        scales = {
+            "initial_state": config.sigma_h0,
+            "no_click": config.sigma_no_click,
+            "group_means": config.kappa_mu,
+            "group_spreads": config.kappa_sigma,
+        } | dict.fromkeys(("from_item", "from_state", "output"), config.sigma_rnn)
+        total = torch.zeros((), dtype=torch.float64)
+        for name, q in self.q.items():
+            if name == "drift_logit":
+                total = total + self._drift_kl(q)
+            elif name != "items":
+                total = (
+                    total + kl_divergence(q, Normal(torch.zeros_like(q.loc), scales[name])).sum()
+                )
+        return total
+
+    @staticmethod
+    def _drift_kl(q: Normal) -> Tensor:
+        """Integrate over a fine grid."""
+        grid = torch.linspace(-9, 9, 20_001, dtype=torch.float64)
+        x = q.loc + q.scale * grid
+        gamma = torch.sigmoid(x)
+        inside = torch.linspace(0, 1, 20_001, dtype=torch.float64)
+        bell = Normal(0.5, 0.3)
+        normaliser = torch.trapezoid(bell.log_prob(inside).exp(), inside)
+        log_q = q.log_prob(x) - torch.log(gamma * (1 - gamma))
+        log_prior = bell.log_prob(gamma) - normaliser.log()
+        mass = torch.exp(-(grid**2) / 2) / math.sqrt(2 * math.pi)
+        return torch.trapezoid(mass * (log_q - log_prior), grid)
+
+    def _amortised(self, clicked: list[int]) -> Normal:
+        vectors = self.value["items"][clicked]
+        weight = self.config.memory ** torch.arange(len(clicked) - 1, -1, -1).double()
+        mean = (weight[:, None] * vectors).sum(0) / weight.sum()
+        scale = (vectors.var(0, unbiased=False) + 0.01).sqrt()
+        return Normal(mean, scale.clamp(max=self.config.sigma_max))
+
+    def _moved(self, state: Tensor, item: Tensor) -> Tensor:
+        if self.config.dynamics == "linear":
+            drift = torch.sigmoid(self.value["drift_logit"])
+            return drift * state + (1 - drift) * item
+        weights = self.value["from_item"], self.value["from_state"]
+        return torch.gru_cell(item[None], state[None], *weights)[0]
+
+    def _log_likelihood(self, state: Tensor, met: tuple[int, list[int], int, int]) -> Tensor:
+        _, slate, click, source = met
+        items, config = self.value["items"], self.config
+        profile = state if config.dynamics == "linear" else self.value["output"] @ state
+        utility = -(items - profile).square().sum(1).sqrt()  # [I]
+        no_click = self.value["no_click"][len(slate) - 1]
+        chosen = utility[click] if click >= 0 else no_click
+        among = utility if config.likelihood == "all-item" else utility[slate]
+        log_likelihood = chosen - torch.logsumexp(torch.cat([among, no_click[None]]), 0)
+        if config.likelihood == "source-aware":
+            kappa, lam = config.sharpness, config.exposure.get(self.sources[source], 0.0)
+            seen = torch.logsumexp(kappa * utility[slate], 0)
+            log_likelihood = log_likelihood + lam * (seen - torch.logsumexp(kappa * utility, 0))
+        return log_likelihood
