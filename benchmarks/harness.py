@@ -62,12 +62,7 @@ def report(
 
     What else a benchmark found out goes into the file of numbers as `more`.
     """
-    table = Table(title=title, title_justify="left", box=None)
-    for column in columns:
-        table.add_column(column.replace("_", " "), justify="right")
-    for row in rows:
-        table.add_row(*(pattern.format(row[key]) for key, pattern in columns.items()))
-    Console(width=140).print(table)
+    show(title, columns, rows)
     for target in targets:
         print("MISSED " if target.missed else "met    ", target, sep="")
     if options.json:
@@ -76,6 +71,16 @@ def report(
         options.json.write_text(json.dumps(numbers | more, indent=2) + "\n")
     if options.check and any(target.missed for target in targets):
         sys.exit(1)
+
+
+def show(title: str, columns: Mapping[str, str], rows: Sequence[Row]) -> None:
+    """Print rows as a table."""
+    table = Table(title=title, title_justify="left", box=None)
+    for column in columns:
+        table.add_column(column.replace("_", " "), justify="right")
+    for row in rows:
+        table.add_row(*(pattern.format(row[key]) for key, pattern in columns.items()))
+    Console(width=140).print(table)
 
 
 def seconds(work: Callable[[], object], repeats: int = 1) -> float:

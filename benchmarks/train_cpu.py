@@ -2,12 +2,17 @@
 
 A batch is 512 users of 20 interactions with slates of up to 25 items (11 on average), in 25
 dimensions. `fused` is the slate likelihood, forward and backward; `exposed` the same with the
-exposure term; `reference` the same as `fused` in plain torch. The floor gathers the same rows
-once and adds one row to the gradient of each, without arithmetic in between: a compiled loop, or
+exposure term; `reference` the same as `fused` in plain torch. The floor gathers the row of every
+cell and adds it to the gradient of that row, without arithmetic in between: a compiled loop, or
 torch's index_select and index_add_, whichever is faster. Both sides begin with a zeroed gradient,
 as a step must. A `local` table holds only the rows of the batch, which is how training works;
 `full` goes to the whole table, where zeroing alone takes most of the time of either side, so
 targets are for `local`.
+
+The second table times whole training steps: gather, sample, dynamics, likelihood, divergence,
+backward, update. `same items` spreads one set of 10,000 items over the larger catalogue: only the
+size of the tables differs, and with it the cache. `other items` draws from the whole catalogue, so
+that a batch also touches more distinct items, and a step has more rows to sample and update.
 """
 
 from collections.abc import Callable
@@ -18,11 +23,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harness import Row, Target, parser, report, seconds
+from harness import Row, Target, parser, report, seconds, show
+from slatewise.data.interactions import Interactions
+from slatewise.model.config import ModelConfig
 from slatewise.model.kernels import RowAdam, slate_terms, unique_rows
 from slatewise.model.kernels import _numba as loops
+from slatewise.model.posterior import Posterior
+from slatewise.training.config import TrainingConfig
+from slatewise.training.steps import SparseSteps
 
 USERS, STEPS, LONGEST, DIMS = 512, 20, 25, 25
+SMALL, LARGE = 10_000, 1_000_000
 
 
 def main() -> None:
@@ -32,13 +43,36 @@ def main() -> None:
     options = arguments.parse_args()
     torch.set_num_threads(1)
     rows: list[Row] = []
-    for num_items in (10_000, 1_000_000):
+    for num_items in (SMALL, LARGE):
         for popularity in ("uniform", "zipf"):
             batch = _batch(num_items, popularity)
             for table in ("local", "full"):
                 measured = _measure(batch, table == "local", options.repeats)
                 name = {"items": num_items, "popularity": popularity, "table": table}
                 rows.append({**name, **measured})
+    steps = [
+        _steps(dynamics, items, drawn_from, options.repeats)
+        for dynamics in ("linear", "gru")
+        for items, drawn_from in (
+            (SMALL, "same items"),
+            (LARGE, "same items"),
+            (LARGE, "other items"),
+        )
+    ]
+    show(
+        "Whole steps",
+        {
+            "dynamics": "{}",
+            "items": "{:,}",
+            "drawn_from": "{}",
+            "distinct": "{:,}",
+            "step_ms": "{:.1f}",
+            "users_per_s": "{:,.0f}",
+            "bare_gather_ms": "{:.2f}",
+            "times_gather": "{:.1f}",
+        },
+        steps,
+    )
     report(
         options,
         f"Slate terms and row updates, {USERS} users, {rows[0]['cells']:,} cells, milliseconds",
@@ -67,7 +101,13 @@ def main() -> None:
             )
             for row in rows
             if row["table"] == "local"
+        ]
+        + [
+            Target(f"growth of a {small['dynamics']} step with the catalogue", ratio, 1.3)
+            for small, large in zip(steps[::3], steps[1::3], strict=True)
+            for ratio in [large["step_ms"] / small["step_ms"]]
         ],
+        steps=steps,
     )
 
 
@@ -117,8 +157,8 @@ def _measure(batch: _Batch, local_table: bool, repeats: int) -> Row:
         slate_terms(states, items, no_click, **layout, **more).total.backward()
 
     def bare_loop() -> None:
-        gathered, total = torch.empty(count, DIMS), torch.zeros_like(items)
-        arrays = (states.detach(), items.detach(), total, gathered, cells, batch.offsets)
+        gathered, total = torch.empty(len(cells), DIMS), torch.zeros_like(items)
+        arrays = (items.detach(), total, gathered, cells)
         _gather_and_add(*(tensor.numpy() for tensor in arrays))
 
     def bare_torch() -> None:
@@ -154,19 +194,51 @@ def _measure(batch: _Batch, local_table: bool, repeats: int) -> Row:
 @loops._njit(
     fastmath=set(loops.REORDER), error_model="numpy"
 )  # not cached: it inlines another file
-def _gather_and_add(
-    states: Any, items: Any, gradient: Any, gathered: Any, cells: Any, offsets: Any
-) -> None:
-    """Read the row of every cell, then add the slate's state to the row's gradient."""
-    for n in range(len(offsets) - 1):
-        total = loops._zeros(DIMS)
-        state = loops._load(states, n, DIMS)
-        for j in range(offsets[n], offsets[n + 1]):
-            total = loops._add(total, loops._load(items, np.int64(cells[j]), DIMS))
-        loops._store(gathered, n, total)
-        for j in range(offsets[n], offsets[n + 1]):
-            row = np.int64(cells[j])
-            loops._store(gradient, row, loops._add(loops._load(gradient, row, DIMS), state))
+def _gather_and_add(items: Any, gradient: Any, gathered: Any, cells: Any) -> None:
+    """Copy the row of every cell, then add each copy to the gradient of its row."""
+    for j in range(len(cells)):
+        loops._store(gathered, j, loops._load(items, np.int64(cells[j]), DIMS))
+    for j in range(len(cells)):
+        row = np.int64(cells[j])
+        added = loops._add(loops._load(gradient, row, DIMS), loops._load(gathered, j, DIMS))
+        loops._store(gradient, row, added)
+
+
+def _steps(dynamics: str, catalogue: int, drawn_from: str, repeats: int) -> Row:
+    """Time whole steps over users whose items come from a catalogue of that size."""
+    rng = np.random.default_rng(1)
+    batch = _batch(SMALL if drawn_from == "same items" else catalogue, "zipf")
+    spread = torch.from_numpy(rng.permutation(catalogue)[: batch.num_items]).int()
+    interactions = Interactions(
+        user_offsets=torch.arange(0, USERS * STEPS + 1, STEPS),
+        train_end=torch.full((USERS,), STEPS, dtype=torch.int32),
+        valid_end=torch.full((USERS,), STEPS, dtype=torch.int32),
+        times=torch.arange(USERS * STEPS),
+        sources=torch.zeros(USERS * STEPS, dtype=torch.uint8),
+        clicks=batch.clicks,
+        slate_offsets=batch.offsets,
+        slate_items=spread[batch.cells.long()],
+    )
+    groups = torch.from_numpy(rng.integers(0, 290, catalogue))
+    model = ModelConfig(dynamics=dynamics, dimensions=DIMS)
+    posterior = Posterior(model, groups, 290, LONGEST)
+    steps = SparseSteps(posterior, interactions, TrainingConfig(batch_users=USERS), None)
+    users = torch.arange(USERS)
+    generator = torch.Generator().manual_seed(0)
+    taken = seconds(lambda: steps.step(users, generator, 0.02), repeats=repeats)
+    bare = interactions.slate_items
+    table = torch.randn(catalogue, DIMS)
+    gather = seconds(lambda: table.index_select(0, bare), repeats=repeats)
+    return {
+        "dynamics": dynamics,
+        "items": catalogue,
+        "drawn_from": drawn_from,
+        "distinct": len(torch.unique(bare)),
+        "step_ms": 1000 * taken,
+        "users_per_s": USERS / taken,
+        "bare_gather_ms": 1000 * gather,
+        "times_gather": taken / gather,
+    }
 
 
 if __name__ == "__main__":
