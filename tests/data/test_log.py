@@ -309,3 +309,20 @@ def test_batches_and_buckets_shrink_with_the_length_of_slates(
     stages: list[tuple[str, int, int]] = []
     prepare(log, items, tmp_path / "out", progress=lambda *stage: stages.append(stage))
     assert {total for stage, _, total in stages if stage == "writing"} == {5}
+
+
+@pytest.mark.parametrize("kind", ["lists", "text"])
+def test_batches_shrink_where_slates_are_long(
+    kind: str, write_log: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("slatewise.data.log.BATCH_ITEMS", 500)
+    lengths = [1] * 2000 + [100] * 20
+    log, _ = write_log([row(slate=[1000 + i for i in range(n)], click=None) for n in lengths])
+    if kind == "text":
+        text = pl.col("slate").cast(pl.List(pl.String)).list.join("|")
+        pl.read_parquet(log).with_columns(text).write_parquet(log)
+    source = Log(log, LogFormat())
+    batches = list(source.batches(source.item_type))
+    assert max(int(batch["slate"].list.len().sum()) for batch in batches) <= 1000
+    assert pl.concat(batches)["row"].to_list() == list(range(1, 2021))
+    assert pl.concat(batches)["slate"].list.len().to_list() == lengths

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 
 from slatewise.data import parsing
@@ -80,7 +82,18 @@ class Log:
         for number, table in enumerate(self.tables):
             for batch in table.batches(self._columns, rows):
                 file = pl.lit(number, dtype=pl.UInt16).alias("file")
-                yield self._canonical(table, batch, item_type).select(file, pl.all())
+                for part in self._parts(batch):
+                    yield self._canonical(table, part, item_type).select(file, pl.all())
+
+    def _parts(self, batch: pl.DataFrame) -> Iterator[pl.DataFrame]:
+        """Divide a batch of slates that are far longer than most of the log."""
+        if self.has_impressions or batch.is_empty():
+            return iter([batch])
+        ends = np.cumsum(parsing.count_items(batch[self.layout.slate]), dtype=np.int64)
+        if ends[-1] <= 2 * BATCH_ITEMS:
+            return iter([batch])
+        starts = np.flatnonzero(np.diff(ends // BATCH_ITEMS, prepend=-1)).tolist()
+        return (batch[start:stop] for start, stop in pairwise([*starts, batch.height]))
 
     def _choose_columns(self, table: Table) -> list[str]:
         layout = self.layout

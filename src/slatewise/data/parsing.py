@@ -10,9 +10,11 @@ from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
-from slatewise.data.tables import ROW
+from slatewise.data.tables import BYTES_PER_ITEM, ROW
 from slatewise.errors import InputError
 
 IdType = type[pl.Int64] | type[pl.String]
@@ -111,6 +113,17 @@ def _as_id(value: pl.Expr, dtype: pl.DataType, target: IdType) -> pl.Expr:
         whole = value.cast(pl.Int64, strict=False)
         value = pl.when(whole == value).then(whole)
     return value.cast(target, strict=False)
+
+
+def count_items(slates: pl.Series) -> npt.NDArray[np.integer]:
+    """Say how many items each list of a column holds; of text, about how many."""
+    if slates.dtype == pl.List:
+        lengths = slates.list.len()
+    elif slates.dtype == pl.String:
+        lengths = slates.str.len_bytes() // BYTES_PER_ITEM
+    else:
+        return np.ones(len(slates), dtype=np.int64)
+    return lengths.fill_null(0).to_numpy()
 
 
 def singletons(values: pl.Series) -> pl.Series:

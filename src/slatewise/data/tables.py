@@ -21,7 +21,9 @@ _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 _JSON_LINES = (".jsonl", ".ndjson")
 _SUFFIXES = (*_PARQUET, *_SEPARATORS, *_JSON_LINES)
 _KNOWN_SUFFIXES = f"Tables are recognised by their suffix: {', '.join(_SUFFIXES)}."
-_BYTES_PER_ITEM = 4
+
+BYTES_PER_ITEM = 4
+"""An item in a list that is written as text takes so much or more, its delimiter included."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Table:
         The footer of Parquet has the number; of lists in text, only the bytes are known.
         """
         if self.path.suffix.lower() not in _PARQUET:
-            return self.path.stat().st_size // _BYTES_PER_ITEM
+            return self.path.stat().st_size // BYTES_PER_ITEM
         with _reading(self.path):
             footer = pq.read_metadata(self.path)
         chunks = [
@@ -54,7 +56,7 @@ class Table:
         # A list has a path such as slate.list.element, which writers do not agree on.
         lists = [c for c in chunks if f"{c.path_in_schema}.".startswith(f"{column}.")]
         if self.schema[column] == pl.String:
-            return int(sum(chunk.total_uncompressed_size for chunk in lists)) // _BYTES_PER_ITEM
+            return int(sum(chunk.total_uncompressed_size for chunk in lists)) // BYTES_PER_ITEM
         return int(sum(chunk.num_values for chunk in lists))
 
     def batches(self, columns: list[str], rows: int) -> Iterator[pl.DataFrame]:
