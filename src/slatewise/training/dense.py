@@ -65,7 +65,7 @@ class Passes(NamedTuple):
     @classmethod
     def compiled(cls) -> "Passes":
         """Compile each for the shapes it is first called with."""
-        return cls(*(torch.compile(part, dynamic=False) for part in cls()))
+        return cls(*(torch.compile(part, dynamic=False) for part in cls()))  # type: ignore[arg-type]
 
 
 _EAGER = Passes()

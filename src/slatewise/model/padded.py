@@ -1,0 +1,152 @@
+"""The model in padded shapes, for a GPU: the same equations, and no shape depends on the data.
+
+Shapes: B users, T interactions, S slate positions, D dimensions, I items, K candidates.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from slatewise.data.interactions import Interactions
+from slatewise.model.dynamics import LinearWeights, Weights, gru_step, linear_step
+from slatewise.model.kernels.slate import safe_norm
+from slatewise.model.likelihood import Candidates, Exposure, many_distances
+from slatewise.model.parameters import Parameters
+
+_NEVER = -1e30
+"""Utility of what cannot be chosen; unlike -inf it has a finite sum with itself."""
+
+
+class PaddedBatch(NamedTuple):
+    """The interactions of B users, all as long as the longest."""
+
+    cells: Tensor
+    """[B, T, S] int32, items; any item beyond the end of a slate"""
+    lengths: Tensor
+    """[B, T] how many items of each slate were seen, at least 1"""
+    clicks: Tensor
+    """[B, T] position in the slate, -1 for no click"""
+    sources: Tensor
+    """[B, T]"""
+    real: Tensor
+    """[B, T] whether there is an interaction"""
+
+    @classmethod
+    def of(
+        cls, interactions: Interactions, users: Tensor, ends: Tensor, steps: int, longest: int
+    ) -> "PaddedBatch":
+        """Gather the first `ends` [B] interactions of users [B]: T = steps, S = longest."""
+        step = torch.arange(steps, device=users.device)
+        place = torch.arange(longest, device=users.device)
+        real = step < ends[:, None]
+        # Padding reads on into whatever comes next. Were it all one item, the GPU would queue up
+        # to add so many zeros to that item's gradient.
+        rows = interactions.user_offsets[users][:, None] + step
+        rows = rows.clamp(max=len(interactions.clicks) - 1)
+        starts = interactions.slate_offsets[rows]
+        cells = (starts[..., None] + place).clamp(max=len(interactions.slate_items) - 1)
+        return cls(
+            cells=interactions.slate_items[cells],
+            lengths=interactions.slate_offsets[rows + 1] - starts,
+            clicks=torch.where(real, interactions.clicks[rows], -1),
+            sources=interactions.sources[rows],
+            real=real,
+        )
+
+    @property
+    def clicked_items(self) -> Tensor:
+        """[B, T] the item clicked; any item for none."""
+        place = self.clicks.clamp(min=0).long()[..., None]
+        return self.cells.gather(2, place).squeeze(2)
+
+
+def vectors_of(items: Tensor, numbers: Tensor) -> Tensor:
+    """Look vectors [..., D] up in items [I, D]; as an index, its gradient takes 10 × as long."""
+    return functional.embedding(numbers, items)
+
+
+def advance(
+    state: Tensor, clicked: Tensor, is_click: Tensor, weights: Weights
+) -> tuple[Tensor, Tensor]:
+    """Go from state [B, d_h] through interactions: the state before each [B, T, d_h], and the last.
+
+    `clicked` [B, T, D] are the vectors of the items clicked where `is_click` [B, T].
+    """
+    linear = isinstance(weights, LinearWeights)
+    inputs = clicked if linear else clicked @ weights.from_item.T  # type: ignore[union-attr]
+    states = []
+    for step in range(clicked.shape[1]):
+        states.append(state)
+        taken = inputs[:, step]
+        moved = linear_step(state, taken, weights) if linear else gru_step(state, taken, weights)  # type: ignore[arg-type]
+        state = torch.where(is_click[:, step, None], moved, state)
+    return torch.stack(states, dim=1), state
+
+
+def padded_likelihood(
+    parameters: Parameters,
+    profiles: Tensor,
+    clicked: Tensor,
+    batch: PaddedBatch,
+    exposure: Exposure | None = None,
+    candidates: Candidates | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Sum the log-likelihood, and its part within the slate alone: `batch_likelihood`, padded.
+
+    `profiles` [B, T, D] are those before each interaction, `clicked` [B, T, D] what was clicked.
+    """
+    place = torch.arange(batch.cells.shape[2], device=batch.cells.device)
+    vectors = vectors_of(parameters.items, batch.cells)  # [B, T, S, D], never in memory
+    utility = -safe_norm(profiles[:, :, None] - vectors)  # [B, T, S]
+    utility = torch.where(place < batch.lengths[..., None], utility, _NEVER)
+    no_click = parameters.no_click_after(batch.lengths.flatten()).view_as(batch.lengths)
+    is_click = batch.clicks >= 0
+    chosen = torch.where(place == batch.clicks[..., None], utility, 0.0).sum(2)
+    chosen = torch.where(is_click, chosen, no_click)
+    slate = chosen - torch.logaddexp(torch.logsumexp(utility, dim=2), no_click)  # [B, T]
+    slate = torch.where(batch.real, slate, 0.0)
+    if exposure is None or candidates is None:
+        total = slate.sum()
+        return total, total.detach()
+    sharpness = exposure.sharpness
+    exposed = torch.logsumexp(sharpness * utility, dim=2)
+    numbers = torch.where(is_click, batch.clicked_items, -1).flatten()
+    over_catalogue = padded_catalogue_log_sum(
+        profiles.flatten(0, 1),
+        parameters.items,
+        numbers,
+        clicked.flatten(0, 1),
+        candidates,
+        sharpness,
+    ).view_as(exposed)
+    if exposure.includes_no_click:
+        exposed = torch.logaddexp(exposed, sharpness * no_click)
+        over_catalogue = torch.logaddexp(over_catalogue, sharpness * no_click)
+    lambdas = exposure.source_weights[batch.sources.long()]
+    exposed_term = torch.where(batch.real, lambdas * (exposed - over_catalogue), 0.0)
+    return slate.sum() + exposed_term.sum(), slate.detach().sum()
+
+
+def padded_catalogue_log_sum(
+    profiles: Tensor,
+    items: Tensor,
+    numbers: Tensor,
+    clicked: Tensor,
+    candidates: Candidates,
+    sharpness: float,
+) -> Tensor:
+    """Estimate log Σ_I r^κ as `catalogue_log_sum` does, for profiles [N, D]: [N].
+
+    `numbers` [N] are the items clicked, -1 for none, and `clicked` [N, D] their vectors.
+    """
+    distance = many_distances(profiles, items.index_select(0, candidates.rows))  # [N, K]
+    scores = candidates.log_weight - sharpness * distance
+    if len(candidates.rows) == candidates.catalogue:
+        return torch.logsumexp(scores, dim=1)
+    # Where the clicked item is also a candidate, it must not be counted twice.
+    scores = torch.where(numbers[:, None] == candidates.rows, _NEVER, scores)
+    log_sum = torch.logsumexp(scores, dim=1)
+    own = -sharpness * safe_norm(profiles - clicked)
+    return torch.where(numbers >= 0, torch.logaddexp(own, log_sum), log_sum)
