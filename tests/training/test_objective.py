@@ -106,7 +106,7 @@ def test_loss_and_gradient_are_those_of_all_items_one_user_after_the_other(
     )
     expected.backward()
 
-    assert float(loss) == pytest.approx(float(expected), abs=1e-6)
+    assert loss.item() == pytest.approx(expected.item(), abs=1e-6)
     for name, part in parts.items():
         for field in ("mean", "raw"):
             torch.testing.assert_close(
@@ -138,7 +138,7 @@ def test_an_epoch_carries_the_whole_divergence(prior: str, batch_users: int) -> 
             shares = torch.bincount(batch.slate_items, minlength=ITEMS) / views
             generator = torch.Generator().manual_seed(int(users[0]))
             loss, _ = negative_elbo(posterior, rows_of(posterior, shares), batch, total, generator)
-            carried += float(loss) * len(batch.clicks) / total
+            carried += loss.item() * len(batch.clicks) / total
         return carried
 
     # The same noise twice: what τ changes is the divergence.
@@ -147,13 +147,12 @@ def test_an_epoch_carries_the_whole_divergence(prior: str, batch_users: int) -> 
         posterior.shared_kl()
         + posterior.prior.item_kl(posterior.items, posterior.item_groups, None).sum()
     )
-    assert 2 * (whole - half) == pytest.approx(float(dense.detach()) / total, rel=1e-6)
+    assert 2 * (whole - half) == pytest.approx(dense.item() / total, rel=1e-6)
 
 
 def _batches(everything: Interactions, users: int) -> Iterator[Tensor]:
     order = torch.randperm(everything.num_users, generator=torch.Generator().manual_seed(0))
-    for batch in order[everything.user_offsets.diff()[order] > 0].split(users):
-        yield batch
+    yield from order[everything.user_offsets.diff()[order] > 0].split(users)
 
 
 @given(batch=ragged, seed=st.integers(0, 1_000))
