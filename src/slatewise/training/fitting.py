@@ -46,6 +46,7 @@ def fit(
     often the run was stopped and resumed.
     """
     model, training = model or ModelConfig(), training or TrainingConfig()
+    _require_device(device)
     groups = torch.tensor(dataset.item_groups, dtype=torch.int64, device=device)
     with _one_thread(), _stop_on_interrupt() as interrupted:
         work = Training(
@@ -157,6 +158,15 @@ class _Checkpoint:
         about = {"settings": json.dumps(self._settings), "progress": json.dumps(progress)}
         runs.write_tensors(self._file, tensors, about)
         self._written = time.monotonic()
+
+
+def _require_device(device: str) -> None:
+    if device != "cpu" and not device.startswith("cuda"):
+        raise SlatewiseError(f"there is no device '{device}'.", "Choose cpu or cuda.")
+    if device != "cpu" and not torch.cuda.is_available():
+        raise SlatewiseError(
+            "torch finds no CUDA device.", "Train on the CPU, or install torch with CUDA."
+        )
 
 
 @contextmanager

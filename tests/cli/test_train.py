@@ -1,0 +1,93 @@
+"""`slatewise train` and `slatewise evaluate`, as a person types them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from slatewise.data.preparing import prepare
+from slatewise.simulation import load_config, write_log
+from slatewise.training import load
+from tests.cli.conftest import Run
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a tiny dataset and a quick configuration."""
+    place = tmp_path_factory.mktemp("train")
+    write_log(load_config("tiny"), place / "log")
+    prepare(place / "log", place / "log", place / "set")
+    (place / "quick.toml").write_text(
+        "[model]\ndimensions = 3\n[training]\nmax_epochs = 3\nbatch_users = 100\n"
+    )
+    return place
+
+
+def test_train_then_evaluate(run: Run, place: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    options = ["--config", place / "quick.toml", "--dynamics", "linear", "--prior", "flat"]
+    code, text, _ = run("train", place / "set", out, *options)
+    assert code == 0
+    assert "slate-linear-flat" in text
+    assert "validation log-likelihood" in text
+    model = load(out)
+    assert (model.config.dynamics, model.config.dimensions) == ("linear", 3)
+    assert model.calibration is not None
+    code, text, _ = run("evaluate", out, place / "set", "--samples", 2)
+    assert code == 0
+    for part in ("base rate", "smoothed CTR", "co-click", "2 draws", "P(click) by source"):
+        assert part in text
+    code, text, _ = run("evaluate", out, place / "set", "--samples", 2, "--json", "--k", 5)
+    judged = json.loads(text)["slate-linear-flat"]
+    assert code == 0
+    assert judged["metrics"]["recall@5"]["value"] >= 0
+    assert judged["calibrated"]["metrics"]["log_likelihood"]["count"] == judged["interactions"]
+
+
+def test_an_all_item_model_says_what_its_likelihood_is_not(
+    run: Run, place: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    run("train", place / "set", out, "--config", place / "quick.toml", "--likelihood", "all-item")
+    _, text, _ = run("evaluate", out, place / "set", "--samples", 1)
+    assert "no usable P(click)" in " ".join(text.split())
+
+
+def test_resuming_from_the_command_line(run: Run, place: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    options = ["--config", place / "quick.toml"]
+    assert run("train", place / "set", out, *options)[0] == 0
+    code, _, errors = run("train", place / "set", out, *options)
+    assert (code, "exists already" in errors, "--resume" in errors) == (2, True, True)
+    assert run("train", place / "set", out, *options, "--resume")[0] == 0
+    code, _, errors = run("train", place / "set", out, *options, "--resume", "--seed", 5)
+    assert (code, "another seed" in errors) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "remedy"),
+    [
+        ("[model]\nsize = 3\n", "'size': there is no such setting", "dimensions"),
+        ("[training]\npatience = 0\n", "'patience'", "Correct"),
+        ("[modle]\n", "unknown section 'modle'", "[model]"),
+        ("[model]\ndynamics = 'linear'\nhidden = 3\n", "hidden", "Correct"),
+        ("model", "not TOML", "Correct"),
+    ],
+)
+def test_mistakes_in_the_configuration(
+    text: str, message: str, remedy: str, run: Run, place: Path, tmp_path: Path
+) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text(text)
+    code, _, errors = run("train", place / "set", tmp_path / "run", "--config", config)
+    assert code == 2
+    assert message in errors
+    assert remedy in errors
+    assert not (tmp_path / "run").exists()
+
+
+def test_devices_and_runs_that_are_not_there(run: Run, place: Path, tmp_path: Path) -> None:
+    code, _, errors = run("train", place / "set", tmp_path / "run", "--device", "abacus")
+    assert (code, "abacus" in errors, "cuda" in errors) == (2, True, True)
+    code, _, errors = run("evaluate", tmp_path, place / "set")
+    assert (code, "not a run" in errors) == (2, True)
