@@ -108,7 +108,7 @@ def test_loss_and_gradients_are_those_of_the_sparse_step(
 
     loss, slate = dense_negative_elbo(
         posterior,
-        PaddedBatch.of(interactions, users, ends, LONGEST_USER + 1, LONGEST_SLATE),
+        PaddedBatch.of(interactions, users, ends, (LONGEST_USER + 1, LONGEST_SLATE), ITEMS),
         draw_noise(posterior, torch.Generator().manual_seed(2)),
         shares / len(ragged.clicks),
         100,

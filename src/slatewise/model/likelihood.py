@@ -82,7 +82,9 @@ def batch_likelihood(
     `weights` [N] how much it counts. `batch.slate_items` points into `parameters.items`.
     """
     no_click = parameters.no_click_after(batch.scroll_lengths)  # [N]
-    lambdas = None if exposure is None else exposure.source_weights[batch.sources.long()]
+    lambdas = None
+    if exposure is not None:
+        lambdas = exposure.source_weights.to(profiles.device)[batch.sources.long()]
     terms = slate_terms(
         profiles,
         parameters.items,
@@ -126,7 +128,9 @@ def catalogue_log_sum(
     if len(candidates.rows) == candidates.catalogue:
         return log_sum
     place = clicked.new_full((len(items),), -1)
-    place[candidates.rows] = torch.arange(len(candidates.rows), dtype=place.dtype)
+    place[candidates.rows] = torch.arange(
+        len(candidates.rows), dtype=place.dtype, device=place.device
+    )
     # Where the clicked item is also a candidate, it must not be counted twice.
     both = torch.nonzero((clicked >= 0) & (place[clicked] >= 0)).squeeze(1)
     again = scores.index_select(0, state_of[both])

@@ -35,21 +35,27 @@ class PaddedBatch(NamedTuple):
 
     @classmethod
     def of(
-        cls, interactions: Interactions, users: Tensor, ends: Tensor, steps: int, longest: int
+        cls,
+        interactions: Interactions,
+        users: Tensor,
+        ends: Tensor,
+        shape: tuple[int, int],
+        num_items: int,
     ) -> "PaddedBatch":
-        """Gather the first `ends` [B] interactions of users [B]: T = steps, S = longest."""
-        step = torch.arange(steps, device=users.device)
-        place = torch.arange(longest, device=users.device)
+        """Gather the first `ends` [B] interactions of users [B]; the shape is (T, S)."""
+        step, place = (torch.arange(size, device=users.device) for size in shape)
         real = step < ends[:, None]
-        # Padding reads on into whatever comes next. Were it all one item, the GPU would queue up
-        # to add so many zeros to that item's gradient.
-        rows = interactions.user_offsets[users][:, None] + step
-        rows = rows.clamp(max=len(interactions.clicks) - 1)
+        rows = torch.where(real, interactions.user_offsets[users][:, None] + step, 0)
         starts = interactions.slate_offsets[rows]
-        cells = (starts[..., None] + place).clamp(max=len(interactions.slate_items) - 1)
+        lengths = torch.where(real, interactions.slate_offsets[rows + 1] - starts, 1)
+        seen = real[..., None] & (place < lengths[..., None])
+        items = interactions.slate_items[torch.where(seen, starts[..., None] + place, 0)]
+        # Padding names all items in turn. Were it one item, or popular ones, the GPU would queue
+        # up to add so many zeros to their gradients.
+        others = torch.arange(seen.numel(), device=users.device).view_as(seen) % num_items
         return cls(
-            cells=interactions.slate_items[cells],
-            lengths=interactions.slate_offsets[rows + 1] - starts,
+            cells=torch.where(seen, items, others.int()),
+            lengths=lengths,
             clicks=torch.where(real, interactions.clicks[rows], -1),
             sources=interactions.sources[rows],
             real=real,

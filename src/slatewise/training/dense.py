@@ -6,6 +6,7 @@ item's divergence, here every step carries 1 / N of it, for all items that are e
 """
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -65,6 +66,8 @@ class Passes(NamedTuple):
     @classmethod
     def compiled(cls) -> "Passes":
         """Compile each for the shapes it is first called with."""
+        # Whole float32 products are what is wanted: distances in fewer digits go wrong.
+        warnings.filterwarnings("ignore", message="TensorFloat32 tensor cores")
         return cls(*(torch.compile(part, dynamic=False) for part in cls()))  # type: ignore[arg-type]
 
 
@@ -187,7 +190,8 @@ class DenseSteps:
         place = torch.arange(self._batch, device=users.device)
         filled = users[place % len(users)]
         ends = torch.where(place < len(users), self._interactions.train_end[filled], 0)
-        return self._passes.pad(self._interactions, filled, ends, self._steps, self._longest)
+        shape = (self._steps, self._longest)
+        return self._passes.pad(self._interactions, filled, ends, shape, len(self.views))
 
     def _draw_candidates(self) -> Candidates | None:
         if self._exposure is None:

@@ -34,7 +34,7 @@ class Validation:
             # Drawn once: scores of different epochs differ by the model alone.
             generator = torch.Generator().manual_seed(seed)
             rows = torch.randperm(num_items, generator=generator)[:_CANDIDATES]
-            self._candidates = Candidates(rows, num_items)
+            self._candidates = Candidates(rows.to(self.users.device), num_items)
 
     def score(self, posterior: Posterior) -> float:
         """Return the mean log-likelihood of an interaction under the posterior mean."""
@@ -63,5 +63,5 @@ class Validation:
 def held_out(batch: Interactions) -> Tensor:
     """Mark with 1 the interactions after each user's training part: [N]."""
     users = torch.repeat_interleave(batch.user_offsets.diff())
-    place = torch.arange(len(users)) - batch.user_offsets[:-1][users]
+    place = torch.arange(len(users), device=users.device) - batch.user_offsets[:-1][users]
     return (place >= batch.train_end[users]).float()
