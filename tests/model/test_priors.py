@@ -90,6 +90,33 @@ def test_without_a_generator_the_group_scales_are_their_means() -> None:
     torch.testing.assert_close(prior.item_kl(items, groups, None), drawn)
 
 
+@pytest.mark.parametrize("seed", [None, 4])
+@pytest.mark.parametrize("name", ["flat", "hierarchical"])
+def test_the_divergence_of_a_draw_is_that_of_its_items(name: str, seed: int | None) -> None:
+    """Summed over groups or over items, with group scales drawn or not, in float64."""
+    items = Gaussian(normals(0, 9, D).requires_grad_(), normals(1, 9, D).requires_grad_(), 0.8)
+    groups, shares = torch.tensor([1, 0, 0, 1, 1, 0, 1, 1, 1]), torch.linspace(0, 2, 9).double()
+    flat = FlatPrior(ModelConfig(prior="flat", dimensions=D, sigma_v=0.5))
+    prior = flat if name == "flat" else hierarchical()
+    free = [items.mean, items.raw]
+    for part in prior.learned.values():
+        part.mean, part.raw = part.mean.double(), part.raw.double()
+        free += [part.requires_grad_().mean, part.raw]
+
+    drawn = prior.draw(items, groups, shares, torch.Generator().manual_seed(7))
+    noise = items.noise(torch.Generator().manual_seed(7))
+    torch.testing.assert_close(drawn.vectors, items.sample(noise))
+
+    def source() -> torch.Generator | None:
+        return None if seed is None else torch.Generator().manual_seed(seed)
+
+    actual = prior.drawn_kl(drawn, source())
+    expected = (shares * prior.item_kl(items, groups, source())).sum()
+    torch.testing.assert_close(actual, expected)
+    gradients = [torch.autograd.grad(kl, free, allow_unused=True) for kl in (actual, expected)]
+    torch.testing.assert_close(*gradients)
+
+
 def test_gradients_are_those_of_finite_differences() -> None:
     groups = torch.tensor([1, 0, 0, 1])
 

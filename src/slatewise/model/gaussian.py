@@ -31,7 +31,8 @@ class Gaussian:
 
     def rows(self, rows: Tensor) -> "Gaussian":
         """Take some rows, as tensors of their own."""
-        return Gaussian(self.mean[rows], self.raw[rows], self.sigma_max)
+        mean, raw = (part.index_select(0, rows) for part in (self.mean, self.raw))
+        return Gaussian(mean, raw, self.sigma_max)
 
     def noise(self, generator: torch.Generator | None = None) -> Tensor:
         """Draw standard normals, in the shape of the mean."""
@@ -56,7 +57,9 @@ class Gaussian:
 
     def kl(self, prior_scale: float) -> Tensor:
         """KL divergence from N(0, prior_scale²), entry by entry."""
-        return gaussian_kl(self.mean, self.scale, torch.zeros(()), torch.tensor(prior_scale))
+        return gaussian_kl(
+            self.mean, self.scale, self.mean.new_zeros(()), self.mean.new_tensor(prior_scale)
+        )
 
 
 def gaussian_kl(mean: Tensor, scale: Tensor, prior_mean: Tensor, prior_scale: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from slatewise.model.gaussian import Gaussian, gaussian_kl
+from slatewise.model.kernels.items import ItemDraw, draw_items
 
 if TYPE_CHECKING:
     from slatewise.model.config import ModelConfig
@@ -27,6 +28,14 @@ class ItemPrior(Protocol):
     def item_kl(self, items: Gaussian, groups: Tensor, source: Source) -> Tensor:
         """Expected KL divergence of item vectors [R, D] of groups [R] from the prior: [R]."""
 
+    def draw(
+        self, items: Gaussian, groups: Tensor, shares: Tensor, generator: torch.Generator | None
+    ) -> ItemDraw:
+        """Draw vectors of items of groups [R], with the sums that `drawn_kl` needs."""
+
+    def drawn_kl(self, drawn: ItemDraw, source: Source) -> Tensor:
+        """Return Σ shares · item_kl of the items drawn, from sums over groups alone: []."""
+
     def predictive(self, groups: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation [R, D] of items nobody has seen, of groups [R]."""
 
@@ -46,6 +55,18 @@ class FlatPrior:
     def item_kl(self, items: Gaussian, groups: Tensor, source: Source) -> Tensor:
         """Closed form; groups do not matter."""
         return items.kl(self._scale).sum(-1)
+
+    def draw(
+        self, items: Gaussian, groups: Tensor, shares: Tensor, generator: torch.Generator | None
+    ) -> ItemDraw:
+        """All items are one group around 0."""
+        centre = items.mean.new_zeros(1, self._dimensions, requires_grad=False)
+        return _draw(items, torch.zeros_like(groups), shares, centre, generator)
+
+    def drawn_kl(self, drawn: ItemDraw, source: Source) -> Tensor:
+        """Closed form."""
+        scale = torch.full_like(drawn.squares, self._scale)
+        return _grouped_kl(drawn, torch.zeros_like(scale), scale)
 
     def predictive(self, groups: Tensor) -> tuple[Tensor, Tensor]:
         """The prior itself."""
@@ -75,15 +96,58 @@ class HierarchicalPrior:
 
     def item_kl(self, items: Gaussian, groups: Tensor, source: Source) -> Tensor:
         """Closed form in v_i and μ_g, one draw of the group scales (their mean if no source)."""
-        spread = self.spreads.mean if source is None else self.spreads.sample(source)
-        scale = (spread.square() + self._floor**2).sqrt().index_select(0, groups)  # [R, D]
+        scale = self._scales(source).index_select(0, groups)  # [R, D]
         centre = self.means.mean.index_select(0, groups)
         divergence = gaussian_kl(items.mean, items.scale, centre, scale)
         uncertain_mean = 0.5 * (self.means.scale.index_select(0, groups) / scale).square()
         return (divergence + uncertain_mean).sum(-1)
+
+    def draw(
+        self, items: Gaussian, groups: Tensor, shares: Tensor, generator: torch.Generator | None
+    ) -> ItemDraw:
+        """Items of a group are around its mean."""
+        return _draw(items, groups, shares, self.means.mean, generator)
+
+    def drawn_kl(self, drawn: ItemDraw, source: Source) -> Tensor:
+        """Closed form in v_i and μ_g, one draw of the group scales (their mean if no source)."""
+        return _grouped_kl(drawn, self.means.scale.square(), self._scales(source))
+
+    def _scales(self, source: Source) -> Tensor:
+        """Draw the group scales S_g: [G, D]."""
+        spread = self.spreads.mean if source is None else self.spreads.sample(source)
+        return (spread.square() + self._floor**2).sqrt()
 
     def predictive(self, groups: Tensor) -> tuple[Tensor, Tensor]:
         """Mean μ_g, variance Var μ_g + E S_g²: the first two moments of the group predictive."""
         spread = self.spreads.mean.square() + self.spreads.scale.square() + self._floor**2
         variance = self.means.scale.square() + spread  # [G, D]
         return self.means.mean[groups], variance.sqrt()[groups]
+
+
+def _draw(
+    items: Gaussian,
+    groups: Tensor,
+    shares: Tensor,
+    centres: Tensor,
+    generator: torch.Generator | None,
+) -> ItemDraw:
+    return draw_items(
+        items.mean,
+        items.raw,
+        items.noise(generator),
+        sigma_max=items.sigma_max,
+        groups=groups,
+        weights=shares,
+        centres=centres,
+    )
+
+
+def _grouped_kl(drawn: ItemDraw, centre_variance: Tensor, scale: Tensor) -> Tensor:
+    """Sum E KL(N(mean, σ²) || N(μ_g, S_g²)) over the items of all groups: [].
+
+    As `gaussian_kl`, but ½ · E (v − μ_g)² / S_g² and log S_g are taken once for each group and not
+    for each item: `centre_variance` and `scale` are Var μ_g and S_g, both [G, D].
+    """
+    mass = drawn.mass[:, None]
+    distance = (drawn.squares + mass * centre_variance) / scale.square()  # [G, D]
+    return (0.5 * distance + mass * (scale.log() - 0.5)).sum() - drawn.log_scale

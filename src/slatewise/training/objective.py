@@ -41,7 +41,8 @@ def negative_elbo(
     whole training set. The estimate is unbiased in the draw, the batch and the candidates' sum.
     """
     config = posterior.config
-    parameters = posterior.sample_around(rows.items.sample(generator), generator)
+    drawn = posterior.prior.draw(rows.items, rows.groups, rows.shares, generator)
+    parameters = posterior.sample_around(drawn.vectors, generator)
     steps = ClickSteps.of(batch)
     clicked = parameters.items.index_select(0, steps.clicked)  # [K, D]
     weights = torch.ones(len(batch.clicks), device=clicked.device)
@@ -65,8 +66,8 @@ def negative_elbo(
     likelihood = batch_likelihood(
         parameters, profiles, steps.state_of, batch, weights, exposure, candidates
     )
-    item_divergence = posterior.prior.item_kl(rows.items, rows.groups, generator)
-    divergence = divergence + (rows.shares * item_divergence).sum() / len(batch.clicks)
+    item_divergence = posterior.prior.drawn_kl(drawn, generator)
+    divergence = divergence + item_divergence / len(batch.clicks)
     loss = -likelihood.total / weights.sum().clamp(min=1) + config.temperature * divergence
     return loss, likelihood
 

@@ -2,7 +2,17 @@
 
 import functools
 import importlib
+from collections.abc import Iterable
 from types import ModuleType
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Backend = Literal["auto", "numba", "torch"]
+
+MOST_DIMS = 256
+"""Beyond this a row no longer fits the registers and compiling it takes long."""
 
 
 @functools.cache
@@ -12,3 +22,22 @@ def compiled() -> ModuleType | None:
         return importlib.import_module("slatewise.model.kernels._numba")
     except ImportError:
         return None
+
+
+def takes_numba(backend: Backend, dims: int, floats: Iterable[Tensor]) -> bool:
+    """Whether to run the compiled loop; asking for it where it cannot run is an error."""
+    obstacle = None
+    if any(tensor.device.type != "cpu" or tensor.dtype != torch.float32 for tensor in floats):
+        obstacle = "takes float32 on the CPU only"
+    elif not 1 <= dims <= MOST_DIMS:
+        obstacle = f"takes 1 to {MOST_DIMS} dimensions"
+    elif backend != "torch" and compiled() is None:
+        obstacle = "needs numba"
+    if backend == "numba" and obstacle:
+        raise ValueError(f"the numba backend {obstacle}")
+    return backend != "torch" and obstacle is None
+
+
+def plain(tensor: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Return the tensor as the loops want it: of that type, contiguous, without gradient."""
+    return tensor.detach().to(dtype).contiguous()

@@ -156,7 +156,7 @@ def _lanewise(operation: str) -> Kernel:
     return _intrinsic(typed)
 
 
-_add, _subtract = _lanewise("fadd"), _lanewise("fsub")
+_add, _subtract, _multiply = _lanewise("fadd"), _lanewise("fsub"), _lanewise("fmul")
 
 
 @_intrinsic
@@ -399,6 +399,122 @@ def slate_kernel(dims: int) -> Kernel:  # noqa: PLR0915 - one loop is the point
             if to_states:
                 _store(states_gradient, at, _add(_load(states_gradient, at, dims), state_slope))
         return total, np.int64(-1)
+
+    return kernel
+
+
+BLOCK = 64
+"""Item rows whose scales are worked out in one loop: enough to fill vectors, few enough to stay in
+the first cache until they are used."""
+
+
+@_compile(*REORDER)
+def _shares_and_logs(raw: Any, shares: Any, logs: Any) -> None:
+    """Fill in p = sigmoid(raw) and log p, entry by entry."""
+    for k in range(len(raw)):
+        x = raw[k]
+        small = exponential(-abs(x))
+        total = _ONE + small
+        shares[k] = (_ONE if x >= 0 else small) / total
+        # log(1 + e) = 2 artanh(e / (2 + e)), of which eight terms of the series are exact enough.
+        y = small / (_ONE + total)
+        z = y * y
+        series = _ZERO
+        for divisor in (15, 13, 11, 9, 7, 5, 3, 1):
+            series = series * z + np.float32(1 / divisor)
+        logs[k] = (_ZERO if x >= 0 else x) - (y + y) * series
+
+
+@functools.cache
+def draw_kernel(dims: int) -> Kernel:
+    """Return the draw of items of so many dimensions; see `items.draw_items`.
+
+    It returns the sum of weighted log scales and -1, or the first row with a group out of range.
+    `squares` and `mass` are added to.
+    """
+
+    @_compile(*REORDER)
+    def kernel(
+        mean: Any,
+        raw: Any,
+        noise: Any,
+        groups: Any,
+        weights: Any,
+        centres: Any,
+        sigma_max: Any,
+        vectors: Any,
+        shares: Any,
+        squares: Any,
+        mass: Any,
+    ) -> Any:
+        total, log_max = 0.0, dims * math.log(sigma_max)
+        logs, lane_sums = np.empty((BLOCK, dims), np.float32), np.empty((1, dims), np.float32)
+        flat_raw, flat_shares, flat_logs = raw.ravel(), shares.ravel(), logs.ravel()
+        for first in range(0, len(mean), BLOCK):
+            last = min(first + BLOCK, len(mean))
+            entries = slice(first * dims, last * dims)
+            _shares_and_logs(flat_raw[entries], flat_shares[entries], flat_logs)
+            sums = _zeros(dims)
+            for r in range(first, last):
+                group = groups[r]
+                if group < 0 or group >= len(centres):
+                    return total, np.int64(r)
+                weight = weights[r]
+                middle = _load(mean, r, dims)
+                scale = _times(_load(shares, r, dims), sigma_max)
+                _store(vectors, r, _add(middle, _multiply(scale, _load(noise, r, dims))))
+                offset = _subtract(middle, _load(centres, group, dims))
+                square = _add(_multiply(scale, scale), _multiply(offset, offset))
+                _store(squares, group, _add(_load(squares, group, dims), _times(square, weight)))
+                mass[group] += weight
+                sums = _add(sums, _times(_load(logs, r - first, dims), weight))
+                total += np.float64(weight) * log_max
+            _store(lane_sums, np.int64(0), sums)
+            for d in range(dims):
+                total += np.float64(lane_sums[0, d])
+        return total, np.int64(-1)
+
+    return kernel
+
+
+@functools.cache
+def draw_gradient_kernel(dims: int) -> Kernel:
+    """Return the gradient of `draw_kernel`, whose `shares` it takes; fills in what comes last.
+
+    With s = sigma_max * p, p = sigmoid(raw): ds/draw = s (1 - p), and d log s / draw = 1 - p.
+    """
+
+    @_compile(*REORDER)
+    def kernel(
+        mean: Any,
+        noise: Any,
+        shares: Any,
+        groups: Any,
+        weights: Any,
+        centres: Any,
+        sigma_max: Any,
+        vectors_slope: Any,
+        squares_slope: Any,
+        log_slope: Any,
+        mean_gradient: Any,
+        raw_gradient: Any,
+        centres_gradient: Any,
+    ) -> None:
+        ones = _load(np.ones((1, dims), np.float32), np.int64(0), dims)
+        for r in range(len(mean)):
+            group, weight = groups[r], weights[r]
+            twice = _times(_load(squares_slope, group, dims), weight + weight)
+            slope = _load(vectors_slope, r, dims)
+            offset = _subtract(_load(mean, r, dims), _load(centres, group, dims))
+            pull = _multiply(offset, twice)
+            _store(mean_gradient, r, _add(slope, pull))
+            left = _subtract(_load(centres_gradient, group, dims), pull)
+            _store(centres_gradient, group, left)
+            share = _load(shares, r, dims)
+            scale = _times(share, sigma_max)
+            steep = _add(_multiply(slope, _load(noise, r, dims)), _multiply(scale, twice))
+            steep = _add(_multiply(steep, scale), _times(ones, weight * log_slope))
+            _store(raw_gradient, r, _multiply(steep, _subtract(ones, share)))
 
     return kernel
 

@@ -5,18 +5,13 @@ D dimensions.
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from slatewise.model.kernels._loading import compiled
-
-Backend = Literal["auto", "numba", "torch"]
-
-MOST_DIMS = 256
-"""Beyond this a row no longer fits the registers and compiling it takes long."""
+from slatewise.model.kernels._loading import Backend, compiled, plain, takes_numba
 
 
 @dataclass(frozen=True)
@@ -80,11 +75,7 @@ def slate_terms(
     _check_lengths(
         (extra, len(cells), "extra"), (exposure_weights, len(clicks), "exposure_weights")
     )
-    if backend == "auto":
-        backend = "numba" if _obstacle(floats) is None else "torch"
-    elif backend == "numba" and (obstacle := _obstacle(floats)):
-        raise ValueError(f"the numba backend {obstacle}")
-    run = _reference if backend == "torch" else _fused
+    run = _fused if takes_numba(backend, states.shape[1], floats) else _reference
     total, log_likelihood, exposed = run(
         states,
         items,
@@ -130,14 +121,6 @@ def _check_lengths(*expected: tuple[Tensor | None, int, str]) -> None:
     for tensor, length, name in expected:
         if tensor is not None and tensor.shape != (length,):
             raise ValueError(f"{name} must be [{length}], not {list(tensor.shape)}")
-
-
-def _obstacle(floats: list[Tensor]) -> str | None:
-    if any(tensor.device.type != "cpu" or tensor.dtype != torch.float32 for tensor in floats):
-        return "takes float32 on the CPU only"
-    if not 1 <= floats[0].shape[1] <= MOST_DIMS:
-        return f"takes 1 to {MOST_DIMS} dimensions"
-    return "needs numba" if compiled() is None else None
 
 
 # Reference.
@@ -222,8 +205,8 @@ class _Fused(torch.autograd.Function):
         module = compiled()
         assert module is not None
         nothing = no_click.new_empty(0)
-        floats = [_plain(tensor) for tensor in (states, items, no_click)]
-        floats.append(nothing if extra is None else _plain(extra))
+        floats = [plain(tensor) for tensor in (states, items, no_click)]
+        floats.append(nothing if extra is None else plain(extra))
         wanted = list(ctx.needs_input_grad[:4])
         gradients = [
             torch.zeros_like(value) if want else value.new_empty((0, *value.shape[1:]))
@@ -233,12 +216,12 @@ class _Fused(torch.autograd.Function):
         exposure_weights = constants["exposure_weights"]
         total, fault = module.slate_kernel(states.shape[1])(
             *(value.numpy() for value in floats),
-            _plain(constants["state_of"], torch.int64).numpy(),
-            _plain(constants["cells"], torch.int32).numpy(),
-            _plain(constants["offsets"], torch.int64).numpy(),
-            _plain(constants["clicks"], torch.int32).numpy(),
-            _plain(constants["weights"]).numpy(),
-            (nothing if exposure_weights is None else _plain(exposure_weights)).numpy(),
+            plain(constants["state_of"], torch.int64).numpy(),
+            plain(constants["cells"], torch.int32).numpy(),
+            plain(constants["offsets"], torch.int64).numpy(),
+            plain(constants["clicks"], torch.int32).numpy(),
+            plain(constants["weights"]).numpy(),
+            (nothing if exposure_weights is None else plain(exposure_weights)).numpy(),
             module.np.float32(constants["sharpness"]),
             constants["include_no_click"],
             log_likelihood.numpy(),
@@ -267,7 +250,3 @@ class _Fused(torch.autograd.Function):
                 if gradient is not None:
                     gradient.mul_(factor)
         return (*gradients, None)
-
-
-def _plain(tensor: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    return tensor.detach().to(dtype).contiguous()
