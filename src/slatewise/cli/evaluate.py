@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from slatewise.cli.show import console, progress, table
@@ -75,7 +74,7 @@ def evaluate(
             "calibration after calibration only.",
             style="dim",
         )
-    console.print(f"\nRun: {escape(str(run))}, {part} part of {escape(str(dataset))}")
+    console.print(f"\nRun: {run}, {part} part of {dataset}")
 
 
 def _renamed(
@@ -88,7 +87,7 @@ def _scores(rows: list[dict[str, str]]) -> Table:
     """Show one recommender a row, with 95 % intervals over users."""
     result = table("One step ahead, with 95 % intervals over users", *rows[0])
     for row in rows:
-        result.add_row(*(escape(value) for value in row.values()))
+        result.add_row(*(value for value in row.values()))
     return result
 
 
@@ -100,7 +99,7 @@ def _rates(judged: "Evaluation") -> Table:
     after = judged.calibrated or judged
     for source, observed in judged.estimates["click_rate"].items():
         result.add_row(
-            escape(source),
+            source,
             f"{observed.value:.3f}",
             f"{judged.estimates['predicted_click_rate'][source].value:.3f}",
             f"{judged.estimates['ece'][source].value:.3f}",

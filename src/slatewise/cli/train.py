@@ -5,7 +5,6 @@ from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from slatewise.cli.show import console, table
@@ -73,7 +72,7 @@ def train(
     account.add_row("epochs", f"{fitted.metrics['epochs']:,}")
     account.add_row("steps not finite, skipped", f"{fitted.metrics['skipped_steps']:,}")
     console.print(account)
-    console.print(f"\nRun: {escape(str(run))}")
+    console.print(f"\nRun: {run}")
 
 
 class _Bar:

@@ -145,8 +145,9 @@ def catalogue_log_sum(
 def many_distances(profiles: Tensor, items: Tensor) -> Tensor:
     """Return Euclidean distances [M, K] through one matrix product.
 
-    Expanding the square costs digits where points are close: around the items' centre, the error
-    of a distance stays below a thousandth, which a sum over a catalogue does not notice.
+    Expanding the square costs digits where points are close: around the items' centre, a distance
+    is wrong by a few thousandths where points coincide, which a sum over a catalogue does not
+    notice.
     """
     centre = items.mean(0)
     profiles, items = profiles - centre, items - centre

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 _START_SCALE = 0.05
 """Posterior standard deviations at the start; .8 hurts (the paper's exploding scales)."""
+_UNSEEN_SCALE, _VIEW_PRECISION = 0.5, 1.0
+"""First guess of an item's scale: as wide as a group without views, and each view is worth about
+one unit of precision, shared by the dimensions."""
 _START_SPREAD = 0.3
 """Spread of the first group means; item vectors start a third as far around them."""
 _GAMMA_MEAN, _GAMMA_SCALE = 0.5, 0.3
@@ -78,7 +81,7 @@ class Posterior:
             part.to_(item_groups.device)
 
     def mean(self) -> Parameters:
-        """Return the mean, which is also the maximum a posteriori."""
+        """Return the mean of all free parameters, which is also the maximum a posteriori."""
         return self.parameters(
             self.items.mean, {name: part.mean for name, part in self.shared.items()}
         )
@@ -120,6 +123,17 @@ class Posterior:
             share = (scale / self.items.sigma_max).clamp(max=0.999)
             self.items.mean[unseen] = mean
             self.items.raw[unseen] = torch.log(share / (1 - share))
+
+    def widen(self, views: Tensor) -> None:
+        """Start the item scales where so many views [I] are likely to leave them.
+
+        An item seen a few times an epoch is updated a few times an epoch: from one small scale
+        for all, its own would not have arrived when training ends.
+        """
+        precision = 1 / _UNSEEN_SCALE**2 + _VIEW_PRECISION * views / self.config.dimensions
+        share = precision.rsqrt().clamp(max=0.9 * self.items.sigma_max) / self.items.sigma_max
+        with torch.no_grad():
+            self.items.raw.copy_(torch.logit(share)[:, None].expand_as(self.items.raw))
 
     def tensors(self) -> dict[str, Tensor]:
         """Return every free parameter by name, to be saved."""

@@ -16,13 +16,13 @@ class TrainingConfig(Config):
     """B, users a step."""
     max_epochs: PositiveInt = 200
     """Most passes over the training data, in each stage."""
-    patience: PositiveInt = 4
+    patience: PositiveInt = 8
     """Epochs without a better validation likelihood after which a stage ends."""
-    plateau: PositiveInt = 2
+    plateau: PositiveInt = 4
     """Epochs without a better validation likelihood after which the learning rate drops."""
     drop: float = Field(default=0.3, gt=0, lt=1)
     """Factor by which it drops."""
-    least_gain: PositiveFloat = 3e-4
+    least_gain: PositiveFloat = 2e-4
     """Gain in mean log-likelihood below which an epoch counts as none better."""
     optimisation: Literal["auto", "joint", "two-step"] = "auto"
     """All parameters together, or first the items under linear dynamics and then, with the items

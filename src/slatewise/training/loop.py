@@ -122,6 +122,8 @@ class Training:
             self.exposure,
             frozen_items=stage.frozen_items,
         )
+        if previous is None:
+            self.posterior.widen(self.steps.views)
         self.best = {name: tensor.clone() for name, tensor in self.posterior.tensors().items()}
 
     def advance(self) -> Iterator[StepResult]:
