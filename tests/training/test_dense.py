@@ -179,6 +179,19 @@ def test_steps_lower_the_loss_and_stopping_changes_nothing(likelihood: str) -> N
     assert run(again, 60, 64) == went_on
 
 
+def test_item_scales_learn_as_fast_as_in_the_sparse_step() -> None:
+    everybody = torch.Generator().manual_seed(0)
+    moves = []
+    for kind in (eager_steps, SparseSteps):
+        posterior = posterior_of(torch.float32)
+        before = {name: tensor.clone() for name, tensor in posterior.tensors().items()}
+        steps = kind(posterior, data(9), TrainingConfig(), None)
+        steps.step(steps.users, everybody, 0.02)
+        moved = posterior.tensors()
+        moves.append({n: (moved[n] - before[n]).abs().max() for n in ("items.mean", "items.raw")})
+    torch.testing.assert_close(*moves, rtol=1e-3, atol=0)
+
+
 def test_frozen_items_stay() -> None:
     posterior = posterior_of()
     before = {name: tensor.clone() for name, tensor in posterior.tensors().items()}
