@@ -20,7 +20,7 @@ from slatewise.model.dynamics import GruWeights
 from slatewise.model.likelihood import Candidates, Exposure
 from slatewise.model.padded import PaddedBatch, advance, padded_likelihood, vectors_of
 from slatewise.model.posterior import Posterior
-from slatewise.training.steps import BETAS, EPSILON, StepResult, training_views
+from slatewise.training.steps import BETAS, EPSILON, SCALE_RATE, StepResult, training_views
 
 if TYPE_CHECKING:
     from slatewise.training.config import TrainingConfig
@@ -157,10 +157,10 @@ class DenseSteps:
             for field in ("mean", "raw")
             if name not in frozen
         }
-        rate = config.rate(posterior.config.likelihood)
-        self._adam = torch.optim.Adam(
-            self._learned.values(), lr=rate, betas=BETAS, eps=EPSILON, fused=True
-        )
+        scales = [p for name, p in self._learned.items() if name == "items.raw"]
+        others = [p for name, p in self._learned.items() if name != "items.raw"]
+        groups = [{"params": others, "faster": 1.0}, {"params": scales, "faster": SCALE_RATE}]
+        self._adam = torch.optim.Adam(groups, betas=BETAS, eps=EPSILON, fused=True)
 
     def step(self, users: Tensor, generator: torch.Generator, rate: float) -> StepResult:
         """Improve the posterior a little, from the training interactions of some users [B]."""
@@ -181,7 +181,7 @@ class DenseSteps:
         finite = math.isfinite(loss_value) and math.isfinite(norm)
         if finite:
             for group in self._adam.param_groups:
-                group["lr"] = rate
+                group["lr"] = group["faster"] * rate
             self._adam.step()
         return StepResult(loss_value, slate_value, finite)
 

@@ -23,7 +23,7 @@ BETAS = (0.9, 0.999)
 EPSILON = 1e-10
 """Gradients are per interaction and per item: small numbers, which 1e-8 would drown."""
 
-_SCALE_RATE = 3.0
+SCALE_RATE = 3.0
 """Scales of items learn faster than means: they have further to go, and less noise to average."""
 
 
@@ -125,7 +125,7 @@ class SparseSteps:
         self._adam.step()
         for name, gradient in zip(("mean", "raw"), gradients, strict=False):
             if gradient is not None:
-                faster = _SCALE_RATE if name == "raw" else 1.0
+                faster = SCALE_RATE if name == "raw" else 1.0
                 self._rows[name].step(rows, gradient, faster * rate)
         return True
 
