@@ -107,11 +107,10 @@ def user_profiles(steps: ClickSteps, clicked: Tensor, initial: Tensor, weights: 
     linear = isinstance(weights, LinearWeights)
     inputs = clicked if linear else clicked @ weights.from_item.T  # type: ignore[union-attr]
     states = [initial]
-    start = 0
-    for active in steps.active:
-        state, taken = states[-1][:active], inputs[start : start + active]
+    # Split at once: a slice of its own for each step would cost a gradient of all inputs each.
+    for taken in inputs.split(steps.active):
+        state = states[-1][: len(taken)]
         step = linear_step(state, taken, weights) if linear else gru_step(state, taken, weights)  # type: ignore[arg-type]
         states.append(step)
-        start += active
     hidden = torch.cat(states)  # [M, d_h]
     return hidden if linear else hidden @ weights.output.T  # type: ignore[union-attr]
