@@ -1,9 +1,11 @@
 """`slatewise train` and `slatewise evaluate`, as a person types them."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from slatewise.data.preparing import prepare
 from slatewise.simulation import load_config, write_log
@@ -91,3 +93,19 @@ def test_devices_and_runs_that_are_not_there(run: Run, place: Path, tmp_path: Pa
     assert (code, "abacus" in errors, "cuda" in errors) == (2, True, True)
     code, _, errors = run("evaluate", tmp_path, place / "set")
     assert (code, "not a run" in errors) == (2, True)
+
+
+def test_tensorboard_gets_every_epoch(
+    run: Run, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "run"
+    options = ["--config", place / "quick.toml", "--tensorboard"]
+    assert run("train", place / "set", out, *options)[0] == 0
+    events = EventAccumulator(str(out / "tensorboard"))
+    events.Reload()
+    log = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    logged = [event.value for event in events.Scalars("validation")]
+    assert logged == pytest.approx([record["validation"] for record in log])
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    code, _, errors = run("train", place / "set", tmp_path / "other", *options)
+    assert (code, "slatewise[tensorboard]" in errors) == (2, True)

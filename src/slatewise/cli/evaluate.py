@@ -39,28 +39,28 @@ def evaluate(
 
     model, opened = runs.load(run), SlateDataset.open(dataset)
     evaluation.require_same_items(model, opened)
-    calibration = (
-        evaluation.Calibration.from_json(model.calibration)
-        if model.calibration is not None
-        else evaluation.calibrate(evaluation.ModelRecommender(model), opened)
-    )
     name = model.config.name
-    recommenders: dict[str, Predictor] = {
-        name: evaluation.ModelRecommender(model),
-        f"{name}, {samples} draws": evaluation.ModelRecommender(model, samples=samples, seed=seed),
-        **evaluation.fit_baselines(opened),
+    by_mean = evaluation.ModelRecommender(model)
+    by_draws = evaluation.ModelRecommender(model, samples=samples, seed=seed)
+    titles = {name: by_mean, f"{name}, {samples} draws": by_draws}
+    # Each has errors of its own: averaging over draws corrects part of what the mean gets wrong.
+    calibrations = {
+        title: evaluation.Calibration.from_json(model.calibration)
+        if recommender is by_mean and model.calibration is not None
+        else evaluation.calibrate(recommender, opened)
+        for title, recommender in titles.items()
     }
+    recommenders: dict[str, Predictor] = {**titles, **evaluation.fit_baselines(opened)}
     found = {}
     with progress() as bars:
         for title, recommender in recommenders.items():
-            is_model = isinstance(recommender, evaluation.ModelRecommender)
             found[title] = evaluation.evaluate(
                 recommender,
                 opened,
                 part=part,
                 k=k,
                 seed=seed,
-                calibration=calibration if is_model else None,
+                calibration=calibrations.get(title),
                 progress=partial(_renamed, bars, title),
             )
     if as_json:

@@ -1,7 +1,7 @@
 """`slatewise train`: from a dataset to a fitted model."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -11,6 +11,9 @@ from slatewise.cli.show import console, table
 from slatewise.config import read_toml
 from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
+
+if TYPE_CHECKING:
+    from slatewise.training.loop import Progress as State
 
 
 def train(
@@ -33,6 +36,9 @@ def train(
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     seed: Annotated[int, typer.Option(help="The same seed gives the same model.")] = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where the run stopped.")] = False,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Also log to RUN/tensorboard.")
+    ] = False,
 ) -> None:
     """Fit a model; stop it with Ctrl-C and go on with --resume, to the same result."""
     # Torch takes a second to load: only commands that need it pay.
@@ -52,6 +58,13 @@ def train(
     model = ModelConfig.build(document.get("model", {}) | chosen, f"{config or 'options'}, [model]")
     training = TrainingConfig.build(document.get("training", {}), f"{config}, [training]")
     opened = SlateDataset.open(dataset)
+    board = _Board(run / "tensorboard") if tensorboard else None
+
+    def observe(at: "State") -> None:
+        bar.show(at)
+        if board is not None:
+            board.show(at)
+
     with _Bar(model.name, training.patience) as bar:
         fitted = fit(
             opened,
@@ -61,7 +74,7 @@ def train(
             device=device,
             run=run,
             resume=resume,
-            observer=bar.show,
+            observer=observe,
         )
     calibration = calibrate(ModelRecommender(fitted), opened)
     runs.update(run, calibration=calibration.to_json())
@@ -93,8 +106,8 @@ class _Bar:
         self._name, self._patience = name, patience
         self._task = self._bars.add_task(name)
 
-    def show(self, at: Any) -> None:
-        """Show the progress of training."""
+    def show(self, at: "State") -> None:
+        """Show where training stands."""
         last = at.history[-1]["validation"] if at.history else None
         text = f"{self._name} · stage {at.stage + 1} · epoch {at.epoch + 1}"
         if last is not None:
@@ -108,3 +121,28 @@ class _Bar:
 
     def __exit__(self, *exception: object) -> None:
         self._bars.stop()
+
+
+class _Board:
+    """Epochs as curves for TensorBoard."""
+
+    def __init__(self, directory: Path) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 (optional)
+        except ImportError as error:
+            raise SlatewiseError(
+                "TensorBoard is not installed.", "pip install 'slatewise[tensorboard]'"
+            ) from error
+        self._directory, self._writer_of, self._epochs = directory, SummaryWriter, 0
+
+    def show(self, at: "State") -> None:
+        """Write the epochs that have ended since."""
+        fresh = at.history[self._epochs :]
+        if not fresh:
+            return
+        writer = self._writer_of(str(self._directory))
+        for record in fresh:
+            for name in ("validation", "best", "rate"):
+                writer.add_scalar(name, record[name], self._epochs)
+            self._epochs += 1
+        writer.close()
