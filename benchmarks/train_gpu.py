@@ -19,26 +19,15 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from importlib.util import find_spec
 from itertools import product
-from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-import slatewise
 from harness import Row, Target, parser, report
-
-if find_spec("pydantic") is None:
-    # Machines with a GPU often have torch and little else. A step needs no more than that: go in
-    # past the front door of the package, which also opens datasets and runs.
-    package = ModuleType("slatewise.training")
-    package.__path__ = [str(Path(slatewise.__file__).parent / "training")]
-    sys.modules["slatewise.training"] = package
-
 from slatewise.data.interactions import Interactions
 from slatewise.model.likelihood import Candidates, Exposure
 from slatewise.model.posterior import Posterior

@@ -7,9 +7,9 @@ A dataset is opened, a model fitted, judged, saved and loaded:
     slatewise.evaluate(slatewise.ModelRecommender(model), dataset)
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from slatewise.lazy import exports
 from slatewise.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -39,9 +39,4 @@ _HOMES = {
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605
 
-
-def __getattr__(name: str) -> Any:
-    """Load a part of the package when it is first asked for: torch and polars are not small."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'slatewise' has no attribute '{name}'")
-    return getattr(import_module(_HOMES[name]), name)
+__getattr__ = exports(__name__, _HOMES)

@@ -78,7 +78,7 @@ class Interactions:
             sources=self.sources[rows],
             clicks=self.clicks[rows],
             slate_offsets=_offsets(lengths),
-            slate_items=self.slate_items[_ranges(start, lengths)],
+            slate_items=self.slate_items.index_select(0, _ranges(start, lengths)),
         )
 
 

@@ -77,8 +77,7 @@ class Posterior:
             self.shared["from_item"] = around(copy + 0.1 * small * noise(3 * hidden, d))
             self.shared["from_state"] = around(0.1 * small * noise(3 * hidden, hidden))
             self.shared["output"] = around(torch.eye(d, hidden) + 0.1 * small * noise(d, hidden))
-        for part in (self.items, *self.shared.values()):  # drawn on the CPU: the same everywhere
-            part.to_(item_groups.device)
+        self.to_(item_groups.device)  # drawn on the CPU: the same everywhere
 
     def mean(self) -> Parameters:
         """Return the mean of all free parameters, which is also the maximum a posteriori."""
@@ -134,6 +133,12 @@ class Posterior:
         share = precision.rsqrt().clamp(max=0.9 * self.items.sigma_max) / self.items.sigma_max
         with torch.no_grad():
             self.items.raw.copy_(torch.logit(share)[:, None].expand_as(self.items.raw))
+
+    def to_(self, device: torch.device | str) -> None:
+        """Move to a device, in place."""
+        self.item_groups = self.item_groups.to(device)
+        for part in (self.items, *self.shared.values()):
+            part.to_(device)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return every free parameter by name, to be saved."""

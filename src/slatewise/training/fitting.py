@@ -42,8 +42,8 @@ def fit(
 ) -> SlateModel:
     """Fit a model; with `run`, save it there, with checkpoints from which `resume` goes on.
 
-    The same dataset, configuration, seed and device give the same model bit for bit, however
-    often the run was stopped and resumed.
+    On the CPU, the same dataset, configuration and seed give the same model bit for bit, however
+    often the run was stopped and resumed; a GPU adds in no fixed order.
     """
     model, training = model or ModelConfig(), training or TrainingConfig()
     _require_device(device)
@@ -77,12 +77,13 @@ def fit(
                 checkpoint.write(work)
                 raise StoppedError("training was stopped and saved.", "Go on with --resume.")
         posterior = work.result()
+        posterior.to_("cpu")
     fitted = SlateModel(
         posterior,
         dataset.item_ids.to_list(),
         dataset.group_names,
         dataset.source_names,
-        work.steps.views,
+        work.steps.views.cpu(),
         metrics={
             "validation_log_likelihood": work.progress.best,
             "epochs": len(work.progress.history),

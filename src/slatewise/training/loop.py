@@ -6,7 +6,7 @@ steps and goes on later takes the very steps it would have taken.
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from slatewise.model.config import ModelConfig
 from slatewise.model.likelihood import Exposure
 from slatewise.model.posterior import Posterior
 from slatewise.training.config import TrainingConfig
+from slatewise.training.dense import DenseSteps
 from slatewise.training.steps import SparseSteps, StepResult
 from slatewise.training.validation import Validation
 
@@ -49,6 +50,24 @@ class Progress:
     skipped_in_a_row: int = 0
     history: list[dict[str, Any]] = field(default_factory=list)
     """one record per epoch"""
+
+
+class Steps(Protocol):
+    """Takes training steps on some device."""
+
+    users: Tensor
+    """[users with something to train on]"""
+    views: Tensor
+    """[I] how often each item was seen in training"""
+
+    def step(self, users: Tensor, generator: torch.Generator, rate: float) -> StepResult:
+        """Improve the posterior a little, from the training interactions of some users [B]."""
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the optimiser's memory."""
+
+    def load_state(self, tensors: dict[str, Tensor]) -> None:
+        """Continue exactly where `state` was taken."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +134,8 @@ class Training:
                     for name, tensor in self.posterior.tensors().items()
                 }
             )
-        self.steps = SparseSteps(
+        on_cpu = self.interactions.clicks.device.type == "cpu"
+        self.steps: Steps = (SparseSteps if on_cpu else DenseSteps)(
             self.posterior,
             self.interactions,
             self.config,
@@ -133,7 +153,7 @@ class Training:
             at.rate = at.rate or self.config.rate(self.model.likelihood)
             users = self.steps.users
             order = seeded(self.seed, at.stage, at.epoch)
-            shuffled = users[torch.randperm(len(users), generator=order)]
+            shuffled = users[torch.randperm(len(users), generator=order).to(users.device)]
             batches = torch.split(shuffled, self.config.batch_users)
             at.steps = len(batches)
             for batch in batches[at.step :]:
