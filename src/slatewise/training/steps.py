@@ -90,9 +90,9 @@ class SparseSteps:
         if drawn is not None:
             candidates = Candidates(local[len(batch.slate_items) :].long(), len(self.views))
         items = self.posterior.items.rows(rows).requires_grad_(not self._frozen_items)
-        touched = ItemRows(
-            items, self.posterior.item_groups[rows], counts / self._expected[rows].clamp(min=1e-9)
-        )
+        groups = self.posterior.item_groups.index_select(0, rows)
+        expected = self._expected.index_select(0, rows).clamp(min=1e-9)
+        touched = ItemRows(items, groups, counts / expected)
         loss, likelihood = negative_elbo(
             self.posterior, touched, batch, self.total, generator, self._exposure, candidates
         )

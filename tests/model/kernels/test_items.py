@@ -185,6 +185,14 @@ def test_gradients_only_of_what_needs_them() -> None:
         assert not needing.draw("numba").vectors.requires_grad
 
 
+def test_gradients_are_handed_out_once() -> None:
+    rows = random_rows(14)
+    total = replace(rows, raw=rows.raw.clone().requires_grad_()).total("numba")
+    total.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="handed out already"):
+        total.backward()
+
+
 def test_a_part_alone_has_its_gradient_too() -> None:
     rows = random_rows(9)
     mean = rows.mean.clone().requires_grad_()

@@ -479,16 +479,16 @@ def draw_kernel(dims: int) -> Kernel:
 
 @functools.cache
 def draw_gradient_kernel(dims: int) -> Kernel:
-    """Return the gradient of `draw_kernel`, whose `shares` it takes; fills in what comes last.
+    """Return the gradient of `draw_kernel`; fills in the gradients that come last.
 
-    With s = sigma_max * p, p = sigmoid(raw): ds/draw = s (1 - p), and d log s / draw = 1 - p.
+    With s = sigma_max * p, p = sigmoid(raw): ds/draw = s (1 - p), and d log s / draw = 1 - p. The
+    gradient of raw begins as p, the `shares` of `draw_kernel`, and is written over it.
     """
 
     @_compile(*REORDER)
     def kernel(
         mean: Any,
         noise: Any,
-        shares: Any,
         groups: Any,
         weights: Any,
         centres: Any,
@@ -510,7 +510,7 @@ def draw_gradient_kernel(dims: int) -> Kernel:
             _store(mean_gradient, r, _add(slope, pull))
             left = _subtract(_load(centres_gradient, group, dims), pull)
             _store(centres_gradient, group, left)
-            share = _load(shares, r, dims)
+            share = _load(raw_gradient, r, dims)
             scale = _times(share, sigma_max)
             steep = _add(_multiply(slope, _load(noise, r, dims)), _multiply(scale, twice))
             steep = _add(_multiply(steep, scale), _times(ones, weight * log_slope))

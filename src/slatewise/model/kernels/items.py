@@ -48,8 +48,9 @@ def draw_items(
         groups: [R] int64, a row of `centres` each.
         weights: [R] how much each item counts in the sums; a constant.
         centres: [G, D] where the items of a group are expected.
-        backend: `numba` is one pass in float32 on the CPU, and one for the gradient; `torch` is
-            the reference, for any device and dtype; `auto` takes numba where it can.
+        backend: `numba` is one pass in float32 on the CPU, and one for the gradient (a second
+            backward pass raises); `torch` is the reference, for any device and dtype; `auto`
+            takes numba where it can.
 
     """
     if mean.ndim != 2 or not mean.shape == raw.shape == noise.shape:
@@ -115,8 +116,8 @@ class _Fused(torch.autograd.Function):
         )
         if fault >= 0:
             raise IndexError(f"item {fault}: its group is not one of {len(centres):,}")
-        ctx.save_for_backward(mean, noise, shares, groups, weights, centres)
-        ctx.sigma_max = sigma_max
+        ctx.save_for_backward(mean, noise, groups, weights, centres)
+        ctx.shares, ctx.sigma_max = shares, sigma_max
         ctx.mark_non_differentiable(mass)
         return vectors, squares, torch.tensor(log_scale, dtype=torch.float32), mass
 
@@ -128,7 +129,14 @@ class _Fused(torch.autograd.Function):
         module = compiled()
         assert module is not None
         mean, *_, centres = saved = ctx.saved_tensors
-        gradients = torch.empty_like(mean), torch.empty_like(mean), torch.zeros_like(centres)
+        # The shares turn into the gradient of raw: fresh memory costs more than the arithmetic.
+        shares, ctx.shares = ctx.shares, None
+        if shares is None:
+            raise RuntimeError(
+                "the gradients of draw_items were handed out already: call it again, or use "
+                "backend='torch' for more than one backward pass"
+            )
+        gradients = torch.empty_like(mean), shares, torch.zeros_like(centres)
         module.draw_gradient_kernel(mean.shape[1])(
             *(tensor.numpy() for tensor in saved),
             module.np.float32(ctx.sigma_max),
