@@ -11,6 +11,7 @@ In README.md and docs/*.md, top to bottom, in one empty directory a page:
 Other fences (```console, ```toml without a name) only show.
 """
 
+import importlib
 import re
 import shlex
 import warnings
@@ -19,6 +20,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from pydantic import BaseModel
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from slatewise.cli import app
@@ -26,10 +29,13 @@ from slatewise.data.dataset import ARRAYS
 from slatewise.data.formats import ItemsFormat, LogFormat
 from slatewise.data.reductions import PRESETS, PrepareConfig
 from slatewise.data.report import Problem, Reduction
+from slatewise.model.config import ModelConfig
+from slatewise.training import TrainingConfig, runs
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 FENCE = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+CHOICES = ("likelihood", "dynamics", "prior")
 LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)")
 
 
@@ -178,3 +184,63 @@ def test_every_field_of_a_mapping_is_listed() -> None:
 def test_every_array_is_listed_with_its_type() -> None:
     listed = {row[0]: row[1] for row in table("dataset.md", "Arrays")}
     assert listed == ARRAYS
+
+
+@pytest.mark.parametrize(
+    ("page", "section", "default", "config"),
+    [("model.md", "Configuration", 2, ModelConfig), ("training.md", "Settings", 1, TrainingConfig)],
+)
+def test_every_setting_is_listed_with_its_default(
+    page: str, section: str, default: int, config: type[BaseModel]
+) -> None:
+    listed = [(row[0], row[default]) for row in table(page, section)]
+    fields = config.model_fields.items()
+    assert listed == [(name, shown(field.get_default())) for name, field in fields]
+
+
+def shown(value: Any) -> str:
+    """Return a default as the pages write it."""
+    if value is None or value is False:
+        return "–"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} = {shown(part)}" for name, part in value.items())
+    return f"{value:g}" if isinstance(value, int | float) else str(value)
+
+
+@pytest.mark.parametrize(
+    ("command", "page", "section"),
+    [("train", "training.md", "Options"), ("evaluate", "evaluation.md", "The model")],
+)
+def test_every_option_of_a_command_is_listed(command: str, page: str, section: str) -> None:
+    parameters = get_command(app).commands[command].params  # type: ignore[attr-defined]
+    options = {part.opts[0]: part.default for part in parameters if part.opts[0].startswith("--")}
+    listed = {row[0]: row[1] for row in table(page, section)}
+    if command == "train":  # what the model is without an option stands in its configuration
+        options |= {f"--{name}": ModelConfig.model_fields[name].default for name in CHOICES}
+    assert listed == {name: shown(default) for name, default in options.items()}
+
+
+def test_every_file_of_a_run_is_listed() -> None:
+    files = {runs.RUN, runs.POSTERIOR, runs.ITEMS, runs.GROUPS, runs.CHECKPOINT, runs.LOG}
+    assert {row[0] for row in table("training.md", "The run directory")} == files
+
+
+def test_what_an_equation_became_exists() -> None:
+    names = re.findall(r"`((?:model|training|evaluation)\.[\w.]+)`", equations())
+    assert len(names) > 20
+    for name in names:
+        parts = name.split(".")
+        modules = [n for n in range(len(parts), 0, -1) if is_module(".".join(parts[:n]))]
+        found = importlib.import_module(f"slatewise.{'.'.join(parts[: modules[0]])}")
+        for part in parts[modules[0] :]:
+            found = getattr(found, part)
+
+
+def equations() -> str:
+    text = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
+    return text.partition("# Equations and functions\n")[2].partition("\n## ")[0]
+
+
+def is_module(name: str) -> bool:
+    path = ROOT / "src" / "slatewise" / name.replace(".", "/")
+    return path.with_suffix(".py").exists() or (path / "__init__.py").exists()

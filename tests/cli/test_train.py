@@ -1,7 +1,10 @@
 """`slatewise train` and `slatewise evaluate`, as a person types them."""
 
 import json
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -109,3 +112,25 @@ def test_tensorboard_gets_every_epoch(
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     code, _, errors = run("train", place / "set", tmp_path / "other", *options)
     assert (code, "slatewise[tensorboard]" in errors) == (2, True)
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(run: Run, place: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "slatewise", "train", place / "set", tmp_path / "run"]
+    with subprocess.Popen(
+        [*command, "--config", place / "quick.toml"], stdout=subprocess.PIPE
+    ) as work:
+        log = tmp_path / "run" / "checkpoint.safetensors"
+        while not log.exists():
+            time.sleep(0.01)
+        work.send_signal(signal.SIGINT)
+        out, _ = work.communicate(timeout=60)
+    assert work.returncode == 130
+    assert b"--resume" in out
+    resumed = run(
+        "train", place / "set", tmp_path / "run", "--config", place / "quick.toml", "--resume"
+    )
+    assert resumed[0] == 0
+    whole = run("train", place / "set", tmp_path / "whole", "--config", place / "quick.toml")
+    assert whole[0] == 0
+    vectors = [load(tmp_path / name).item_vectors for name in ("run", "whole")]
+    assert (vectors[0] == vectors[1]).all()

@@ -23,6 +23,7 @@ from slatewise.model.config import ModelConfig
 from slatewise.simulation import load_config, write_log
 from slatewise.training import StoppedError, TrainingConfig, fit, fitting, load, save
 from slatewise.training.loop import Progress
+from slatewise.training.steps import SparseSteps, StepResult
 
 MODEL = ModelConfig(dimensions=4)
 TRAINING = TrainingConfig(batch_users=64, max_epochs=4)
@@ -245,3 +246,15 @@ def test_training_uses_one_thread_and_gives_them_back(dataset: SlateDataset) -> 
     assert seen == {1}
     assert torch.get_num_threads() == before
     assert fitting._SECONDS_BETWEEN_CHECKPOINTS > 1
+
+
+def test_training_that_goes_nowhere_is_given_up_with_advice(
+    dataset: SlateDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def step(*arguments: object) -> StepResult:
+        return StepResult(loss=float("nan"), log_likelihood=float("nan"), finite=False)
+
+    monkeypatch.setattr(SparseSteps, "step", step)
+    with pytest.raises(SlatewiseError, match="20 steps in a row") as error:
+        fit(dataset, MODEL, TRAINING)
+    assert "learning_rate" in error.value.remedy

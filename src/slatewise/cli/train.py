@@ -1,5 +1,7 @@
 """`slatewise train`: from a dataset to a fitted model."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -44,7 +46,7 @@ def train(
     # Torch takes a second to load: only commands that need it pay.
     from slatewise.evaluation import ModelRecommender, calibrate  # noqa: PLC0415
     from slatewise.model.config import ModelConfig  # noqa: PLC0415
-    from slatewise.training import fit, runs  # noqa: PLC0415
+    from slatewise.training import StoppedError, fit, runs  # noqa: PLC0415
     from slatewise.training.config import TrainingConfig  # noqa: PLC0415
 
     document = read_toml(config) if config is not None else {}
@@ -65,7 +67,7 @@ def train(
         if board is not None:
             board.show(at)
 
-    with _Bar(model.name, training.patience) as bar:
+    with _Bar(model.name, training.patience) as bar, _stopping_cleanly(StoppedError, run):
         fitted = fit(
             opened,
             model,
@@ -86,6 +88,16 @@ def train(
     account.add_row("steps not finite, skipped", f"{fitted.metrics['skipped_steps']:,}")
     console.print(account)
     console.print(f"\nRun: {run}")
+
+
+@contextmanager
+def _stopping_cleanly(stopped: type[SlatewiseError], run: Path) -> Iterator[None]:
+    """End with the exit code of Ctrl-C, after saying how to go on."""
+    try:
+        yield
+    except stopped:
+        console.print(f"Stopped and saved. Go on with the same command and --resume.\nRun: {run}")
+        raise typer.Exit(130) from None
 
 
 class _Bar:
