@@ -26,6 +26,7 @@ check: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/simulate.py --check
 	$(BIN)/python benchmarks/ingest.py --check
+	$(BIN)/python benchmarks/train_cpu.py --check
 
 clean:
 	rm -rf $(VENV) demo

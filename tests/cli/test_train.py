@@ -75,6 +75,7 @@ def test_resuming_from_the_command_line(run: Run, place: Path, tmp_path: Path) -
         ("[model]\nsize = 3\n", "'size': there is no such setting", "dimensions"),
         ("[training]\npatience = 0\n", "'patience'", "Correct"),
         ("[modle]\n", "unknown section 'modle'", "[model]"),
+        ("model = 3\n", "unknown section 'model'", "[model]"),
         ("[model]\ndynamics = 'linear'\nhidden = 3\n", "hidden", "Correct"),
         ("model", "not TOML", "Correct"),
     ],

@@ -193,6 +193,9 @@ def test_damaged_runs_are_refused(copy: Path, tmp_path: Path) -> None:
         (copy / "run.json").write_text(json.dumps(run | change))
         with pytest.raises(SlatewiseError, match=message):
             load(copy)
+    (copy / "run.json").write_text(json.dumps({k: v for k, v in run.items() if k != "sources"}))
+    with pytest.raises(InputError, match="lacks 'sources'"):
+        load(copy)
     (copy / "run.json").unlink()
     with pytest.raises(InputError, match="--resume"):
         load(copy)

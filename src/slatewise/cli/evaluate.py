@@ -25,9 +25,9 @@ def evaluate(
     part: Annotated[
         Literal["test", "validation"], typer.Option(help="Which part is judged.")
     ] = "test",
-    k: Annotated[int, typer.Option("--k", help="Length of recommended lists.")] = 20,
+    k: Annotated[int, typer.Option("--k", min=1, help="Length of recommended lists.")] = 20,
     samples: Annotated[
-        int, typer.Option(help="Posterior draws that the predictive averages.")
+        int, typer.Option(min=1, help="Posterior draws that the predictive averages.")
     ] = 20,
     seed: Annotated[int, typer.Option(help="Of draws and intervals.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
@@ -85,7 +85,10 @@ def _renamed(
 
 def _scores(rows: list[dict[str, str]]) -> Table:
     """Show one recommender a row, with 95 % intervals over users."""
-    result = table("One step ahead, with 95 % intervals over users", *rows[0])
+    names = (name.replace("_", " ") for name in rows[0])
+    result = table("One step ahead, with 95 % intervals over users", *names)
+    result.columns[0].overflow = "fold"
+    result.columns[0].min_width = 18
     for row in rows:
         result.add_row(*(value for value in row.values()))
     return result

@@ -50,11 +50,11 @@ def train(
     from slatewise.training.config import TrainingConfig  # noqa: PLC0415
 
     document = read_toml(config) if config is not None else {}
-    unknown = sorted(set(document) - {"model", "training"})
-    if unknown:
-        raise SlatewiseError(
-            f"{config}: unknown section '{unknown[0]}'.", "There are [model] and [training]."
-        )
+    for section, settings in document.items():
+        if section not in {"model", "training"} or not isinstance(settings, dict):
+            raise SlatewiseError(
+                f"{config}: unknown section '{section}'.", "There are [model] and [training]."
+            )
     asked = {"likelihood": likelihood, "dynamics": dynamics, "prior": prior}
     chosen = {name: value for name, value in asked.items() if value is not None}
     model = ModelConfig.build(document.get("model", {}) | chosen, f"{config or 'options'}, [model]")

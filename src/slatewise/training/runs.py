@@ -57,6 +57,11 @@ def load(path: str | Path) -> SlateModel:
     """Read a model that `save` wrote, refusing what is damaged or does not belong together."""
     path = Path(path)
     run = read_run(path)
+    missing = {"model", "longest_slate", "sources", "calibration", "metrics"} - run.keys()
+    if missing:
+        raise InputError(
+            f"the description lacks '{min(missing)}'.", "Train again.", file=path / RUN
+        )
     items, groups = _read_table(path / ITEMS), _read_table(path / GROUPS)
     names = groups[Columns.GROUP]
     numbers = items[Columns.GROUP].replace_strict(names, range(len(names)), return_dtype=pl.Int64)
@@ -121,6 +126,7 @@ def write_tensors(file: Path, tensors: dict[str, Tensor], about: dict[str, str])
     partial = file.with_name(f".{file.name}.partial")
     whole = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     save_file(whole, partial, about)
+    partial.chmod(0o644)  # as the other files of a run: a service may be another user
     os.replace(partial, file)  # noqa: PTH105
 
 
