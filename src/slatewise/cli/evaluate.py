@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from slatewise.evaluation import Evaluation, Predictor
 
 
-_SHOWN = ("log_likelihood", "in_slate_mrr", "in_slate_auc", "ece")
+_WIDE = 130
+_SHOWN = ("log_likelihood", "in_slate_mrr", "in_slate_auc")
 
 
 def evaluate(
@@ -88,7 +89,9 @@ def _scores(rows: list[dict[str, str]]) -> Table:
     names = (name.replace("_", " ") for name in rows[0])
     result = table("One step ahead, with 95 % intervals over users", *names)
     result.columns[0].overflow = "fold"
-    result.columns[0].min_width = 18
+    if console.width < _WIDE:
+        for column in result.columns[1:]:
+            column.max_width = 10  # an interval goes below its value, and the names stay readable
     for row in rows:
         result.add_row(*(value for value in row.values()))
     return result
