@@ -261,3 +261,10 @@ def test_training_that_goes_nowhere_is_given_up_with_advice(
     with pytest.raises(SlatewiseError, match="20 steps in a row") as error:
         fit(dataset, MODEL, TRAINING)
     assert "learning_rate" in error.value.remedy
+
+
+def test_a_source_aware_model_needs_a_source_of_the_log(dataset: SlateDataset) -> None:
+    model = ModelConfig(dimensions=4, likelihood="source-aware", exposure={"serch": 0.3})
+    with pytest.raises(SlatewiseError, match="names none of the log's sources") as error:
+        fit(dataset, model, TRAINING)
+    assert "search" in error.value.remedy

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from slatewise.data.interactions import Interactions
+from slatewise.errors import SlatewiseError
 from slatewise.model.kernels.slate import slate_terms
 from slatewise.model.parameters import Parameters
 
@@ -38,6 +39,11 @@ class Exposure:
             return cls(torch.ones(len(sources)), 1.0, includes_no_click=True)
         if config.likelihood == "source-aware":
             weights = torch.tensor([config.exposure.get(source, 0.0) for source in sources])
+            if config.exposure and not config.exposure.keys() & set(sources):
+                raise SlatewiseError(
+                    "the source-aware likelihood names none of the log's sources.",
+                    f"Give one of {', '.join(sources)} a weight in [model.exposure].",
+                )
             return cls(weights, config.sharpness, includes_no_click=False)
         return None
 
