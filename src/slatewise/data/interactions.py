@@ -41,6 +41,27 @@ class Interactions:
             }
         )
 
+    @classmethod
+    def of_clicks(cls, items: Tensor, offsets: Tensor) -> "Interactions":
+        """Take clicks for interactions, each on a slate of one: of user b `items[offsets[b] : …]`.
+
+        A user's state moves with clicks only, so this is all a profile needs: items [K], offsets
+        [B + 1].
+        """
+        count = len(items)
+        lengths = offsets.diff().int()
+        zeros = torch.zeros(count, dtype=torch.int32, device=items.device)
+        return cls(
+            user_offsets=offsets,
+            train_end=lengths,
+            valid_end=lengths,
+            times=zeros.long(),
+            sources=zeros.byte(),
+            clicks=zeros,
+            slate_offsets=torch.arange(count + 1, device=items.device),
+            slate_items=items.int(),
+        )
+
     @property
     def num_users(self) -> int:
         """B, the number of users."""

@@ -3,6 +3,8 @@
 The state changes with clicks only, so a user with C clicks has C + 1 states however many slates
 she met. All users of a batch advance together, those with most clicks first: step t concerns the
 first `active[t]` of them, and nothing is computed for users who have no click left.
+
+Weights, vectors and states may all carry one more dimension in front: J posterior draws at once.
 """
 
 from dataclasses import dataclass
@@ -18,7 +20,7 @@ class LinearWeights(NamedTuple):
     """The parameter of the linear user model."""
 
     drift: Tensor
-    """[] γ in [0, 1], what stays of the state at a click"""
+    """[] γ in [0, 1], what stays of the state at a click; [J, 1, 1] for J draws"""
 
 
 class GruWeights(NamedTuple):
@@ -42,8 +44,8 @@ def linear_step(state: Tensor, clicked: Tensor, weights: LinearWeights) -> Tenso
 
 def gru_step(state: Tensor, inputs: Tensor, weights: GruWeights) -> Tensor:
     """Advance the state [B, d_h] by a click whose `inputs` are W_i v [B, 3 d_h] (eq. gru)."""
-    reset_in, update_in, new_in = inputs.chunk(3, dim=1)
-    reset_state, update_state, new_state = (state @ weights.from_state.T).chunk(3, dim=1)
+    reset_in, update_in, new_in = inputs.chunk(3, dim=-1)
+    reset_state, update_state, new_state = (state @ weights.from_state.mT).chunk(3, dim=-1)
     reset = torch.sigmoid(reset_in + reset_state)
     update = torch.sigmoid(update_in + update_state)
     new = torch.tanh(new_in + reset * new_state)
@@ -105,12 +107,12 @@ def user_profiles(steps: ClickSteps, clicked: Tensor, initial: Tensor, weights: 
     the order of `steps.users`.
     """
     linear = isinstance(weights, LinearWeights)
-    inputs = clicked if linear else clicked @ weights.from_item.T  # type: ignore[union-attr]
+    inputs = clicked if linear else clicked @ weights.from_item.mT  # type: ignore[union-attr]
     states = [initial]
     # Split at once: a slice of its own for each step would cost a gradient of all inputs each.
-    for taken in inputs.split(steps.active):
-        state = states[-1][: len(taken)]
+    for taken in inputs.split(steps.active, dim=-2):
+        state = states[-1][..., : taken.shape[-2], :]
         step = linear_step(state, taken, weights) if linear else gru_step(state, taken, weights)  # type: ignore[arg-type]
         states.append(step)
-    hidden = torch.cat(states)  # [M, d_h]
-    return hidden if linear else hidden @ weights.output.T  # type: ignore[union-attr]
+    hidden = torch.cat(states, dim=-2)  # [M, d_h]
+    return hidden if linear else hidden @ weights.output.mT  # type: ignore[union-attr]

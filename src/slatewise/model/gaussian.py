@@ -45,6 +45,14 @@ class Gaussian:
         noise = source if isinstance(source, Tensor) else self.noise(source)
         return self.mean + self.scale * noise
 
+    def samples(self, count: int, generator: torch.Generator | None = None) -> Tensor:
+        """Draw `count` times: [J, …], without gradient."""
+        shape = (count, *self.mean.shape)
+        noise = torch.randn(
+            shape, generator=generator, device=self.mean.device, dtype=self.mean.dtype
+        )
+        return torch.addcmul(self.mean.detach(), self.scale.detach(), noise)
+
     def to_(self, device: torch.device | str) -> None:
         """Move to a device, in place."""
         self.mean, self.raw = self.mean.to(device), self.raw.to(device)

@@ -34,7 +34,7 @@ class InitialStates(NamedTuple):
     def kl(self, prior_scale: float) -> Tensor:
         """KL divergence from N(0, prior_scale²) of the users with a click in the prefix: []."""
         zero, one = self.mean.new_zeros(()), self.mean.new_full((), prior_scale)
-        each = gaussian_kl(self.mean, self.scale, zero, one).sum(1)
+        each = gaussian_kl(self.mean, self.scale, zero, one).sum(-1)
         return (each * self.known).sum()
 
 
@@ -51,15 +51,16 @@ def amortised_initial(
 
     `clicked` [K, D] are the clicked items' vectors by step; `unknown` [D] is the state without a
     click. A click weighs `memory` times what the next one weighs: the paper's w^(1/t) would rise
-    with t for w < 1, not decay. The variance is the spread of those clicks.
+    with t for w < 1, not decay. The variance is the spread of those clicks. Vectors and state may
+    have J posterior draws in front.
     """
-    weighted = clicked.new_zeros(len(prefix), clicked.shape[1])
+    weighted = clicked.new_zeros(*clicked.shape[:-2], len(prefix), clicked.shape[-1])
     plain, squares = weighted.clone(), weighted.clone()
     mass = clicked.new_zeros(len(prefix), 1)
     start = 0
     for step, active in enumerate(steps.active):
         inside = (prefix[:active] > step)[:, None]
-        vector = clicked[start : start + active]
+        vector = clicked[..., start : start + active, :]
         rest = len(prefix) - active
         taken = torch.nn.functional.pad(torch.where(inside, vector, 0), (0, 0, 0, rest))
         decay = torch.nn.functional.pad(torch.where(inside, memory, 1.0), (0, 0, 0, rest), value=1)
@@ -70,5 +71,5 @@ def amortised_initial(
     known = prefix > 0
     count = prefix.clamp(min=1)[:, None]
     variance = (squares / count - (plain / count).square()).clamp(min=0) + _LEAST_VARIANCE
-    mean = torch.where(known[:, None], weighted / mass.clamp(min=1e-6), unknown)
+    mean = torch.where(known[:, None], weighted / mass.clamp(min=1e-6), unknown[..., None, :])
     return InitialStates(mean, variance.sqrt().clamp(max=sigma_max), known)

@@ -94,11 +94,27 @@ class Posterior:
         values = {name: part.sample(generator) for name, part in self.shared.items()}
         return self.parameters(items, values)
 
+    def samples_around(self, items: Tensor, generator: torch.Generator | None = None) -> Parameters:
+        """Draw J times all that moves users, around J draws of items [J, R, D]: all [J, …].
+
+        What only stands above the items, such as group means, is not drawn.
+        """
+        values = {
+            name: part.samples(len(items), generator)
+            for name, part in self.shared.items()
+            if name not in self.prior.learned
+        }
+        return self.parameters(items, values)
+
     def parameters(self, items: Tensor, shared: dict[str, Tensor]) -> Parameters:
-        """Put values together: items [I, D], and one for each name in `self.shared`."""
+        """Put values together: items [I, D], and one for each name but those of the prior.
+
+        All may have J draws in front.
+        """
         weights: Weights
         if "drift_logit" in shared:
-            weights = LinearWeights(torch.sigmoid(shared["drift_logit"]))
+            drift = torch.sigmoid(shared["drift_logit"])
+            weights = LinearWeights(drift[:, None, None] if drift.ndim else drift)
         else:
             weights = GruWeights(shared["from_item"], shared["from_state"], shared["output"])
         return Parameters(items, weights, shared["initial_state"], shared["no_click"])

@@ -43,6 +43,42 @@ def known_profiles(
     return torch.cat(blocks)
 
 
+def present_profiles(
+    parameters: Parameters,
+    config: "ModelConfig",
+    batch: Interactions,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Return the profile of every user now, after all her clicks: [B, D].
+
+    With J draws in front of the parameters, [J, B, D]; an amortised initial state is then drawn
+    too, by `generator`.
+    """
+    steps = ClickSteps.of(batch)
+    clicked = parameters.items[..., steps.clicked.long(), :]  # [K, D]
+    if config.initial_state == "causal":
+        start = parameters.initial_state[..., None, :].expand(
+            *clicked.shape[:-2], batch.num_users, -1
+        )
+    else:
+        initial = amortised_initial(
+            steps,
+            clicked,
+            _clicks(batch)[steps.users],
+            parameters.initial_state,
+            memory=config.memory,
+            sigma_max=config.sigma_max,
+        )
+        start = initial.mean if generator is None else initial.sample(generator)
+    return user_profiles(steps, clicked, start, parameters.weights)[..., steps.last_state, :]
+
+
+def _clicks(batch: Interactions) -> Tensor:
+    """Count the clicks of each user: [B]."""
+    seen = torch.nn.functional.pad((batch.clicks >= 0).long().cumsum(0), (1, 0))
+    return seen[batch.user_offsets].diff()
+
+
 def _blocks(sizes: list[int]) -> list[slice]:
     ends = torch.tensor(sizes).cumsum(0).tolist()
     return [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
