@@ -11,6 +11,7 @@ from slatewise.cli import (
     describe,
     download,
     evaluate,
+    experiment,
     importing,
     prepare,
     show,
@@ -32,6 +33,7 @@ app.command()(prepare.prepare)
 app.command()(describe.describe)
 app.command()(train.train)
 app.command()(evaluate.evaluate)
+app.command()(experiment.experiment)
 app.command("import")(importing.import_log)
 app.command()(download.download)
 

@@ -1,0 +1,125 @@
+"""`slatewise experiment`: one study of the paper, run, stopped and gone on with."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from slatewise.cli.show import console, table
+from slatewise.errors import SlatewiseError
+
+if TYPE_CHECKING:
+    from slatewise.experiments.storing import StudyResult
+    from slatewise.experiments.study import Progress as Report
+
+_COLUMN = 16
+
+
+def experiment(
+    name: Annotated[str, typer.Argument(help="The study; a wrong name lists all.")],
+    out: Annotated[
+        Path, typer.Argument(help="Directory of all studies; this one goes to OUT/NAME.")
+    ],
+    seeds: Annotated[
+        str | None, typer.Option(help="Repetitions, such as 0,1,2; more may be added later.")
+    ] = None,
+    preset: Annotated[str | None, typer.Option(help="Size of the simulated world.")] = None,
+    truth: Annotated[
+        str | None, typer.Option(help="How simulated users choose: paper or outside.")
+    ] = None,
+    dataset: Annotated[
+        Path | None, typer.Option(help="A prepared dataset instead of the simulator.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="TOML file of further settings; options win over it.")
+    ] = None,
+) -> None:
+    """Run a study of the paper; stop it with Ctrl-C and go on with the same command."""
+    # Torch takes a second to load: only commands that need it pay.
+    from slatewise.experiments.study import find_study, run_study, study_config  # noqa: PLC0415
+
+    study = find_study(name)
+    settings = study_config(
+        study,
+        config,
+        seeds=_numbers(seeds) if seeds is not None else None,
+        preset=preset,
+        truth=truth,
+        dataset=dataset,
+    )
+    with _stopping_cleanly(out / name), _bars(name) as progress:
+        result = run_study(study, settings, out, progress=progress, notice=console.print)
+    if result.about["headline"]:
+        console.print(_shown(study.title, result))
+        console.print()
+    for finding in result.findings:
+        console.print(f"{finding.question}\n  {finding.sentence()}", soft_wrap=True)
+    console.print(f"\nStudy: {out / name}")
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(number) for number in text.split(",")]
+    except ValueError:
+        raise SlatewiseError(
+            f"--seeds {text}: these are not whole numbers.", "Give them as 0,1,2."
+        ) from None
+
+
+@contextmanager
+def _stopping_cleanly(folder: Path) -> Iterator[None]:
+    """End with the exit code of Ctrl-C, after saying how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        kept = len(list((folder / "units").glob("*.json")))
+        console.print(f"Stopped; finished units are kept ({kept}). Go on with the same command.")
+        console.print(f"Study: {folder}")
+        raise typer.Exit(130) from None
+
+
+@contextmanager
+def _bars(name: str) -> Iterator["Report"]:
+    """Show the study and what it is at, two bars on a terminal, gone when the work is done."""
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    terminal = Console(stderr=True)
+    hidden = not terminal.is_terminal
+    with Progress(*columns, console=terminal, transient=True, disable=hidden) as bars:
+        study, stage_now = bars.add_task(f"{name}, units"), bars.add_task("")
+
+        def report(stage: str, done: int, total: int | None) -> None:
+            if stage == name:
+                bars.update(study, completed=done, total=total)
+            else:
+                bars.update(stage_now, description=stage, completed=done, total=total)
+
+        yield report
+
+
+def _shown(title: str, result: "StudyResult") -> Table:
+    rows = result.tables[result.about["headline"]]
+    shown = table(title, *rows.columns)
+    shown.columns[0].overflow = "fold"
+    for column in shown.columns[1:]:
+        column.max_width = _COLUMN
+    for row in rows.iter_rows():
+        shown.add_row(*("" if value is None else str(value) for value in row))
+    return shown

@@ -1,0 +1,93 @@
+"""Findings: sentences that follow from a number and its interval, beside what the paper found."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Self
+
+Direction = Literal["above", "below", "equal"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One comparison and what may be said of it; the words are chosen by the interval."""
+
+    question: str
+    """What one wants to know, such as 'Does the GRU predict better than linear dynamics?'"""
+    measure: str
+    """What `value` is, such as 'log-likelihood, slate-gru-hier minus slate-linear-hier'."""
+    value: float
+    low: float
+    high: float
+    """The 95 % interval; nan where it is not defined."""
+    reference: float = 0.0
+    """What the interval is held against: 0 for a difference, 1 for a ratio."""
+    paper: Direction | None = None
+    """Where the paper found the value, relative to the reference; None where it does not say."""
+    paper_numbers: str = ""
+    """The paper's numbers, such as '−4.96e7 and −4.98e7'."""
+    note: str = ""
+    """How far to trust it, such as '3 of 3 seeds above 0'; computed as well."""
+
+    @property
+    def verdict(self) -> Literal["above", "below", "cannot tell"]:
+        """Where the value is: on the side of the reference that the whole interval is on."""
+        if self.low > self.reference:
+            return "above"
+        if self.high < self.reference:
+            return "below"
+        return "cannot tell"
+
+    @property
+    def agreement(self) -> Literal["agrees", "disagrees", "cannot tell", "not in the paper"]:
+        """Whether this is what the paper found.
+
+        An interval around the reference never agrees: it may also be too wide to see anything.
+        """
+        if self.paper is None:
+            return "not in the paper"
+        if self.verdict == "cannot tell":
+            return "cannot tell"
+        return "agrees" if self.verdict == self.paper else "disagrees"
+
+    def sentence(self) -> str:
+        """Say it: the number, the interval, the verdict, the paper."""
+        side = {
+            "above": f"above {self.reference:g}",
+            "below": f"below {self.reference:g}",
+            "cannot tell": f"cannot be told from {self.reference:g}",
+        }[self.verdict]
+        note = f" ({self.note})" if self.note else ""
+        sentence = f"{self.measure}: {self.interval()}, {side}{note}."
+        if self.paper is None:
+            return sentence
+        numbers = f" ({self.paper_numbers})" if self.paper_numbers else ""
+        return f"{sentence} The paper: {self.paper}{numbers}; {self._held_against_paper()}."
+
+    def _held_against_paper(self) -> str:
+        return {
+            "agrees": "this agrees",
+            "disagrees": "this disagrees",
+            "cannot tell": "whether this agrees cannot be told",
+        }[self.agreement]
+
+    def interval(self) -> str:
+        """Return the value with its interval, signed where it is a difference."""
+        sign = "+" if self.reference == 0 else ""
+        shown = (f"{number:{sign}.4g}" for number in (self.value, self.low, self.high))
+        value, low, high = (text.replace("-", "−") for text in shown)
+        return f"{value} [{low}, {high}]"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields, and what follows from them."""
+        return asdict(self) | {
+            "verdict": self.verdict,
+            "agreement": self.agreement,
+            "sentence": self.sentence(),
+        }
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Self:
+        """Read what `to_json` wrote; what follows from the fields is worked out again."""
+        fields = {name: values[name] for name in cls.__dataclass_fields__}
+        for name in ("value", "low", "high"):
+            fields[name] = float("nan") if fields[name] is None else float(fields[name])
+        return cls(**fields)

@@ -1,0 +1,64 @@
+"""One number from several seeds, with an interval for users and seeds.
+
+The value is the mean over the seeds. Its interval comes from the resamples of users within each
+seed, averaged over the seeds, and is widened by what the seeds differ beyond that (random effects,
+with the variance between seeds by moments). With few seeds that variance is itself uncertain: the
+seeds are therefore also shown one by one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from slatewise.evaluation.bootstrap import LEVEL
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """The mean over seeds, its interval, and the value of each seed."""
+
+    value: float
+    low: float
+    high: float
+    by_seed: tuple[float, ...]
+
+    def note(self, reference: float = 0.0) -> str:
+        """Say on which side of the reference the seeds are, one by one."""
+        above = sum(value > reference for value in self.by_seed)
+        return f"{above} of {len(self.by_seed)} seeds above {reference:g}"
+
+
+def pool(
+    values: Sequence[float], replicates: Sequence[npt.ArrayLike], *, same_users: bool
+) -> Pooled:
+    """Pool the value of each seed [N] and its resamples: [N, R].
+
+    With `same_users` the seeds were judged on the same users with the same weights: what they
+    differ by is then not due to users at all.
+    """
+    by_seed = np.asarray(values, dtype=np.float64)
+    resampled = np.asarray(replicates, dtype=np.float64)  # [N, R]
+    value, mean = float(by_seed.mean()), resampled.mean(axis=0)
+    mean = mean[np.isfinite(mean)]
+    if not len(mean):
+        return Pooled(value, float("nan"), float("nan"), tuple(by_seed.tolist()))
+    tail = (1 - LEVEL) / 2
+    low, high = np.quantile(mean, [tail, 1 - tail])
+    factor = _widening(by_seed, resampled, mean, same_users=same_users)
+    low, high = value + factor * (low - value), value + factor * (high - value)
+    return Pooled(value, float(low), float(high), tuple(by_seed.tolist()))
+
+
+def _widening(by_seed: Floats, resampled: Floats, mean: Floats, *, same_users: bool) -> float:
+    """Return by how much the spread of seeds widens the interval, at least 1."""
+    within = float(mean.var())
+    if len(by_seed) < 2 or within == 0:
+        return 1.0
+    between = float(by_seed.var(ddof=1))
+    if not same_users:
+        between -= float(np.nanvar(resampled, axis=1).mean())
+    return float(np.sqrt(1 + max(0.0, between) / len(by_seed) / within))

@@ -1,0 +1,261 @@
+"""A study: independent units, kept as they finish, gathered into tables and findings.
+
+To add a study, write a module of this folder with
+
+1. a configuration, a subclass of `StudyConfig` with the study's own settings;
+2. `units(config)`: what has to be run, in order, as `Unit`s that do not need each other, such as
+   one for each seed and model;
+3. `run(config, unit, bench)`: run one unit and return its tables, each a name and a list of rows
+   with plain values. The same unit gives the same rows; put no clock times into them. `bench` has
+   a directory for checkpoints of a long unit, a directory shared by all studies, and progress;
+4. `summarise(config, tables)`: from the rows of all units to further tables (what the report shows
+   and draws) and to findings, each computed from a number with an interval;
+5. `STUDY = Study(...)` of these four, and a line in `STUDIES` below.
+
+`slatewise experiment NAME OUT` then runs it, stops and goes on, and writes everything;
+`slatewise report OUT` shows its tables, or what `report/sections/NAME.py` makes of them.
+"""
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, Generic, Self, TypeVar
+
+from pydantic import Field, NonNegativeInt, field_validator, model_validator
+
+from slatewise.config import Config, read_toml
+from slatewise.data.dataset import SlateDataset
+from slatewise.data.split import SplitConfig
+from slatewise.errors import SlatewiseError
+from slatewise.experiments.findings import Finding
+from slatewise.experiments.storing import (
+    FORMAT,
+    VERSION,
+    Store,
+    StudyResult,
+    Tables,
+    plain,
+    versions,
+)
+from slatewise.model.config import ModelConfig
+from slatewise.simulation import SimulationConfig, load_config
+from slatewise.training.config import TrainingConfig
+
+STUDIES: Final[Mapping[str, str]] = {
+    "offline": "slatewise.experiments.offline",
+}
+"""The name of each study, and the module that has it as `STUDY`."""
+
+Progress = Callable[[str, int, int | None], None]
+"""Called with a stage, how much of it is done, and how much there is, if known."""
+
+
+class StudyConfig(Config):
+    """What every study can be told; a study adds its own."""
+
+    seeds: tuple[NonNegativeInt, ...] = Field(default=(0, 1, 2), min_length=1)
+    """One repetition each: another simulated world, or on a dataset another start of training."""
+    preset: str = "demo"
+    """Size of the simulated world."""
+    truth: str | None = None
+    """How simulated users choose; the preset's way without it."""
+    dataset: Path | None = None
+    """A prepared dataset to use instead of the simulator, where the study can."""
+    simulation: dict[str, Any] = Field(default={})
+    """Further settings of the simulator, over those of the preset."""
+    split: SplitConfig = SplitConfig(valid_share=0.1, test_share=0.1)
+    """How simulated logs are split; a prepared dataset has its split."""
+    model: dict[str, Any] = Field(default={})
+    """Settings of all models over their defaults, but for what makes the variants."""
+    training: TrainingConfig = TrainingConfig()
+    """How all models are fitted."""
+    device: str = "cpu"
+    """Where models are fitted."""
+
+    @field_validator("seeds")
+    @classmethod
+    def _once(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
+        if len(set(seeds)) < len(seeds):
+            raise ValueError("a seed is given twice")
+        return seeds
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        # Now, and not after an hour in the middle of the study.
+        try:
+            self.simulated(self.seeds[0])
+            ModelConfig.build(self.model, "model")
+        except SlatewiseError as error:
+            raise ValueError(error.problem.rstrip(".")) from error
+        return self
+
+    def simulated(self, seed: int) -> SimulationConfig:
+        """Return the simulated world of a seed."""
+        preset = load_config(self.preset, truth=self.truth).model_dump()
+        values = _over(preset, self.simulation) | {"seed": seed}
+        return SimulationConfig.build(values, "simulation")
+
+
+def _over(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+    """Change some values, section by section."""
+    merged = dict(base)
+    for key, value in change.items():
+        both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
+        merged[key] = _over(merged[key], value) if both else value
+    return merged
+
+
+ConfigT = TypeVar("ConfigT", bound=StudyConfig)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A piece of a study that is run and kept by itself."""
+
+    seed: int
+    part: str = ""
+    """What tells it from others of the same seed, such as the name of a model."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be in the name of a file."""
+        if not re.fullmatch(r"[\w.@+-]*", self.part):
+            raise SlatewiseError(f"'{self.part}' cannot be the name of a unit.")
+
+    @property
+    def name(self) -> str:
+        """The name of its file."""
+        return f"seed-{self.seed}" + (f"-{self.part}" if self.part else "")
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What a unit may use while it runs."""
+
+    shared: Path
+    """A directory that all studies of OUT share, for what costs to make, such as datasets."""
+    scratch: Path
+    """A directory of the unit's own that outlives an interruption, and not the unit."""
+    progress: Progress
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What follows from the rows of all units."""
+
+    tables: Tables = field(default_factory=dict)
+    """Further tables: what is shown and drawn."""
+    findings: Sequence[Finding] = ()
+    headline: str = ""
+    """The table that is printed when the study ends."""
+
+
+@dataclass(frozen=True)
+class Study(Generic[ConfigT]):
+    """What the module's text explains."""
+
+    name: str
+    title: str
+    config: type[ConfigT]
+    units: Callable[[ConfigT], Sequence[Unit]]
+    run: Callable[[ConfigT, Unit, Bench], Tables]
+    summarise: Callable[[ConfigT, Tables], Summary]
+
+
+def find_study(name: str) -> Study[Any]:
+    """Return a study by its name."""
+    if name not in STUDIES:
+        raise SlatewiseError(f"there is no study '{name}'.", f"Choose one of {', '.join(STUDIES)}.")
+    study: Study[Any] = import_module(STUDIES[name]).STUDY
+    return study
+
+
+def study_config(
+    study: Study[ConfigT], file: str | Path | None = None, **options: object
+) -> ConfigT:
+    """Return the configuration of a TOML file, changed by those options that are not None."""
+    values = read_toml(file) if file is not None else {}
+    values |= {name: value for name, value in options.items() if value is not None}
+    return study.config.build(values, str(file or "options"))
+
+
+def run_study(
+    study: Study[ConfigT],
+    config: ConfigT,
+    out: str | Path,
+    *,
+    progress: Progress = lambda stage, done, total: None,
+    notice: Callable[[str], None] = lambda text: None,
+) -> StudyResult:
+    """Run what is missing of a study in OUT/NAME, gather everything, and return it.
+
+    Stopped in the middle, it goes on from the last finished unit when it is called again. `notice`
+    hears of units that were damaged and are run again.
+    """
+    store, units = Store(Path(out) / study.name), study.units(config)
+    description = _description(study, config)
+    store.begin(description)
+    for number, unit in enumerate(units):
+        progress(study.name, number, len(units))
+        if store.unit(unit.name) is None:
+            if store.has(unit.name):
+                notice(f"Unit {unit.name} is damaged and is run again.")
+            _run_unit(study, config, unit, store, progress)
+    progress(study.name, len(units), len(units))
+    return _gather(study, config, units, store, description)
+
+
+def _description(study: Study[ConfigT], config: ConfigT) -> dict[str, Any]:
+    """Return the head of `study.json`; `settings` are what must not change on the way."""
+    settings = config.model_dump(mode="json", exclude={"seeds", "dataset"})
+    hash_ = SlateDataset.open(config.dataset).content_hash if config.dataset is not None else None
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "study": study.name,
+        "title": study.title,
+        "settings": settings | {"dataset": hash_},
+        "seeds": list(config.seeds),
+        "dataset": str(config.dataset) if config.dataset is not None else None,
+        "versions": versions(),
+    }
+
+
+def _run_unit(
+    study: Study[ConfigT], config: ConfigT, unit: Unit, store: Store, progress: Progress
+) -> None:
+    shared = store.folder.parent / "shared"
+    start, cpu = time.perf_counter(), time.process_time()
+    tables = study.run(config, unit, Bench(shared, store.scratch(unit.name), progress))
+    store.keep(unit.name, tables, time.perf_counter() - start, time.process_time() - cpu)
+
+
+def _gather(
+    study: Study[ConfigT],
+    config: ConfigT,
+    units: Sequence[Unit],
+    store: Store,
+    description: dict[str, Any],
+) -> StudyResult:
+    tables: Tables = {}
+    run = {}
+    for unit in units:
+        record = store.unit(unit.name)
+        if record is None:
+            raise SlatewiseError(
+                f"unit {unit.name} vanished while the study ran.", "Run the study again."
+            )
+        run[unit.name] = {
+            "seconds": record.seconds,
+            "cpu_seconds": record.cpu_seconds,
+            "slatewise": record.version,
+        }
+        for name, rows in record.tables.items():
+            tables.setdefault(name, []).extend(rows)
+    summary = study.summarise(config, tables)
+    tables |= plain(summary.tables)
+    description |= {"units": run, "headline": summary.headline}
+    store.finish(description, tables, summary.findings)
+    return StudyResult.load(store.folder)

@@ -1,0 +1,57 @@
+"""The model variants that the paper compares, and ours beside them."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from slatewise.data.dataset import SlateDataset
+from slatewise.experiments.study import Bench, StudyConfig
+from slatewise.model.config import ModelConfig
+from slatewise.model.fitted import SlateModel
+from slatewise.training import fit
+from slatewise.training.loop import Progress as State
+
+PAPER_VARIANTS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "slate-gru-hier": {"likelihood": "slate", "dynamics": "gru", "prior": "hierarchical"},
+    "slate-linear-hier": {"likelihood": "slate", "dynamics": "linear", "prior": "hierarchical"},
+    "slate-gru-flat": {"likelihood": "slate", "dynamics": "gru", "prior": "flat"},
+    "all-item-gru-hier": {"likelihood": "all-item", "dynamics": "gru", "prior": "hierarchical"},
+}
+"""The four of Table 1."""
+
+VARIANTS: Final[Mapping[str, Mapping[str, Any]]] = {
+    **PAPER_VARIANTS,
+    "source-aware-gru-hier": {
+        "likelihood": "source-aware",
+        "dynamics": "gru",
+        "prior": "hierarchical",
+    },
+}
+
+
+def variant_config(name: str, settings: Mapping[str, Any]) -> ModelConfig:
+    """Return the configuration of a variant, with settings that all variants share."""
+    return ModelConfig.build({**settings, **VARIANTS[name]}, f"variant {name}")
+
+
+def fit_variant(
+    name: str, config: StudyConfig, dataset: SlateDataset, seed: int, bench: Bench
+) -> SlateModel:
+    """Fit a variant to a dataset, showing the epochs."""
+
+    def observe(at: State) -> None:
+        bench.progress(f"{name}, epoch {at.epoch + 1}", at.step, at.steps)
+
+    return fit(
+        dataset,
+        variant_config(name, config.model),
+        config.training,
+        seed=seed,
+        device=config.device,
+        observer=observe,
+    )
+
+
+def unknown_exposure(model: ModelConfig, dataset: SlateDataset) -> bool:
+    """Return whether a source-aware model would find none of its sources in the dataset."""
+    missing = not set(model.exposure) & set(dataset.source_names)
+    return model.likelihood == "source-aware" and missing
