@@ -1,11 +1,9 @@
 import math
 from dataclasses import replace
-from itertools import combinations
 
 import pytest
 import torch
 from hypothesis import given
-from hypothesis import strategies as st
 from torch import Tensor
 
 from slatewise.data.interactions import Interactions
@@ -15,8 +13,6 @@ from slatewise.model.likelihood import (
     Candidates,
     Exposure,
     batch_likelihood,
-    catalogue_log_sum,
-    many_distances,
 )
 from slatewise.model.parameters import Parameters
 from tests.model.ragged import histories, normals, ragged, random_interactions
@@ -200,46 +196,6 @@ def test_probabilities_of_all_choices_add_up_to_one(config: ModelConfig) -> None
     assert total == pytest.approx(1, abs=1e-9)
 
 
-@pytest.mark.parametrize("sharpness", [0.5, 1.0, 2.0])
-@pytest.mark.parametrize("drawn", [1, 3, 5])
-def test_the_sum_over_the_catalogue_is_unbiased(drawn: int, sharpness: float) -> None:
-    """Over every set of candidates there is, each as likely: no sampling error is left.
-
-    Interactions without a click, and with each item clicked: inside the candidates or outside.
-    """
-    items = 6
-    vectors = normals(1, items, D)
-    clicked = torch.arange(-1, items)
-    state_of = torch.arange(items + 1) % STATES
-    sums = [
-        catalogue_log_sum(
-            PROFILES, vectors, state_of, clicked, Candidates(torch.tensor(rows), items), sharpness
-        ).exp()
-        for rows in combinations(range(items), drawn)
-    ]
-    exact = (-sharpness * torch.cdist(PROFILES, vectors)).exp().sum(1)[state_of]
-    torch.testing.assert_close(torch.stack(sums).mean(0), exact, rtol=1e-9, atol=1e-9)
-    spread = torch.stack(sums).std(0)
-    assert (spread > 1e-3).all()  # each set says something else
-
-
-def test_a_clicked_item_is_always_in_the_sum() -> None:
-    """So that no click is ever more probable than certain."""
-    items = normals(1, ITEMS, D)
-    clicked = torch.arange(ITEMS)
-    own = -torch.linalg.vector_norm(PROFILES[0] - items, dim=1)
-    for rows in ([0, 1], [5, 9], [11]):
-        log_sum = catalogue_log_sum(
-            PROFILES,
-            items,
-            torch.zeros(ITEMS, dtype=torch.int64),
-            clicked,
-            Candidates(torch.tensor(rows), ITEMS),
-            1.0,
-        )
-        assert (log_sum >= own).all()
-
-
 def test_one_source_has_the_weight_of_the_configuration_and_others_none() -> None:
     config = ModelConfig(
         likelihood="source-aware", exposure={"search": 0.25, "mail": 2.0}, sharpness=1.5
@@ -293,24 +249,6 @@ def test_gradients_stay_finite_where_the_only_candidate_was_clicked() -> None:
     total_of(ALL_ITEM, batch, only, items=items).backward()
     assert items.grad is not None
     assert torch.isfinite(items.grad).all()
-
-
-@given(shift=st.floats(-50, 50), seed=st.integers(0, 2**32 - 1))
-def test_distances_by_matrix_product_are_distances(shift: float, seed: int) -> None:
-    """In float32, of points a few units apart, wherever the origin is."""
-    profiles, items = normals(seed, 6, 10) + shift, normals(seed + 1, 9, 10) + shift
-    expected = torch.cdist(profiles, items, compute_mode="donot_use_mm_for_euclid_dist")
-    actual = many_distances(profiles.float(), items.float())
-    assert (actual - expected).abs().max() < 1e-4
-
-
-def test_distances_of_points_that_coincide_are_small() -> None:
-    items = 2 * normals(0, 50, 10)
-    profiles = items + 1e-4 * normals(1, 50, 10)
-    actual = many_distances(profiles.float(), items.float()).diagonal()
-    expected = torch.linalg.vector_norm(profiles - items, dim=1)
-    assert (actual - expected).abs().max() < 1e-2
-    assert (actual > 0).all()  # a root at zero would have an infinite gradient
 
 
 def test_no_click_has_its_own_utility_for_each_scroll_length() -> None:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from slatewise.data.interactions import Interactions
 from slatewise.errors import SlatewiseError
+from slatewise.model.kernels.catalogue import catalogue_terms
 from slatewise.model.kernels.slate import slate_terms
 from slatewise.model.parameters import Parameters
 
@@ -106,56 +107,15 @@ def batch_likelihood(
     )
     if exposure is None or lambdas is None or candidates is None:
         return BatchLikelihood(terms.total, terms.log_likelihood)
-    over_catalogue = catalogue_log_sum(
-        profiles, parameters.items, state_of, batch.clicked_items, candidates, exposure.sharpness
+    over_catalogue = catalogue_terms(
+        profiles,
+        parameters.items,
+        no_click if exposure.includes_no_click else None,
+        candidates=candidates.rows,
+        catalogue=candidates.catalogue,
+        state_of=state_of,
+        clicked=batch.clicked_items,
+        weights=weights * lambdas,
+        sharpness=exposure.sharpness,
     )
-    if exposure.includes_no_click:
-        over_catalogue = torch.logaddexp(over_catalogue, exposure.sharpness * no_click)
-    total = terms.total - (weights * lambdas * over_catalogue).sum()
-    return BatchLikelihood(total, terms.log_likelihood)
-
-
-def catalogue_log_sum(
-    profiles: Tensor,
-    items: Tensor,
-    state_of: Tensor,
-    clicked: Tensor,
-    candidates: Candidates,
-    sharpness: float,
-) -> Tensor:
-    """Estimate log Σ_I r^κ for N interactions; the sum inside is unbiased: [N].
-
-    The clicked item (`clicked` [N], -1 for none) is counted itself, every other item through the
-    candidates, each of which stands for I / K items.
-    """
-    distance = many_distances(profiles, items.index_select(0, candidates.rows))  # [M, K]
-    scores = candidates.log_weight - sharpness * distance  # [M, K]
-    log_sum = torch.logsumexp(scores, dim=1).index_select(0, state_of)  # [N]
-    if len(candidates.rows) == candidates.catalogue:
-        return log_sum
-    place = clicked.new_full((len(items),), -1)
-    place[candidates.rows] = torch.arange(
-        len(candidates.rows), dtype=place.dtype, device=place.device
-    )
-    # Where the clicked item is also a candidate, it must not be counted twice.
-    both = torch.nonzero((clicked >= 0) & (place[clicked] >= 0)).squeeze(1)
-    again = scores.index_select(0, state_of[both])
-    again = again.scatter(1, place[clicked[both]].long()[:, None], -torch.inf)
-    log_sum = log_sum.index_copy(0, both, torch.logsumexp(again, dim=1))
-    chosen = items.index_select(0, clicked.clamp(min=0).long())
-    gap = profiles.index_select(0, state_of) - chosen
-    own = -sharpness * torch.linalg.vector_norm(gap, dim=1)
-    return torch.where(clicked >= 0, torch.logaddexp(own, log_sum), log_sum)
-
-
-def many_distances(profiles: Tensor, items: Tensor) -> Tensor:
-    """Return Euclidean distances [M, K] through one matrix product.
-
-    Expanding the square costs digits where points are close: around the items' centre, a distance
-    is wrong by a few thousandths where points coincide, which a sum over a catalogue does not
-    notice.
-    """
-    centre = items.mean(0)
-    profiles, items = profiles - centre, items - centre
-    squares = profiles.square().sum(1)[:, None] + items.square().sum(1)
-    return (squares - 2 * profiles @ items.T).clamp(min=1e-6).sqrt()
+    return BatchLikelihood(terms.total - over_catalogue, terms.log_likelihood)

@@ -11,8 +11,9 @@ from torch.nn import functional
 
 from slatewise.data.interactions import Interactions
 from slatewise.model.dynamics import LinearWeights, Weights, gru_step, linear_step
+from slatewise.model.kernels.catalogue import many_distances
 from slatewise.model.kernels.slate import safe_norm
-from slatewise.model.likelihood import Candidates, Exposure, many_distances
+from slatewise.model.likelihood import Candidates, Exposure
 from slatewise.model.parameters import Parameters
 
 _NEVER = -1e30

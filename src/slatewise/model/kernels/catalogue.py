@@ -1,0 +1,190 @@
+"""What the catalogue takes from a batch of choices: sums over candidates, with their gradient.
+
+Shapes: M states, N interactions, R item rows, K candidates, D dimensions.
+"""
+
+import importlib
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from slatewise.model.kernels._loading import Backend, plain, takes_numba
+
+
+def catalogue_terms(
+    states: Tensor,
+    items: Tensor,
+    no_click: Tensor | None,
+    *,
+    candidates: Tensor,
+    catalogue: int,
+    state_of: Tensor,
+    clicked: Tensor,
+    weights: Tensor,
+    sharpness: float = 1.0,
+    backend: Backend = "auto",
+) -> Tensor:
+    """Return sum_n weights_n log(Σ_I r^κ + β_n^κ), the sum over the catalogue estimated: [].
+
+    A relevance is r = exp(-||z - v||). The candidates, each of which stands for I / K items, take
+    the place of the catalogue; the clicked item is counted itself, and not among them. So the sum
+    inside the logarithm is unbiased.
+
+    Args:
+        states: [M, D] user states z.
+        items: [R, D] item vectors v.
+        no_click: [N] utility log β of clicking nothing; None leaves it out of the sum.
+        candidates: [K] distinct rows of `items`, drawn uniformly or all there are.
+        catalogue: I, the number of items they stand for.
+        state_of: [N] int64, the state before each interaction.
+        clicked: [N] the row of `items` that was clicked, -1 for none.
+        weights: [N] a constant: no gradient flows to it.
+        sharpness: positive exponent κ of the relevance.
+        backend: `numba` is one fused pass in float32 on the CPU, whose gradients are worked out
+            on the way and handed out by one backward pass (a second one raises); `torch` is the
+            reference, for any device and dtype; `auto` takes numba where it can.
+
+    """
+    if not sharpness > 0:
+        raise ValueError(f"sharpness must be positive, not {sharpness}")
+    if not 1 <= len(candidates) <= catalogue:
+        raise ValueError(f"{len(candidates)} candidates cannot stand for {catalogue} items")
+    if states.ndim != 2 or items.ndim != 2 or states.shape[1] != items.shape[1]:
+        raise ValueError(f"states {list(states.shape)} and items {list(items.shape)} must share D")
+    count, weights = len(clicked), weights.detach()
+    for name, tensor in (("no_click", no_click), ("state_of", state_of), ("weights", weights)):
+        if tensor is not None and tensor.shape != (count,):
+            raise ValueError(f"{name} must be [{count}], not {list(tensor.shape)}")
+    floats = [states, items, weights] + ([] if no_click is None else [no_click])
+    if takes_numba(backend, states.shape[1], floats):
+        inputs = [states, items, no_click]
+        if not torch.is_grad_enabled():  # autograd would still ask for gradients
+            inputs = [None if tensor is None else tensor.detach() for tensor in inputs]
+        constants = (candidates, catalogue, state_of, clicked, weights, sharpness)
+        return _Fused.apply(*inputs, *constants)  # type: ignore[no-any-return,no-untyped-call]
+    log_sum = catalogue_log_sum(
+        states,
+        items,
+        candidates=candidates,
+        catalogue=catalogue,
+        state_of=state_of,
+        clicked=clicked,
+        sharpness=sharpness,
+    )
+    if no_click is not None:
+        log_sum = torch.logaddexp(log_sum, sharpness * no_click)
+    return (weights * log_sum).sum()
+
+
+# Reference.
+
+
+def catalogue_log_sum(
+    states: Tensor,
+    items: Tensor,
+    *,
+    candidates: Tensor,
+    catalogue: int,
+    state_of: Tensor,
+    clicked: Tensor,
+    sharpness: float,
+) -> Tensor:
+    """Estimate log Σ_I r^κ for each interaction; arguments as in `catalogue_terms`: [N]."""
+    distance = many_distances(states, items.index_select(0, candidates))  # [M, K]
+    scores = math.log(catalogue / len(candidates)) - sharpness * distance  # [M, K]
+    log_sum = torch.logsumexp(scores, dim=1).index_select(0, state_of)  # [N]
+    if len(candidates) == catalogue:
+        return log_sum
+    place = _columns_of(candidates, len(items))
+    # Where the clicked item is also a candidate, it must not be counted twice.
+    both = torch.nonzero((clicked >= 0) & (place[clicked] >= 0)).squeeze(1)
+    again = scores.index_select(0, state_of[both])
+    again = again.scatter(1, place[clicked[both]].long()[:, None], -torch.inf)
+    log_sum = log_sum.index_copy(0, both, torch.logsumexp(again, dim=1))
+    chosen = items.index_select(0, clicked.clamp(min=0).long())
+    gap = states.index_select(0, state_of) - chosen
+    own = -sharpness * torch.linalg.vector_norm(gap, dim=1)
+    return torch.where(clicked >= 0, torch.logaddexp(own, log_sum), log_sum)
+
+
+def many_distances(profiles: Tensor, items: Tensor) -> Tensor:
+    """Return Euclidean distances [M, K] through one matrix product.
+
+    Expanding the square costs digits where points are close: around the items' centre, a distance
+    is wrong by a few thousandths where points coincide, which a sum over a catalogue does not
+    notice.
+    """
+    centre = items.mean(0)
+    profiles, items = profiles - centre, items - centre
+    squares = profiles.square().sum(1)[:, None] + items.square().sum(1)
+    return (squares - 2 * profiles @ items.T).clamp(min=1e-6).sqrt()
+
+
+def _columns_of(candidates: Tensor, rows: int) -> Tensor:
+    """Return the place of each item row among the candidates, -1 for none: [R] int32."""
+    place = torch.full((rows,), -1, dtype=torch.int32, device=candidates.device)
+    place[candidates] = torch.arange(len(candidates), dtype=torch.int32, device=candidates.device)
+    return place
+
+
+# One fused pass.
+
+
+class _Fused(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        states: Tensor,
+        items: Tensor,
+        no_click: Tensor | None,
+        candidates: Tensor,
+        catalogue: int,
+        state_of: Tensor,
+        clicked: Tensor,
+        weights: Tensor,
+        sharpness: float,
+    ) -> Tensor:
+        module = importlib.import_module("slatewise.model.kernels._catalogue_numba")
+        floats = [plain(states), plain(items)]
+        floats.append(floats[0].new_empty(0) if no_click is None else plain(no_click))
+        columns = floats[1].index_select(0, candidates).T.contiguous()  # [D, K]
+        sampled = len(candidates) < catalogue
+        place = _columns_of(candidates, len(items)) if sampled else candidates.new_empty(0).int()
+        # All or none: what one of them costs is small beside the distances.
+        wanted = any(ctx.needs_input_grad[:3])
+        gradients = [torch.zeros_like(part) if wanted else part for part in (*floats, columns)]
+        total, fault = module.catalogue_kernel(states.shape[1])(
+            *(part.numpy() for part in (*floats, columns, place)),
+            plain(state_of, torch.int64).numpy(),
+            plain(clicked, torch.int32).numpy(),
+            plain(weights).numpy(),
+            module.np.float32(math.log(catalogue / len(candidates))),
+            module.np.float32(sharpness),
+            wanted,
+            *(gradient.numpy() for gradient in gradients),
+        )
+        if fault >= 0:
+            raise IndexError(f"interaction {fault}: state or clicked item out of range")
+        if wanted:
+            gradients[1].index_add_(0, candidates, gradients.pop().T)
+            ctx.gradients = gradients
+        return torch.tensor(total, dtype=torch.float32)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, factor: Tensor) -> tuple[Tensor | None, ...]:
+        gradients, ctx.gradients = ctx.gradients, None
+        if gradients is None:
+            raise RuntimeError(
+                "the gradients of catalogue_terms were handed out already: call it again, or use "
+                "backend='torch' for more than one backward pass"
+            )
+        wanted = ctx.needs_input_grad[:3]
+        scaled = (
+            gradient.mul_(factor) if want else None
+            for gradient, want in zip(gradients, wanted, strict=True)
+        )
+        return (*scaled, *[None] * 6)

@@ -1,0 +1,414 @@
+import math
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from slatewise.model.kernels import catalogue
+from slatewise.model.kernels.catalogue import catalogue_log_sum, catalogue_terms, many_distances
+
+BACKENDS = ["numba", "torch"]
+DIFFERENTIABLE = ("states", "items", "no_click")
+
+
+@dataclass(frozen=True)
+class Case:
+    """The arguments of `catalogue_terms`."""
+
+    states: Tensor
+    items: Tensor
+    no_click: Tensor | None
+    candidates: Tensor
+    catalogue: int
+    state_of: Tensor
+    clicked: Tensor
+    weights: Tensor
+    sharpness: float
+
+    def total(self, backend: Any = "auto") -> Tensor:
+        """Evaluate it."""
+        arguments = dict(vars(self))
+        inputs = [arguments.pop(name) for name in DIFFERENTIABLE]
+        return catalogue_terms(*inputs, **arguments, backend=backend)
+
+    def double(self) -> "Case":
+        """The same in float64."""
+        floats = {
+            name: value.double()
+            for name, value in vars(self).items()
+            if isinstance(value, Tensor) and value.is_floating_point()
+        }
+        return replace(self, **floats)
+
+    def gradients(self, backend: str) -> tuple[Tensor, dict[str, Tensor]]:
+        """Evaluate it and the gradient of 3 * total."""
+        inputs = {
+            name: getattr(self, name).clone().requires_grad_()
+            for name in DIFFERENTIABLE
+            if getattr(self, name) is not None
+        }
+        total = replace(self, **inputs).total(backend)
+        (3 * total).backward()
+        return total.detach(), {name: tensor.grad for name, tensor in inputs.items()}
+
+
+def random_case(
+    seed: int,
+    *,
+    count: int = 14,
+    dims: int = 5,
+    rows: int = 12,
+    drawn: int = 4,
+    whole: bool = False,
+    with_no_click: bool = True,
+    sharpness: float = 2.0,
+) -> Case:
+    """Draw a case, some of whose clicks are on candidates and some of whose weights are 0."""
+    rng = np.random.default_rng(seed)
+    states = max(1, count // 3)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.from_numpy(rng.normal(size=shape)).float()
+
+    weights = rng.exponential(size=count) * (rng.random(count) > 0.2)
+    return Case(
+        states=normal(states, dims),
+        items=normal(rows, dims),
+        no_click=normal(count) if with_no_click else None,
+        candidates=torch.from_numpy(rng.permutation(rows)[: rows if whole else drawn]),
+        catalogue=rows if whole else 3 * rows,
+        state_of=torch.from_numpy(rng.integers(0, states, count)),
+        clicked=torch.from_numpy(rng.integers(-1, rows, count)).int(),
+        weights=torch.from_numpy(weights).float(),
+        sharpness=sharpness,
+    )
+
+
+def by_hand(case: Case) -> float:
+    """Transcribe the estimate, one number at a time."""
+    total, chosen = 0.0, case.candidates.tolist()
+    stands_for = case.catalogue / len(chosen)
+    for n, click in enumerate(case.clicked.tolist()):
+        state = case.states[case.state_of[n]].tolist()
+        relevance = [math.exp(-math.dist(state, v)) ** case.sharpness for v in case.items.tolist()]
+        apart = click if click >= 0 and len(chosen) < case.catalogue else -1
+        inside = stands_for * sum(relevance[i] for i in chosen if i != apart)
+        inside += relevance[apart] if apart >= 0 else 0.0
+        if case.no_click is not None:
+            inside += math.exp(case.sharpness * float(case.no_click[n]))
+        total += float(case.weights[n]) * math.log(inside)
+    return total
+
+
+cases = st.builds(
+    random_case,
+    st.integers(0, 2**32 - 1),
+    count=st.integers(0, 40),
+    dims=st.sampled_from([2, 5, 10]),  # each is compiled once
+    rows=st.integers(5, 60),
+    drawn=st.integers(2, 5),
+    whole=st.booleans(),
+    with_no_click=st.booleans(),
+    sharpness=st.sampled_from([0.5, 1.0, 2.0]),
+)
+
+
+def assert_close(actual: Tensor, expected: Tensor, tolerance: float = 1e-5) -> None:
+    """Relative to the largest number of the kind; 2e-6 was the worst when this was written."""
+    assert actual.shape == expected.shape
+    largest = expected.abs().max().item() if expected.numel() else 0.0
+    torch.testing.assert_close(
+        actual.double(), expected.double(), rtol=0, atol=tolerance * (1 + largest)
+    )
+
+
+@given(case=cases)
+def test_the_fused_total_is_that_of_the_equations(case: Case) -> None:
+    assert_close(case.total("numba"), torch.tensor(by_hand(case)))
+
+
+@given(case=cases)
+def test_the_reference_total_is_that_of_the_equations(case: Case) -> None:
+    assert float(case.double().total("torch")) == pytest.approx(by_hand(case), rel=1e-9, abs=1e-9)
+
+
+@given(case=cases)
+def test_the_fused_pass_agrees_with_the_reference_in_float64(case: Case) -> None:
+    total, gradients = case.gradients("numba")
+    reference, expected = case.double().gradients("torch")
+    assert_close(total, reference)
+    for name, gradient in gradients.items():
+        assert_close(gradient, expected[name])
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_the_reference_gradient_is_that_of_finite_differences(whole: bool) -> None:
+    case = random_case(1, whole=whole).double()
+    on_candidate = torch.isin(case.clicked, case.candidates)
+    assert on_candidate.any()
+    assert whole or not on_candidate[case.clicked >= 0].all()
+
+    def total(*inputs: Tensor) -> Tensor:
+        return replace(case, **dict(zip(DIFFERENTIABLE, inputs, strict=True))).total("torch")
+
+    inputs = [getattr(case, name).requires_grad_() for name in DIFFERENTIABLE]
+    assert torch.autograd.gradcheck(total, inputs)
+
+
+def test_the_fused_gradient_is_that_of_finite_differences() -> None:
+    case = random_case(2, dims=2, rows=6)
+    _, gradients = case.gradients("numba")
+    exact = case.double()
+    for name, gradient in gradients.items():
+        differences = torch.zeros_like(getattr(exact, name))
+        for place in range(differences.numel()):
+            ends = []
+            for shift in (1e-6, -1e-6):
+                moved = getattr(exact, name).clone()
+                moved.view(-1)[place] += shift
+                ends.append(by_hand(replace(exact, **{name: moved})))
+            differences.view(-1)[place] = 3 * (ends[0] - ends[1]) / 2e-6
+        assert_close(gradient, differences)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_several_clicks_on_candidates_in_one_state_are_each_left_out_once(backend: str) -> None:
+    """Also where the item clicked is nearly all of the sum, and stands for many."""
+    case = random_case(3, count=9)
+    near = case.items.clone()
+    near[case.candidates[0]] = case.states[0] + 0.01
+    clicked = case.candidates[[0, 0, 1, 1, 0, 2, 3, 0, 1]].int()
+    case = replace(
+        case,
+        items=near,
+        no_click=None,
+        catalogue=1_000_000,
+        state_of=torch.zeros(9, dtype=torch.int64),
+        clicked=clicked,
+        weights=torch.ones(9),
+    )
+    total, gradients = case.gradients(backend)
+    assert float(total) == pytest.approx(by_hand(case), rel=1e-5)
+    _, expected = case.double().gradients("torch")
+    for name, gradient in gradients.items():
+        # The reference itself loses digits of a distance this small in float32.
+        assert_close(gradient, expected[name], 1e-5 if backend == "numba" else 1e-2)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("far", [-200.0, 200.0])
+def test_utilities_far_apart_do_not_overflow(backend: str, far: float) -> None:
+    case = random_case(4)
+    case = replace(case, no_click=torch.full_like(case.weights, far), weights=case.weights + 1)
+    total, gradients = case.gradients(backend)
+    reference, expected = case.double().gradients("torch")
+    assert_close(total, reference)
+    for name, gradient in gradients.items():
+        assert_close(gradient, expected[name])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_distances_that_hide_the_rest_do_not_underflow(backend: str) -> None:
+    """The nearest candidate is clicked, and all others are 300 away: only itself is left."""
+    items = torch.zeros(3, 2)
+    items[1:] = 300.0
+    case = replace(
+        random_case(5, count=1, dims=2, rows=3, drawn=2, with_no_click=False, sharpness=1.0),
+        states=torch.full((1, 2), 0.5),
+        items=items,
+        candidates=torch.tensor([0, 1]),
+        clicked=torch.zeros(1, dtype=torch.int32),
+        weights=torch.ones(1),
+    )
+    total, gradients = case.gradients(backend)
+    assert float(total) == pytest.approx(-math.hypot(0.5, 0.5), rel=1e-6)
+    expected = torch.tensor([[3.0, 3.0], [0.0, 0.0], [0.0, 0.0]]) / math.sqrt(2)
+    assert_close(gradients["items"], expected)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_nothing_in_nothing_out(backend: str) -> None:
+    total, gradients = random_case(6, count=0).gradients(backend)
+    assert float(total) == 0
+    assert all((gradient == 0).all() for gradient in gradients.values())
+
+
+def test_a_state_upon_a_candidate_has_a_finite_gradient() -> None:
+    case = random_case(7)
+    states = case.states.clone()
+    states[:] = case.items[case.candidates[0]]
+    _, gradients = replace(case, states=states).gradients("numba")
+    assert all(torch.isfinite(gradient).all() for gradient in gradients.values())
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_nan_stays_nan(name: str) -> None:
+    case = random_case(8)
+    broken = torch.full_like(getattr(case, name), torch.nan)
+    assert math.isnan(replace(case, **{name: broken}).total("numba"))
+
+
+def test_same_bits_every_time() -> None:
+    case = random_case(9, count=300, rows=100, drawn=40, dims=10)
+    (total, first), (again, second) = case.gradients("numba"), case.gradients("numba")
+    assert torch.equal(total, again)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_gradients_only_of_what_needs_them() -> None:
+    case = random_case(10)
+    _, expected = case.gradients("numba")
+    for name in DIFFERENTIABLE:
+        value = getattr(case, name).clone().requires_grad_()
+        (3 * replace(case, **{name: value}).total("numba")).backward()
+        assert torch.equal(value.grad, expected[name])
+    with torch.no_grad():
+        needing = replace(case, items=case.items.clone().requires_grad_())
+        assert not needing.total("numba").requires_grad
+
+
+def test_gradients_are_handed_out_once() -> None:
+    case = random_case(11)
+    total = replace(case, items=case.items.clone().requires_grad_()).total("numba")
+    total.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="handed out already"):
+        total.backward()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("state_of", 99), ("state_of", -1), ("clicked", 12), ("clicked", -2)]
+)
+def test_an_index_out_of_range_is_an_error_not_a_crash(name: str, value: int) -> None:
+    case = random_case(12)
+    wrong = getattr(case, name).clone()
+    wrong[5] = value
+    with pytest.raises(IndexError, match="interaction 5"):
+        replace(case, **{name: wrong}).total("numba")
+
+
+def test_wrong_shapes_and_settings_are_refused() -> None:
+    case = random_case(13)
+    with pytest.raises(ValueError, match="weights must be"):
+        replace(case, weights=case.weights[1:]).total()
+    with pytest.raises(ValueError, match="sharpness"):
+        replace(case, sharpness=0.0).total()
+    with pytest.raises(ValueError, match="cannot stand for"):
+        replace(case, catalogue=3).total()
+    with pytest.raises(ValueError, match="share D"):
+        replace(case, states=case.states[:, 1:]).total()
+    with pytest.raises(ValueError, match="float32 on the CPU"):
+        case.double().total("numba")
+
+
+@pytest.mark.parametrize("sharpness", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("drawn", [1, 3, 5])
+def test_the_sum_over_the_catalogue_is_unbiased(drawn: int, sharpness: float) -> None:
+    """Over every set of candidates there is, each as likely: no sampling error is left.
+
+    Interactions without a click, and with each item clicked: inside the candidates or outside.
+    """
+    case = random_case(14, count=7, rows=6).double()
+    items = len(case.items)
+    clicked = torch.arange(-1, items)
+    sums = [
+        catalogue_log_sum(
+            case.states,
+            case.items,
+            candidates=torch.tensor(rows),
+            catalogue=items,
+            state_of=case.state_of,
+            clicked=clicked,
+            sharpness=sharpness,
+        ).exp()
+        for rows in combinations(range(items), drawn)
+    ]
+    exact = (-sharpness * torch.cdist(case.states, case.items)).exp().sum(1)[case.state_of]
+    torch.testing.assert_close(torch.stack(sums).mean(0), exact, rtol=1e-9, atol=1e-9)
+    assert (torch.stack(sums).std(0) > 1e-3).all()  # each set says something else
+
+
+def test_a_clicked_item_is_always_in_the_sum() -> None:
+    """So that no click is ever more probable than certain."""
+    case = random_case(15, count=12)
+    clicked = torch.arange(12).int()
+    own = -torch.linalg.vector_norm(case.states[case.state_of] - case.items, dim=1)
+    for candidates in ([0, 1], [5, 9], [11]):
+        for n in range(12):
+            one = replace(
+                case,
+                no_click=None,
+                candidates=torch.tensor(candidates),
+                clicked=clicked,
+                weights=torch.eye(12)[n],
+                sharpness=1.0,
+            )
+            assert float(one.total("numba")) >= float(own[n]) - 1e-5
+
+
+@given(shift=st.floats(-50, 50), seed=st.integers(0, 2**32 - 1))
+def test_distances_by_matrix_product_are_distances(shift: float, seed: int) -> None:
+    """In float32, of points a few units apart, wherever the origin is."""
+    rng = np.random.default_rng(seed)
+    profiles, items = (torch.from_numpy(rng.normal(size=(n, 10))) + shift for n in (6, 9))
+    expected = torch.cdist(profiles, items, compute_mode="donot_use_mm_for_euclid_dist")
+    actual = many_distances(profiles.float(), items.float())
+    assert (actual - expected).abs().max() < 1e-4
+
+
+def test_distances_of_points_that_coincide_are_small() -> None:
+    rng = np.random.default_rng(0)
+    items = torch.from_numpy(2 * rng.normal(size=(50, 10)))
+    profiles = items + 1e-4 * torch.from_numpy(rng.normal(size=(50, 10)))
+    actual = many_distances(profiles.float(), items.float()).diagonal()
+    expected = torch.linalg.vector_norm(profiles - items, dim=1)
+    assert (actual - expected).abs().max() < 1e-2
+    assert (actual > 0).all()  # a root at zero would have an infinite gradient
+
+
+CHANGED = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+from slatewise.model.kernels import _catalogue_numba as module
+assert module.__file__.startswith(sys.argv[1])
+columns, none = np.array([[3.0]], np.float32), np.empty(0, np.float32)
+kernel = module.catalogue_kernel(1)
+total, _ = kernel(
+    np.zeros((1, 1), np.float32), columns.T.copy(), none, columns, np.empty(0, np.int32),
+    np.zeros(1, np.int64), np.full(1, -1, np.int32), np.ones(1, np.float32),
+    np.float32(0), np.float32(1), False, columns, columns, none, columns,
+)
+print(round(total, 3), len(kernel.stats.cache_hits))
+"""
+
+
+def test_the_cache_notices_a_change_in_the_file_of_the_parts(tmp_path: Path) -> None:
+    """Here exp(0) becomes 2, once for the candidate and once for the greatest of the terms."""
+    kernels = tmp_path / "slatewise" / "model" / "kernels"
+    kernels.mkdir(parents=True)
+    for package in (kernels, *kernels.parents[:2]):
+        (package / "__init__.py").touch()
+    source = Path(catalogue.__file__).parent
+    for name in ("_numba.py", "_catalogue_numba.py"):
+        shutil.copy(source / name, kernels)
+
+    def run() -> list[str]:
+        command = [sys.executable, "-c", CHANGED, str(tmp_path)]
+        return subprocess.check_output(command, text=True).split()
+
+    assert run() == ["-3.0", "0"]
+    assert run() == ["-3.0", "1"]
+    changed = (kernels / "_numba.py").read_text()
+    changed = changed.replace("mantissa * _float_of", "_ONE + mantissa * _float_of")
+    (kernels / "_numba.py").write_text(changed)
+    assert run() == [str(round(math.log(4) - 3, 3)), "0"]
