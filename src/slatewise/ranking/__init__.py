@@ -1,0 +1,28 @@
+"""Exact ranking of all items by distance: of means, of posterior draws, of expected relevance."""
+
+from typing import TYPE_CHECKING
+
+from slatewise.lazy import exports
+
+if TYPE_CHECKING:
+    from slatewise.ranking.draws import rank_draws as rank_draws
+    from slatewise.ranking.expected import rank_expected as rank_expected
+    from slatewise.ranking.filters import Filter as Filter
+    from slatewise.ranking.greedy import rank_means as rank_means
+    from slatewise.ranking.greedy import rank_means_many as rank_means_many
+    from slatewise.ranking.request import Ranking as Ranking
+    from slatewise.ranking.table import ItemTable as ItemTable
+
+_HOMES = {
+    "Filter": "slatewise.ranking.filters",
+    "ItemTable": "slatewise.ranking.table",
+    "Ranking": "slatewise.ranking.request",
+    "rank_draws": "slatewise.ranking.draws",
+    "rank_expected": "slatewise.ranking.expected",
+    "rank_means": "slatewise.ranking.greedy",
+    "rank_means_many": "slatewise.ranking.greedy",
+}
+
+__all__ = sorted(_HOMES)  # noqa: PLE0605
+
+__getattr__ = exports(__name__, _HOMES)

@@ -1,0 +1,161 @@
+"""The arrays of an item table, in memory or mapped from a directory.
+
+C is the capacity: the places for items, a multiple of 16, of which the last ones are spare.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from slatewise.errors import InputError
+from slatewise.files import atomic_directory
+
+Floats32 = npt.NDArray[np.float32]
+
+LANES = 16
+"""Items that lie side by side: one vector register of floats, one cache line."""
+VERSION = 1
+HEADER = "table.json"
+_ROWS_AT_ONCE = 1 << 16
+_REMEDY = "Create the table again."
+
+
+class Columns(NamedTuple):
+    """What is known of the items, laid out for one pass over all means."""
+
+    means: Floats32  # [C / 16, D, 16]
+    scales: Floats32  # [C, D], read only for the few items that are drawn
+    spreads: Floats32  # [3, C]: Σσ², 2Σσ⁴ and 4 max σ² of every item
+    biases: Floats32  # [C]
+    offers: Floats32  # [C]: the bias of an item that is available, -inf of any other place
+    groups: npt.NDArray[np.int32]  # [C]
+
+    @property
+    def capacity(self) -> int:
+        """Count the places for items."""
+        return len(self.biases)
+
+
+FILES = {name: f"{name}.bin" for name in Columns._fields if name != "offers"}
+CONTENTS = (HEADER, *FILES.values())
+
+
+def capacity_for(num_items: int) -> int:
+    """Return a capacity with room to grow by an eighth."""
+    return -(-(num_items + num_items // 8 + 64) // LANES) * LANES
+
+
+def allocate(capacity: int, dimensions: int) -> Columns:
+    """Return columns in memory without items; the system gives the pages as they are used."""
+    return _arrays(capacity, dimensions, lambda _, dtype, shape: np.zeros(shape, dtype))
+
+
+def grown(columns: Columns, capacity: int) -> Columns:
+    """Return a copy in memory with more places."""
+    larger = allocate(capacity, columns.scales.shape[1])
+    larger.means[: len(columns.means)] = columns.means
+    larger.spreads[:, : columns.capacity] = columns.spreads
+    for name in ("scales", "biases", "offers", "groups"):
+        getattr(larger, name)[: columns.capacity] = getattr(columns, name)
+    larger.offers[columns.capacity :] = -np.inf
+    return larger
+
+
+def fill(
+    columns: Columns,
+    start: int,
+    means: npt.NDArray[Any],
+    scales: npt.NDArray[Any],
+    biases: npt.NDArray[Any],
+    groups: npt.NDArray[Any],
+) -> None:
+    """Write items from place `start` on; the offers come last, for a pass may be under way."""
+    for first in range(0, len(means), _ROWS_AT_ONCE):
+        rows = slice(first, min(first + _ROWS_AT_ONCE, len(means)))
+        places = np.arange(start + rows.start, start + rows.stop)
+        there = slice(start + rows.start, start + rows.stop)
+        columns.means[places // LANES, :, places % LANES] = means[rows]
+        columns.scales[there] = scales[rows]
+        squares = np.square(columns.scales[there], dtype=np.float64)
+        columns.spreads[0, there] = squares.sum(1)
+        columns.spreads[1, there] = 2 * np.square(squares).sum(1)
+        columns.spreads[2, there] = 4 * squares.max(1)
+        columns.groups[there] = groups[rows]
+        columns.biases[there] = biases[rows]
+    columns.offers[start : start + len(means)] = biases
+
+
+def write(path: Path, num_items: int, dimensions: int, fill_in: Callable[[Columns], None]) -> None:
+    """Make a directory of columns that `fill_in` fills; it appears whole or not at all."""
+    capacity = capacity_for(num_items)
+    with atomic_directory(path, contents=CONTENTS) as directory:
+
+        def create(name: str, dtype: type, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+            if name == "offers":
+                return np.zeros(shape, dtype)
+            return np.memmap(directory / FILES[name], dtype, "w+", shape=shape)
+
+        columns = _arrays(capacity, dimensions, create)
+        columns.biases[:] = -np.inf
+        fill_in(columns)
+        for name in FILES:
+            getattr(columns, name).flush()
+        header = {"items": num_items, "dimensions": dimensions, "capacity": capacity}
+        text = json.dumps({"version": VERSION} | header, indent=2)
+        (directory / HEADER).write_text(text + "\n", encoding="utf-8")
+
+
+def read(path: Path) -> tuple[Columns, int]:
+    """Map a directory of columns; return them with the number of items.
+
+    The maps are private: what a process changes is a copy of its own, page by page. Offers are
+    a second map of the biases.
+    """
+    num_items, dimensions, capacity = _header(path)
+
+    def open_(name: str, dtype: type, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+        file = path / FILES["biases" if name == "offers" else name]
+        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        if not file.is_file() or file.stat().st_size != size:
+            raise InputError("the file is missing or damaged.", _REMEDY, file=file)
+        return np.memmap(file, dtype, "c", shape=shape).view(np.ndarray)
+
+    return _arrays(capacity, dimensions, open_), num_items
+
+
+def _header(path: Path) -> tuple[int, int, int]:
+    file = path / HEADER
+    try:
+        header = json.loads(file.read_text(encoding="utf-8"))
+        version = header["version"]
+        sizes = tuple(header[name] for name in ("items", "dimensions", "capacity"))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError("this is not an item table.", _REMEDY, file=file) from error
+    if version != VERSION:
+        raise InputError(f"version {version!r} of item tables is unknown.", _REMEDY, file=file)
+    if not all(isinstance(size, int) for size in sizes):
+        raise InputError("the sizes are damaged.", _REMEDY, file=file)
+    items, dimensions, capacity = sizes
+    if not (0 <= items <= capacity and dimensions > 0 and capacity > 0 and capacity % LANES == 0):
+        raise InputError("the sizes are damaged.", _REMEDY, file=file)
+    return items, dimensions, capacity
+
+
+def _arrays(
+    capacity: int,
+    dimensions: int,
+    make: Callable[[str, type, tuple[int, ...]], npt.NDArray[Any]],
+) -> Columns:
+    flat = (capacity,)
+    return Columns(
+        means=make("means", np.float32, (capacity // LANES, dimensions, LANES)),
+        scales=make("scales", np.float32, (capacity, dimensions)),
+        spreads=make("spreads", np.float32, (3, capacity)),
+        biases=make("biases", np.float32, flat),
+        offers=make("offers", np.float32, flat),
+        groups=make("groups", np.int32, flat),
+    )

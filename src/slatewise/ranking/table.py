@@ -1,0 +1,183 @@
+"""The table of items that requests are ranked from."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from slatewise.errors import SlatewiseError
+from slatewise.ranking import columns as layout
+from slatewise.ranking.columns import LANES, Columns, Floats32
+
+Ints = npt.NDArray[np.int64]
+
+
+class ItemTable:
+    """Means, scales and biases of all items, laid out for streaming.
+
+    An item vector is v_i ~ N(mean_i, diag scale_i²) and its score is bias_i − ‖z − v_i‖. A table
+    on disk is memory-mapped, so that processes share it; changes (`append`, `set_biases`,
+    `set_available`) are private to the process and hold for requests that begin later.
+    """
+
+    def __init__(self, columns: Columns, num_items: int) -> None:
+        self._columns = columns
+        self._num_items = num_items
+        self._num_groups = int(columns.groups[:num_items].max(initial=-1)) + 1
+        self._changing = threading.Lock()
+
+    @classmethod
+    def create(
+        cls,
+        means: npt.ArrayLike,
+        scales: npt.ArrayLike,
+        biases: npt.ArrayLike,
+        groups: npt.ArrayLike,
+        path: str | Path | None = None,
+    ) -> "ItemTable":
+        """Make a table of means and scales [I, D], biases and groups [I].
+
+        With a path it is written there and mapped; without, it lives in memory.
+        """
+        rows = _checked(means, scales, biases, groups)
+        num_items, dimensions = rows[0].shape
+        if path is None:
+            columns = layout.allocate(layout.capacity_for(num_items), dimensions)
+            columns.offers[:] = -np.inf
+            layout.fill(columns, 0, *rows)
+            return cls(columns, num_items)
+        place = Path(path)
+        layout.write(place, num_items, dimensions, lambda made: layout.fill(made, 0, *rows))
+        return cls.open(place)
+
+    @classmethod
+    def open(cls, path: str | Path) -> "ItemTable":
+        """Map the table in a directory that `create` wrote."""
+        return cls(*layout.read(Path(path)))
+
+    @property
+    def columns(self) -> Columns:
+        """The arrays, which hold until the table grows beyond its capacity."""
+        return self._columns
+
+    @property
+    def num_items(self) -> int:
+        """Count the items, available or not."""
+        return self._num_items
+
+    @property
+    def num_groups(self) -> int:
+        """The greatest group number that has been seen, plus one."""
+        return self._num_groups
+
+    @property
+    def dimensions(self) -> int:
+        """The length D of an item vector."""
+        return self._columns.scales.shape[1]
+
+    @property
+    def groups(self) -> npt.NDArray[np.int32]:
+        """The group of every item [I]."""
+        return self._columns.groups[: self._num_items]
+
+    @property
+    def available(self) -> npt.NDArray[np.bool_]:
+        """Whether each item may be ranked [I], as a copy."""
+        available: npt.NDArray[np.bool_] = self._columns.offers[: self._num_items] > -np.inf
+        return available
+
+    def means_of(self, items: npt.ArrayLike) -> Floats32:
+        """Return the means [n, D] of items [n]."""
+        rows = self.checked(items)
+        return self._columns.means[rows // LANES, :, rows % LANES]
+
+    def scales_of(self, items: npt.ArrayLike) -> Floats32:
+        """Return the scales [n, D] of items [n]."""
+        return self._columns.scales[self.checked(items)]
+
+    def biases_of(self, items: npt.ArrayLike) -> Floats32:
+        """Return the biases [n] of items [n]."""
+        return self._columns.biases[self.checked(items)]
+
+    def append(
+        self,
+        means: npt.ArrayLike,
+        scales: npt.ArrayLike,
+        biases: npt.ArrayLike,
+        groups: npt.ArrayLike,
+    ) -> None:
+        """Add items at the end, numbered on from the last; the table is copied only when full."""
+        rows = _checked(means, scales, biases, groups, self.dimensions)
+        with self._changing:
+            end = self._num_items + len(rows[0])
+            if end > self._columns.capacity:
+                self._columns = layout.grown(self._columns, layout.capacity_for(end))
+            layout.fill(self._columns, self._num_items, *rows)
+            self._num_groups = max(self._num_groups, int(rows[3].max(initial=-1)) + 1)
+            self._num_items = end
+
+    def set_biases(self, items: npt.ArrayLike, values: npt.ArrayLike) -> None:
+        """Give items [n] other biases, [n] or one for all."""
+        places = self.checked(items)
+        biases = np.broadcast_to(np.asarray(values, np.float32), places.shape)
+        _require_finite("a bias", biases)
+        with self._changing:
+            columns = self._columns
+            columns.biases[places] = biases
+            on = columns.offers[places] > -np.inf
+            columns.offers[places] = np.where(on, biases, -np.inf)
+
+    def set_available(self, items: npt.ArrayLike, on: bool) -> None:
+        """Let items [n] be ranked, or not, from the next request on."""
+        places = self.checked(items)
+        with self._changing:
+            columns = self._columns
+            columns.offers[places] = columns.biases[places] if on else -np.inf
+
+    def checked(self, items: npt.ArrayLike) -> Ints:
+        """Return item numbers as an array [n], refusing those that are not in the table."""
+        numbers = np.asarray(items)
+        if numbers.size == 0:
+            return np.empty(0, np.int64)
+        if numbers.dtype.kind not in "iu" or numbers.ndim != 1:
+            raise SlatewiseError("Items must be a list of whole numbers.", "Give item numbers.")
+        if numbers.min() < 0 or numbers.max() >= self._num_items:
+            wrong = numbers[(numbers < 0) | (numbers >= self._num_items)][0]
+            raise SlatewiseError(
+                f"There is no item {wrong} in a table of {self._num_items:,} items.",
+                "Give numbers from 0 on, below the number of items.",
+            )
+        return numbers.astype(np.int64)
+
+
+def _checked(
+    means: npt.ArrayLike,
+    scales: npt.ArrayLike,
+    biases: npt.ArrayLike,
+    groups: npt.ArrayLike,
+    dimensions: int | None = None,
+) -> tuple[Floats32, Floats32, Floats32, npt.NDArray[np.int32]]:
+    rows = np.asarray(means, np.float32), np.asarray(scales, np.float32)
+    more = np.asarray(biases, np.float32), np.asarray(groups, np.int32)
+    wanted = rows[0].shape
+    if len(wanted) != 2 or wanted[1] == 0 or (dimensions and wanted[1] != dimensions):
+        kind = f"[I, {dimensions}]" if dimensions else "[I, D]"
+        raise SlatewiseError(f"Means have the shape {list(wanted)}.", f"Give an array {kind}.")
+    if rows[1].shape != wanted or any(values.shape != wanted[:1] for values in more):
+        raise SlatewiseError(
+            "Means, scales, biases and groups are not of the same items.",
+            "Give means and scales [I, D], biases and groups [I].",
+        )
+    for name, values in (("a mean", rows[0]), ("a scale", rows[1]), ("a bias", more[0])):
+        _require_finite(name, values)
+    if rows[1].min(initial=0) < 0 or more[1].min(initial=0) < 0:
+        raise SlatewiseError("A scale or a group is negative.", "Give numbers from 0 on.")
+    return *rows, *more
+
+
+def _require_finite(name: str, values: npt.NDArray[Any]) -> None:
+    # The sum is finite only if all are, and takes no second array.
+    if not np.isfinite(values.sum(dtype=np.float64)):
+        raise SlatewiseError(f"There is {name} that is not a finite number.", "Correct it.")
