@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from slatewise.experiments.storing import StudyResult
     from slatewise.experiments.study import Progress as Report
 
-_COLUMN = 16
+_NAME, _COLUMN = 24, 16
 
 
 def experiment(
@@ -42,6 +42,7 @@ def experiment(
     dataset: Annotated[
         Path | None, typer.Option(help="A prepared dataset instead of the simulator.")
     ] = None,
+    run: Annotated[Path | None, typer.Option(help="A trained run to look at (posterior).")] = None,
     config: Annotated[
         Path | None, typer.Option(help="TOML file of further settings; options win over it.")
     ] = None,
@@ -58,6 +59,7 @@ def experiment(
         preset=preset,
         truth=truth,
         dataset=dataset,
+        run=run,
     )
     with _stopping_cleanly(out / name), _bars(name) as progress:
         result = run_study(study, settings, out, progress=progress, notice=console.print)
@@ -118,6 +120,7 @@ def _shown(title: str, result: "StudyResult") -> Table:
     rows = result.tables[result.about["headline"]]
     shown = table(title, *rows.columns)
     shown.columns[0].overflow = "fold"
+    shown.columns[0].min_width = min(_NAME, max(map(len, map(str, rows[:, 0])), default=0))
     for column in shown.columns[1:]:
         column.max_width = _COLUMN
     for row in rows.iter_rows():

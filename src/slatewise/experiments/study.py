@@ -46,6 +46,7 @@ from slatewise.training.config import TrainingConfig
 
 STUDIES: Final[Mapping[str, str]] = {
     "offline": "slatewise.experiments.offline",
+    "posterior": "slatewise.experiments.posterior",
 }
 """The name of each study, and the module that has it as `STUDY`."""
 

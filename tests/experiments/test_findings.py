@@ -1,0 +1,54 @@
+import json
+import math
+
+import pytest
+
+from slatewise.experiments.findings import Direction, Finding
+
+
+def finding(low: float, high: float, paper: Direction | None = None) -> Finding:
+    return Finding("Is A better?", "A minus B", (low + high) / 2, low, high, paper=paper)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "paper", "verdict", "agreement"),
+    [
+        (0.1, 0.3, "above", "above", "agrees"),
+        (0.1, 0.3, "below", "above", "disagrees"),
+        (-0.3, -0.1, "above", "below", "disagrees"),
+        (-0.1, 0.3, "above", "cannot tell", "cannot tell"),
+        (-0.1, 0.3, "equal", "cannot tell", "cannot tell"),
+        (0.1, 0.3, "equal", "above", "disagrees"),
+        (0.1, 0.3, None, "above", "not in the paper"),
+        (0.0, 0.3, "above", "cannot tell", "cannot tell"),
+        (math.nan, math.nan, "above", "cannot tell", "cannot tell"),
+    ],
+)
+def test_the_interval_alone_decides(
+    low: float, high: float, paper: Direction | None, verdict: str, agreement: str
+) -> None:
+    found = finding(low, high, paper)
+    assert (found.verdict, found.agreement) == (verdict, agreement)
+
+
+def test_a_ratio_is_held_against_one() -> None:
+    found = Finding("Q", "A over B", 1.09, 1.02, 1.16, reference=1.0)
+    assert found.verdict == "above"
+    assert found.sentence() == "A over B: 1.09 [1.02, 1.16], above 1."
+
+
+def test_the_sentence_has_the_number_the_interval_and_the_paper() -> None:
+    found = Finding("Q", "A minus B", -0.2, -0.3, -0.1, paper="above", paper_numbers="2 against 1")
+    assert found.sentence() == (
+        "A minus B: −0.2 [−0.3, −0.1], below 0. The paper: above (2 against 1); this disagrees."
+    )
+
+
+def test_a_finding_is_read_back_as_it_was() -> None:
+    found = finding(0.1, 0.3, "below")
+    assert Finding.from_json(json.loads(json.dumps(found.to_json()))) == found
+
+
+def test_a_stored_verdict_is_not_believed() -> None:
+    stored = finding(0.1, 0.3).to_json() | {"verdict": "below", "sentence": "B is best."}
+    assert Finding.from_json(stored).verdict == "above"

@@ -1,0 +1,176 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from slatewise.data import SlateDataset
+from slatewise.data.preparing import prepare
+from slatewise.data.split import SplitConfig
+from slatewise.errors import SlatewiseError
+from slatewise.evaluation import ModelRecommender, evaluate
+from slatewise.experiments.offline import BASELINES, STUDY, Key, OfflineConfig, Scores
+from slatewise.experiments.storing import StudyResult
+from slatewise.experiments.study import run_study
+from slatewise.experiments.variants import VARIANTS, variant_config
+from slatewise.simulation import load_config, write_log
+from slatewise.training import fit
+from tests.experiments.conftest import QUICK
+
+
+def config(**values: Any) -> OfflineConfig:
+    quick = {"seeds": (0, 1), "preset": "tiny", "training": QUICK, "resamples": 200}
+    return OfflineConfig.build(quick | values, "test")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("studies")
+
+
+@pytest.fixture(scope="module")
+def result(place: Path) -> StudyResult:
+    return run_study(STUDY, config(), place)
+
+
+def test_every_recommender_is_judged_on_every_seed(result: StudyResult) -> None:
+    whole = result.tables["scores"].filter(source="all sources", metric="recall@20")
+    judged = set(whole.select("seed", "recommender").iter_rows())
+    names = {*VARIANTS, "base rate", "popularity", "smoothed CTR", "co-click"}
+    assert judged == {(seed, name) for seed in (0, 1) for name in names}
+    for metric in ("log_likelihood", "in_slate_mrr", "in_slate_auc", "ece"):
+        both = result.tables["scores"].filter(source="all sources", metric=metric)
+        assert both.group_by("seed", "recommender").len()["len"].to_list() == [2] * len(judged)
+
+
+def test_seeds_are_worlds_of_their_own(result: StudyResult) -> None:
+    hashes = result.tables["dataset"]["content_hash"].to_list()
+    assert len(set(hashes)) == 2
+
+
+def test_the_numbers_are_those_of_evaluate(result: StudyResult, place: Path) -> None:
+    name = "slate-linear-hier"
+    (world,) = (place / "shared").glob("tiny-1-*")
+    dataset = SlateDataset.open(world)
+    model = fit(dataset, variant_config(name, {}), config().training, seed=1)
+    found = evaluate(ModelRecommender(model), dataset, seed=1, resamples=200)["log_likelihood"]
+    mine = result.tables["scores"].filter(
+        seed=1,
+        recommender=name,
+        metric="log_likelihood",
+        source="all sources",
+        calibrated=False,
+    )
+    assert mine.select("value", "low", "high").row(0) == (found.value, found.low, found.high)
+
+
+def test_the_pooled_value_is_the_mean_over_seeds(result: StudyResult) -> None:
+    one = {"recommender": "co-click", "metric": "recall@20"}
+    pooled = result.tables["pooled"].filter(**one).row(0, named=True)
+    scores = result.tables["scores"].filter(**one, source="all sources")["value"]
+    assert pooled["value"] == pytest.approx(scores.mean())
+    assert pooled["by_seed"] == scores.to_list()
+
+
+def test_a_difference_is_paired_by_user(result: StudyResult) -> None:
+    """Against resampling both sides together, from the stored resamples."""
+    rows = {
+        (row["seed"], row["recommender"]): np.array(row["values"])
+        for row in result.tables["replicates"].filter(metric="recall@20").to_dicts()
+    }
+    gaps = [rows[seed, "co-click"] - rows[seed, "base rate"] for seed in (0, 1)]
+    tables = {name: result.tables[name].to_dicts() for name in ("scores", "replicates")}
+    scores = Scores(tables, same_users=False)
+    found = scores.difference(Key("co-click", "recall@20"), Key("base rate", "recall@20"))
+    assert found is not None
+    spread = np.quantile(np.mean(gaps, axis=0), [0.025, 0.975])
+    assert found.high - found.low >= np.ptp(spread) - 1e-12
+    unpaired = [scores.pooled(Key(name, "recall@20")) for name in ("co-click", "base rate")]
+    assert found.value == pytest.approx(unpaired[0].value - unpaired[1].value)
+
+
+def test_findings_follow_from_the_pooled_numbers(result: StudyResult) -> None:
+    assert len(result.findings) == 12
+    pooled = {
+        (row["recommender"], row["metric"], row["calibrated"]): row["value"]
+        for row in result.tables["pooled"].to_dicts()
+    }
+    gru_or_linear = result.findings[0]
+    expected = (
+        pooled["slate-gru-hier", "log_likelihood", False]
+        - pooled["slate-linear-hier", "log_likelihood", False]
+    )
+    assert gru_or_linear.value == pytest.approx(expected)
+    assert gru_or_linear.paper == "above"
+
+
+def test_table_1_has_the_paper_beside_ours_and_no_all_item_likelihood_before_calibration(
+    result: StudyResult,
+) -> None:
+    rows = {row["recommender"]: row for row in result.tables["table1"].to_dicts()}
+    assert list(rows)[:4] == list(VARIANTS)[:4]
+    assert rows["slate-linear-hier"]["paper: hitrate@20"] == "0.149"
+    assert rows["all-item-gru-hier"]["test log-likelihood"] == "–"
+    assert rows["all-item-gru-hier"]["ECE"] == "–"
+    assert "[" in rows["all-item-gru-hier"]["calibrated"]
+    assert rows["co-click"]["paper: log-likelihood"] == ""
+
+
+def test_the_same_seed_gives_the_same_numbers(result: StudyResult, tmp_path: Path) -> None:
+    one = config(seeds=(1,), variants=("slate-gru-hier",))
+    again = run_study(STUDY, one, tmp_path).tables["scores"]
+    before = result.tables["scores"].filter(
+        pl.col("seed") == 1, pl.col("recommender").is_in(again["recommender"].unique())
+    )
+    assert again.sort(again.columns[:5]).equals(before.sort(before.columns[:5]))
+
+
+def test_a_dataset_without_the_sources_leaves_source_aware_out_and_says_so(
+    write_log: Callable[..., tuple[Path, Path]], tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(0)
+    rows = []
+    for user in range(60):
+        for time in range(8):
+            slate = rng.choice(12, size=4, replace=False).tolist()
+            click = int(slate[0]) if rng.random() < 0.5 else None
+            rows.append(
+                {"user_id": user, "time": time, "slate": slate, "click": click, "source": "front"}
+            )
+    log, items = write_log(rows, {item: f"g{item % 3}" for item in range(12)})
+    split = SplitConfig(valid_share=0.2, test_share=0.2, prefix=2)
+    dataset = prepare(log, items, tmp_path / "dataset", division=split)
+    asked = config(variants=("slate-linear-hier", "source-aware-gru-hier"), dataset=dataset.path)
+    result = run_study(STUDY, asked, tmp_path / "out")
+    assert set(result.tables["left_out"]["recommender"]) == {"source-aware-gru-hier"}
+    assert "source-aware-gru-hier" not in result.tables["scores"]["recommender"]
+    assert "slate-linear-hier" in result.tables["scores"]["recommender"]
+    assert result.about["settings"]["dataset"] == dataset.content_hash
+
+
+def test_another_dataset_in_the_same_place_is_refused(tiny: SlateDataset, tmp_path: Path) -> None:
+    asked = config(seeds=(0,), variants=("slate-linear-hier",), dataset=tiny.path)
+    run_study(STUDY, asked, tmp_path / "out")
+    write_log(load_config("tiny", seed=9), tmp_path / "log")
+    split = SplitConfig(valid_share=0.2, test_share=0.2)
+    prepare(tmp_path / "log", tmp_path / "log", tmp_path / "other", division=split)
+    with pytest.raises(SlatewiseError, match="another 'dataset'"):
+        run_study(STUDY, asked.model_copy(update={"dataset": tmp_path / "other"}), tmp_path / "out")
+
+
+def test_an_unknown_variant_is_refused() -> None:
+    with pytest.raises(SlatewiseError, match="no variant 'slate-lstm'"):
+        config(variants=("slate-lstm",))
+
+
+def test_units_are_one_model_each() -> None:
+    names = [unit.part for unit in STUDY.units(config(seeds=(4,)))]
+    assert names == [BASELINES, *VARIANTS]
+
+
+def test_the_tables_are_json_too(result: StudyResult, place: Path) -> None:
+    pooled = json.loads((place / "offline" / "pooled.json").read_text())
+    assert pooled == result.tables["pooled"].to_dicts()
