@@ -66,8 +66,10 @@ def test_copies_of_an_impression_tell_nothing_new() -> None:
     single = arm([1] * 30 + [0] * 70, [1] * 100)
     tenfold = arm([10] * 30 + [0] * 70, [10] * 100)
     assert tenfold.variance == pytest.approx(single.variance)
-    # Student's quantiles for 100 users and for 1,000 impressions differ by 1.1 %; squared it counts.
-    assert tenfold.effective_impressions == pytest.approx(97.8, rel=0.02)
+    # (U − 1) / (M − 1) of the slates, and Student's quantiles for 999 and for 99 degrees.
+    assert tenfold.effective_impressions == pytest.approx(
+        1_000 * 99 / 999 * (1.96234 / 1.98422) ** 2, rel=1e-4
+    )
     assert tenfold.design_effect == pytest.approx(10, rel=0.02)
 
 

@@ -23,6 +23,16 @@ from slatewise.evaluation.baselines import (
 )
 from slatewise.evaluation.bootstrap import Estimate, bootstrap, difference
 from slatewise.evaluation.calibration import Calibration
+from slatewise.evaluation.diversity import (
+    Diversity,
+    coverage,
+    distinct_groups,
+    exposure,
+    exposure_share,
+    gini,
+    intra_list_distance,
+    little_seen,
+)
 from slatewise.evaluation.evaluate import Evaluation, calibrate, evaluate, table
 from slatewise.evaluation.metrics import (
     MRR,
@@ -55,6 +65,7 @@ __all__ = [
     "ClickRate",
     "CoClick",
     "Comparison",
+    "Diversity",
     "Estimate",
     "Evaluation",
     "ExpectedCalibrationError",
@@ -84,11 +95,18 @@ __all__ = [
     "calibrate",
     "click_rate",
     "compare",
+    "coverage",
     "daily_totals",
     "difference",
+    "distinct_groups",
     "evaluate",
+    "exposure",
+    "exposure_share",
     "fit_baselines",
+    "gini",
     "independent_click_rate",
+    "intra_list_distance",
+    "little_seen",
     "part_bounds",
     "probability_best",
     "rate_difference",
