@@ -1,10 +1,11 @@
 """Bayesian dynamic slate recommendation.
 
-A dataset is opened, a model fitted, judged, saved and loaded:
+A dataset is opened, a model fitted, judged, saved, loaded and asked for slates:
 
     dataset = slatewise.SlateDataset.open("dataset")
     model = slatewise.fit(dataset, slatewise.ModelConfig(dynamics="gru"))
     slatewise.evaluate(slatewise.ModelRecommender(model), dataset)
+    slatewise.Recommender(model).recommend(["some", "clicked", "items"], k=20)
 """
 
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from slatewise.evaluation import evaluate as evaluate
     from slatewise.model.config import ModelConfig as ModelConfig
     from slatewise.model.fitted import SlateModel as SlateModel
+    from slatewise.strategies import Recommender as Recommender
     from slatewise.training import TrainingConfig as TrainingConfig
     from slatewise.training import fit as fit
     from slatewise.training import load as load
@@ -35,6 +37,7 @@ _HOMES = {
     "load": "slatewise.training",
     "ModelRecommender": "slatewise.evaluation",
     "evaluate": "slatewise.evaluation",
+    "Recommender": "slatewise.strategies",
 }
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605

@@ -82,6 +82,12 @@ class Interactions:
         """Return the same interactions with other numbers for the items seen: [F]."""
         return replace(self, slate_items=items)
 
+    def to(self, device: torch.device | str) -> "Interactions":
+        """Return the same interactions on a device."""
+        return Interactions(
+            **{field.name: getattr(self, field.name).to(device) for field in fields(self)}
+        )
+
     def of_users(self, users: Tensor, ends: Tensor | None = None) -> "Interactions":
         """Gather the interactions of users [B], in that order, without a loop over them.
 

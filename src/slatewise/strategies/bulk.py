@@ -1,0 +1,147 @@
+"""Slates for a file full of users, written part by part so that it can be stopped and gone on."""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow.parquet as pq
+
+from slatewise.data import parsing
+from slatewise.data.columns import Columns
+from slatewise.data.tables import open_tables
+from slatewise.errors import SlatewiseError
+from slatewise.strategies.named import Strategy
+from slatewise.strategies.recommender import Recommender
+from slatewise.strategies.users import Ints, Users
+
+PART_USERS = 2_048
+_THREAD_USERS = 64
+
+Progress = Callable[[str, int, int | None], None]
+
+
+def read_histories(file: str | Path, item_type: type) -> pl.DataFrame:
+    """Read who clicked what: a row per user with her clicks as a list, in order of appearance.
+
+    The file has a row per click, `user_id` and `item_id`, oldest first or with a `time`. A row
+    without an item is a user without a click.
+    """
+    target: parsing.IdType = pl.Int64 if item_type is int else pl.String
+    tables = open_tables(file, "users")
+    parts = []
+    for table in tables:
+        columns = [table.require(name, "a column", name) for name in (Columns.USER, Columns.ITEM)]
+        columns += [Columns.TIME] if Columns.TIME in table.schema else []
+        rows = table.read(columns)
+        item = parsing.parse_ids(rows, Columns.ITEM, target, table.path)
+        parts.append(rows.with_columns(item))
+    clicks = pl.concat(parts)
+    if Columns.TIME in clicks.columns:
+        clicks = clicks.sort(Columns.TIME, maintain_order=True)
+    return clicks.group_by(Columns.USER, maintain_order=True).agg(pl.col(Columns.ITEM).drop_nulls())
+
+
+def recommend_to_file(
+    recommender: Recommender,
+    histories: pl.DataFrame,
+    out: Path,
+    *,
+    strategy: Strategy,
+    k: int,
+    seed: int,
+    about: dict[str, Any],
+    progress: Progress,
+) -> int:
+    """Write a Parquet file with a row per user and place; return how many clicks were unknown.
+
+    User number b has seed + b. Parts stay beside the file until it is whole; called again with the
+    same things, it goes on where it stopped.
+    """
+    identity = about | {"strategy": repr(strategy), "k": k, "seed": seed} | _digest(histories)
+    parts = out.with_name(f".{out.name}.parts")
+    _open_parts(parts, identity)
+    unknown = 0
+    starts = range(0, len(histories), PART_USERS)
+    for number, start in enumerate(starts):
+        file = parts / f"{number:06d}.parquet"
+        here = histories.slice(start, PART_USERS)
+        known = [recommender.items.known(row) for row in here[Columns.ITEM]]
+        unknown += sum(len(lost) for _, lost in known)
+        if not file.exists():
+            clicks = [numbers for numbers, _ in known]
+            shown = _slates(recommender, strategy, clicks, k, seed + start)
+            _write(file, _rows(recommender, here[Columns.USER], shown, seed + start))
+        progress("recommending", start + len(here), len(histories))
+    _join([parts / f"{number:06d}.parquet" for number in range(len(starts))], out)
+    shutil.rmtree(parts)
+    return unknown
+
+
+def _slates(
+    recommender: Recommender, strategy: Strategy, clicks: list[Ints], k: int, seed: int
+) -> Ints:
+    """Make slates [B, k] on all cores; who is in whose thread changes nothing."""
+
+    def make(users: Users) -> Ints:
+        return strategy.slates(recommender.ranker, users, k)
+
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        return np.concatenate(list(threads.map(make, _pieces(clicks, seed))))
+
+
+def _pieces(clicks: list[Ints], seed: int) -> Iterator[Users]:
+    for start in range(0, len(clicks), _THREAD_USERS):
+        here = clicks[start : start + _THREAD_USERS]
+        yield Users.of_clicks(here, seed + start, show_clicked=False)
+
+
+def _rows(recommender: Recommender, users: pl.Series, shown: Ints, seed: int) -> pl.DataFrame:
+    who, place = np.nonzero(shown >= 0)
+    items = pl.Series(Columns.ITEM, recommender.items.ids)
+    return pl.DataFrame(
+        {
+            Columns.USER: users.gather(who),
+            Columns.POSITION: (place + 1).astype(np.int32),
+            Columns.ITEM: items.gather(shown[who, place]),
+            "seed": seed + who,
+        }
+    )
+
+
+def _digest(histories: pl.DataFrame) -> dict[str, Any]:
+    rows = histories.hash_rows(seed=0).to_numpy().tobytes()
+    return {"users": len(histories), "histories": hashlib.blake2b(rows).hexdigest()}
+
+
+def _open_parts(parts: Path, identity: dict[str, Any]) -> None:
+    note = parts / "about.json"
+    if note.exists() and json.loads(note.read_text()) == json.loads(json.dumps(identity)):
+        return
+    if parts.exists():
+        raise SlatewiseError(
+            f"{parts} holds a part of other slates.", "Go on with those, or delete it."
+        )
+    parts.mkdir(parents=True)
+    note.write_text(json.dumps(identity), encoding="utf-8")
+
+
+def _write(file: Path, rows: pl.DataFrame) -> None:
+    partial = file.with_suffix(".partial")
+    rows.write_parquet(partial)
+    partial.replace(file)
+
+
+def _join(parts: list[Path], out: Path) -> None:
+    partial = out.with_name(f".{out.name}.partial")
+    schema = pq.read_schema(parts[0])
+    with pq.ParquetWriter(partial, schema) as writer:
+        for part in parts:
+            writer.write_table(pq.read_table(part))
+    partial.replace(out)

@@ -1,0 +1,128 @@
+"""The items on offer now: those of the model, and what came and went since it was trained."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from slatewise.errors import SlatewiseError
+from slatewise.model.fitted import ItemId, SlateModel
+from slatewise.ranking import ItemTable
+from slatewise.strategies.users import Ints
+
+Floats = npt.NDArray[np.float32]
+
+
+class Catalogue:
+    """Ids, groups and views of the items of a table; a number once given stays with its item."""
+
+    def __init__(self, model: SlateModel, table: ItemTable) -> None:
+        self._prior = model.posterior.prior
+        self._table = table
+        self.ids: list[ItemId] = list(model.item_ids)
+        self.group_names = list(model.group_names)
+        self._trained_groups = len(self.group_names)
+        self._numbers = {item: number for number, item in enumerate(self.ids)}
+        self._views = model.views.cpu().numpy().astype(np.int64)
+        self._removed: set[int] = set()
+
+    def __len__(self) -> int:
+        """Return how many items there are, with the hidden and the removed."""
+        return len(self.ids)
+
+    def known(self, ids: Iterable[ItemId]) -> tuple[Ints, list[ItemId]]:
+        """Return the numbers of the ids that are known, in order, and the ids that are not."""
+        numbers: list[int] = []
+        unknown: list[ItemId] = []
+        for item in ids:
+            number = self._numbers.get(item)
+            if number is None:
+                unknown.append(item)
+            else:
+                numbers.append(number)
+        return np.array(numbers, dtype=np.int64), unknown
+
+    def numbers(self, ids: Iterable[ItemId]) -> Ints:
+        """Return the numbers of items, refusing any that is not known."""
+        numbers, unknown = self.known(ids)
+        if unknown:
+            example = self.ids[0] if self.ids else None
+            raise SlatewiseError(
+                f"there is no item {unknown[0]!r}.",
+                f"Item ids are {type(example).__name__}, such as {example!r}; add it first.",
+            )
+        return numbers
+
+    def group(self, name: str) -> int:
+        """Return the number of a group, refusing one that is not known."""
+        if name not in self.group_names:
+            raise SlatewiseError(
+                f"there is no group '{name}'.",
+                f"The {len(self.group_names)} groups include '{self.group_names[0]}'.",
+            )
+        return self.group_names.index(name)
+
+    def groups_of(self, numbers: Ints) -> list[str]:
+        """Return the groups of items by name."""
+        return [self.group_names[group] for group in self._table.groups[numbers]]
+
+    def views_of(self, numbers: Ints) -> Ints:
+        """Return how often items were seen in training; 0 for those added since."""
+        inside = numbers < len(self._views)
+        return np.where(inside, self._views[np.where(inside, numbers, 0)], 0)
+
+    def add(self, ids: Sequence[ItemId], groups: Sequence[str]) -> None:
+        """Offer new items, each with the predictive distribution of its group.
+
+        A group that training did not know is taken for one like those it knew: around the mean of
+        their means, as wide as they are apart and are themselves. An id that was removed comes
+        back as a new item.
+        """
+        self._refuse_odd(ids, groups)
+        fresh = [name for name in dict.fromkeys(groups) if name not in self.group_names]
+        self.group_names += fresh
+        place = {name: number for number, name in enumerate(self.group_names)}
+        numbers = np.array([place[name] for name in groups], dtype=np.int32)
+        means, scales = self._predictive(numbers)
+        self._table.append(means, scales, np.zeros(len(ids), np.float32), numbers)
+        self._numbers |= {item: len(self.ids) + row for row, item in enumerate(ids)}
+        self.ids += ids
+
+    def hide(self, ids: Iterable[ItemId]) -> None:
+        """Stop showing items, until they are shown again."""
+        self._table.set_available(self.numbers(ids), False)
+
+    def show(self, ids: Iterable[ItemId]) -> None:
+        """Show items again that were hidden."""
+        self._table.set_available(self.numbers(ids), True)
+
+    def remove(self, ids: Iterable[ItemId]) -> None:
+        """Take items off for good; as past clicks they still tell of the users who made them."""
+        numbers = self.numbers(ids)
+        self._table.set_available(numbers, False)
+        self._removed |= set(numbers.tolist())
+
+    def _refuse_odd(self, ids: Sequence[ItemId], groups: Sequence[str]) -> None:
+        """Refuse what would leave an id with two items, before anything changes."""
+        if len(ids) != len(groups):
+            raise SlatewiseError(
+                f"{len(ids):,} items have {len(groups):,} groups.", "Give one group to each item."
+            )
+        if len(set(ids)) < len(ids):
+            raise SlatewiseError("an item is added twice.", "Give each id once.")
+        taken = [item for item in ids if self._numbers.get(item, -1) not in {-1, *self._removed}]
+        if taken:
+            raise SlatewiseError(
+                f"item {taken[0]!r} is there already.", "Leave it out, or remove it first."
+            )
+
+    def _predictive(self, groups: npt.NDArray[np.int32]) -> tuple[Floats, Floats]:
+        """Mean and scale of new items of groups [R]: [R, D] each."""
+        with torch.no_grad():
+            means, scales = self._prior.predictive(torch.arange(self._trained_groups))
+            between = means.var(0, correction=0) + scales.square().mean(0)
+            means = torch.cat([means, means.mean(0, keepdim=True)])  # the last: a new group
+            scales = torch.cat([scales, between.sqrt()[None]])
+            rows = torch.from_numpy(groups).long().clamp(max=self._trained_groups)
+        return means[rows].numpy(), scales[rows].numpy()

@@ -1,0 +1,127 @@
+"""Ranking for many users at once by matrix products, for catalogues whose scores fit in memory."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from slatewise.errors import SlatewiseError
+from slatewise.model.parameters import Parameters
+from slatewise.model.posterior import Posterior
+from slatewise.model.predicting import present_profiles
+from slatewise.ranking import Filter
+from slatewise.strategies.interleaving import interleave
+from slatewise.strategies.users import Ints, Users
+
+_CELLS = 1 << 24
+"""Scores of users x items held at once."""
+
+
+class DenseRanker:
+    """A `Ranker` for experiments, on the device of the posterior.
+
+    Users of one call share the draws of the posterior: each slate has its right distribution, but
+    slates of one call are not independent of each other. The expectation is an average over draws
+    of users and items alike. Group caps are not supported.
+    """
+
+    def __init__(self, posterior: Posterior) -> None:
+        self._posterior = posterior
+
+    def by_mean(self, users: Users, k: int) -> Ints:
+        """Rank by relevance at the posterior mean: [B, k]."""
+        with torch.no_grad():
+            parameters = self._posterior.mean()
+            profiles = self._profiles(users, parameters)
+        return self._best(users, k, lambda rows: -_distances(profiles[rows], parameters.items))
+
+    def by_draws(self, users: Users, k: int, draws: int) -> Ints:
+        """Rank by relevance in J posterior draws each: [B, J, k]."""
+        rankings = []
+        seeded = self._seeded(users)
+        for _ in range(draws):
+            items, profiles = self._draw(users, seeded)
+            rankings.append(
+                self._best(users, k, lambda rows: -_distances(profiles[rows], items))  # noqa: B023
+            )
+        return np.stack(rankings, axis=1)
+
+    def by_expectation(self, users: Users, k: int, draws: int) -> Ints:
+        """Rank by relevance averaged over posterior draws: [B, k]."""
+        seeded = self._seeded(users)
+        drawn = [self._draw(users, seeded) for _ in range(draws)]
+
+        def relevance(rows: slice) -> Tensor:
+            total = torch.zeros(())
+            for items, profiles in drawn:
+                total = total + torch.exp(-_distances(profiles[rows], items))
+            return total
+
+        return self._best(users, k, relevance)
+
+    def at_random(self, users: Users, k: int) -> Ints:
+        """Take items uniformly from all that may be shown: [B, k]."""
+        seeded = self._seeded(users)
+        device, num_items = self._posterior.items.mean.device, len(self._posterior.items.mean)
+
+        def chance(rows: slice) -> Tensor:
+            shape = (len(users.clicks[rows]), num_items)
+            return torch.rand(shape, generator=seeded, device=device)
+
+        return self._best(users, k, chance)
+
+    def interleave(self, users: Users, rankings: Ints, k: int) -> Ints:
+        """Merge rankings [B, J, L] into slates: [B, k]."""
+        return interleave(rankings, k)
+
+    def _seeded(self, users: Users) -> torch.Generator:
+        words = np.random.SeedSequence([0, *users.seeds]).generate_state(1, np.uint64)
+        device = self._posterior.items.mean.device
+        return torch.Generator(device).manual_seed(int(words[0] >> np.uint64(1)))
+
+    def _draw(self, users: Users, seeded: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Draw items [I, D] and, with them, profiles [B, D]."""
+        with torch.no_grad():
+            parameters = self._posterior.sample(seeded)
+            return parameters.items, self._profiles(users, parameters, seeded)
+
+    def _profiles(
+        self, users: Users, parameters: Parameters, seeded: torch.Generator | None = None
+    ) -> Tensor:
+        batch = users.interactions().to(parameters.items.device)
+        return present_profiles(parameters, self._posterior.config, batch, seeded)
+
+    def _best(self, users: Users, k: int, score: Callable[[slice], Tensor]) -> Ints:
+        """Return the k items of greatest score that may be shown, users in chunks: [B, k]."""
+        num_items = len(self._posterior.items.mean)
+        slates = np.full((len(users), k), -1, dtype=np.int64)
+        step = max(1, _CELLS // num_items)
+        for start in range(0, len(users), step):
+            rows = slice(start, start + step)
+            scores = score(rows)  # [C, I]
+            _hide(scores, users.filters[rows])
+            best = scores.topk(min(k, num_items), dim=1)
+            shown = torch.where(best.values > -torch.inf, best.indices, -1)
+            slates[rows, : shown.shape[1]] = shown.cpu().numpy()
+        return slates
+
+
+def _distances(profiles: Tensor, items: Tensor) -> Tensor:
+    # By differences: through a matrix product, close items would be ranked by rounding errors.
+    mode = "donot_use_mm_for_euclid_dist"
+    return torch.cdist(profiles, items, compute_mode=mode)
+
+
+def _hide(scores: Tensor, filters: Sequence[Filter]) -> None:
+    """Give what may not be shown a score of −∞, in place: scores [C, I]."""
+    for row, wanted in enumerate(filters):
+        if wanted.caps is not None:
+            raise SlatewiseError("a dense ranking knows no group caps.", "Use a Recommender.")
+        if wanted.allow is not None:
+            hidden = torch.ones(scores.shape[1], dtype=torch.bool, device=scores.device)
+            hidden[torch.as_tensor(wanted.allow)] = False
+            scores[row, hidden] = -torch.inf
+        excluded = np.asarray(wanted.exclude, dtype=np.int64)
+        if len(excluded):
+            scores[row, torch.from_numpy(excluded)] = -torch.inf

@@ -1,0 +1,153 @@
+"""Ranking one user at a time over a table of items, exactly, however many items there are."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from slatewise.data.interactions import Interactions
+from slatewise.model.posterior import Posterior
+from slatewise.model.predicting import present_profiles
+from slatewise.ranking import (
+    Filter,
+    ItemTable,
+    rank_draws,
+    rank_expected,
+    rank_means_many,
+)
+from slatewise.strategies.interleaving import interleave, interleave_capped
+from slatewise.strategies.users import Ints, Users
+
+Floats = npt.NDArray[np.float32]
+
+
+class Profiles(NamedTuple):
+    """J draws of one user, with the draws of the C different items she clicked that led to them."""
+
+    profiles: Floats
+    """[J, D]"""
+    items: Ints
+    """[C]"""
+    vectors: Floats
+    """[J, C, D]"""
+
+
+@dataclass(frozen=True)
+class ExactRanker:
+    """A `Ranker` for serving: users are independent, and the table may hold millions of items.
+
+    Items are those of the table, which may have been added after training; of the posterior only
+    what moves users is read.
+    """
+
+    posterior: Posterior
+    table: ItemTable
+
+    def by_mean(self, users: Users, k: int) -> Ints:
+        """Rank by relevance at the posterior mean: [B, k]."""
+        profiles = self.mean_profiles(users)
+        return rank_means_many(self.table, profiles, k, users.filters).items
+
+    def by_draws(self, users: Users, k: int, draws: int) -> Ints:
+        """Rank by relevance in J posterior draws each: [B, J, k]."""
+        rankings = [
+            self._draw_and_rank(*user, k, draws)
+            for user in zip(users.clicks, users.filters, users.seeds, strict=True)
+        ]
+        return np.stack(rankings) if rankings else np.empty((0, draws, k), np.int64)
+
+    def _draw_and_rank(self, clicks: Ints, wanted: Filter, seed: int, k: int, draws: int) -> Ints:
+        for_profiles, for_items = _streams(seed)
+        drawn = self.draw_profiles(clicks, draws, for_profiles)
+        # A clicked item has one vector in a draw: that which moved the user is also ranked.
+        return rank_draws(
+            self.table, drawn.profiles, k, for_items, wanted, drawn.items, drawn.vectors
+        ).items
+
+    def by_expectation(self, users: Users, k: int, draws: int) -> Ints:
+        """Rank by relevance averaged over the posterior, users over so many draws: [B, k].
+
+        Here a clicked item is taken for independent of the profile that it moved.
+        """
+        slates = np.full((len(users), k), -1, dtype=np.int64)
+        for row, (clicks, wanted, seed) in enumerate(
+            zip(users.clicks, users.filters, users.seeds, strict=True)
+        ):
+            drawn = self.draw_profiles(clicks, draws, _streams(seed)[0])
+            slates[row] = rank_expected(self.table, drawn.profiles, k, wanted).items
+        return slates
+
+    def at_random(self, users: Users, k: int) -> Ints:
+        """Take items uniformly from all that may be shown: [B, k]."""
+        slates = np.full((len(users), k), -1, dtype=np.int64)
+        available = np.flatnonzero(self.table.available)
+        for row, (wanted, seed) in enumerate(zip(users.filters, users.seeds, strict=True)):
+            shown = available
+            if wanted.allow is not None:
+                shown = np.intersect1d(shown, wanted.allow)
+            shown = np.setdiff1d(shown, np.asarray(wanted.exclude, dtype=np.int64))
+            rng = np.random.default_rng([seed, 2])
+            mixed = rng.permutation(shown) if wanted.caps is not None else _some(shown, k, rng)
+            slates[row] = self._capped(mixed[None], wanted, k)
+        return slates
+
+    def interleave(self, users: Users, rankings: Ints, k: int) -> Ints:
+        """Merge rankings [B, J, L] into slates within the users' group caps: [B, k]."""
+        if all(wanted.caps is None for wanted in users.filters):
+            return interleave(rankings, k)
+        merged = [
+            self._capped(ranking, wanted, k)
+            for ranking, wanted in zip(rankings, users.filters, strict=True)
+        ]
+        return np.stack(merged)
+
+    def _capped(self, rankings: Ints, wanted: Filter, k: int) -> Ints:
+        if wanted.caps is None:
+            return interleave(rankings[None], k)[0]
+        groups = self.table.groups[rankings].astype(np.int64)
+        return interleave_capped(rankings, k, groups, np.asarray(wanted.caps, dtype=np.int64))
+
+    def mean_profiles(self, users: Users) -> Floats:
+        """Return where the posterior mean has users: [B, D]."""
+        flat = np.concatenate([*users.clicks, np.empty(0, np.int64)])
+        items, local = np.unique(flat, return_inverse=True)
+        batch = users.interactions().with_items(torch.from_numpy(local).int())
+        mean = self.posterior.mean()
+        vectors = torch.from_numpy(self.table.means_of(items))
+        parameters = type(mean)(vectors, mean.weights, mean.initial_state, mean.no_click)
+        with torch.no_grad():
+            return _array(present_profiles(parameters, self.posterior.config, batch))
+
+    def draw_profiles(self, clicks: Ints, draws: int, seed: int) -> Profiles:
+        """Draw where one user is, with everything that is uncertain about it."""
+        seeded = torch.Generator().manual_seed(seed)
+        items, local = np.unique(clicks, return_inverse=True)
+        mean, scale = (
+            torch.from_numpy(part)
+            for part in (self.table.means_of(items), self.table.scales_of(items))
+        )
+        noise = torch.randn((draws, *mean.shape), generator=seeded)
+        vectors = mean + scale * noise  # [J, C, D]
+        ends = torch.tensor([0, len(clicks)])
+        batch = Interactions.of_clicks(torch.from_numpy(local), ends)
+        with torch.no_grad():
+            parameters = self.posterior.samples_around(vectors, seeded)
+            profiles = present_profiles(parameters, self.posterior.config, batch, seeded)
+        return Profiles(_array(profiles[:, 0]), items, _array(vectors))
+
+
+def _streams(seed: int) -> tuple[int, int]:
+    """Make independent seeds of one, for profiles and for items."""
+    words = np.random.SeedSequence(seed).generate_state(2, np.uint64) >> np.uint64(1)
+    return int(words[0]), int(words[1])
+
+
+def _some(items: Ints, k: int, rng: np.random.Generator) -> Ints:
+    return rng.choice(items, min(k, len(items)), replace=False)
+
+
+def _array(tensor: Tensor) -> Floats:
+    return np.ascontiguousarray(tensor.numpy(), dtype=np.float32)

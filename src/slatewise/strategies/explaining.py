@@ -1,0 +1,98 @@
+"""Why an item is in a slate."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from slatewise.model.fitted import ItemId
+from slatewise.strategies.catalogue import Catalogue
+from slatewise.strategies.exact import ExactRanker
+from slatewise.strategies.slate import Slate
+from slatewise.strategies.users import Ints
+
+DEPTH = 200
+"""Ranks are followed so far down; below, an item is out of reach in any case."""
+_FRESH = 1 << 60
+
+
+@dataclass(frozen=True)
+class Reason:
+    """What speaks for an item of a slate."""
+
+    item: ItemId
+    group: str
+    relevance: float
+    """expected relevance"""
+    uncertainty: float
+    """posterior standard deviation of the relevance"""
+    greedy_rank: int | None
+    """rank at the posterior mean among all that could be shown; None below the first 200"""
+    ranks: tuple[int | None, int | None, int | None]
+    """10 %, 50 % and 90 % of the posterior of its rank; None below the first 200"""
+    nearest_click: ItemId | None
+    """the item of the user's history that is closest to it"""
+    nearest_distance: float | None
+    views: int
+    """how often it was seen in training"""
+    shown_as: Literal["good", "uncertain"]
+    """good if being greedy would have shown it too; else it is here because it might be better
+    than its mean"""
+
+
+def explain(ranker: ExactRanker, catalogue: Catalogue, slate: Slate, draws: int) -> list[Reason]:
+    """Say of each item of a slate where it stands, how surely, and why."""
+    depth = max(DEPTH, len(slate))
+    by_mean = ranker.by_mean(slate.user, depth)[0]
+    # Draws of their own: those that made the slate would speak for what they chose.
+    fresh = replace(slate.user, seeds=[slate.seed + _FRESH])
+    drawn = ranker.by_draws(fresh, depth, draws)[0]  # [J, depth]
+    quantiles = rank_quantiles(drawn, slate.numbers)
+    nearest = nearest_clicks(ranker, slate.clicks, slate.numbers)
+    reasons = []
+    for place, number in enumerate(slate.numbers):
+        found = np.flatnonzero(by_mean == number)
+        greedy_rank = int(found[0]) + 1 if len(found) else None
+        click, distance = nearest[place]
+        reasons.append(
+            Reason(
+                item=slate.items[place],
+                group=slate.groups[place],
+                relevance=float(slate.relevance[place]),
+                uncertainty=float(slate.uncertainty[place]),
+                greedy_rank=greedy_rank,
+                ranks=quantiles[place],
+                nearest_click=None if click is None else catalogue.ids[click],
+                nearest_distance=distance,
+                views=int(catalogue.views_of(slate.numbers)[place]),
+                shown_as="good" if greedy_rank and greedy_rank <= len(slate) else "uncertain",
+            )
+        )
+    return reasons
+
+
+def rank_quantiles(rankings: Ints, items: Ints) -> list[tuple[int | None, int | None, int | None]]:
+    """Return the 10 %, 50 % and 90 % quantile of the ranks of items [k] in rankings [J, L].
+
+    An item that is not in a ranking is below it.
+    """
+    below = rankings.shape[1] + 1
+    hits = rankings[:, :, None] == items  # [J, L, k]
+    ranks = np.where(hits.any(axis=1), hits.argmax(axis=1) + 1, below)  # [J, k]
+    marks = np.quantile(ranks, [0.1, 0.5, 0.9], axis=0, method="lower").astype(int)  # [3, k]
+    bounded = [[None if rank == below else rank for rank in row] for row in marks.tolist()]
+    return list(zip(*bounded, strict=True))
+
+
+def nearest_clicks(
+    ranker: ExactRanker, clicks: Ints, items: Ints
+) -> list[tuple[int | None, float | None]]:
+    """Return the closest click of each item [k] by posterior means, with its distance."""
+    if not len(clicks):
+        return [(None, None)] * len(items)
+    vectors, past = ranker.table.means_of(items), ranker.table.means_of(clicks)
+    distance = np.linalg.norm(vectors[:, None] - past, axis=2)  # [k, C]
+    best = distance.argmin(axis=1)
+    return [
+        (int(clicks[place]), float(row[place])) for row, place in zip(distance, best, strict=True)
+    ]

@@ -1,0 +1,50 @@
+"""Many rankings made into one slate (third step of in-slate Thompson sampling)."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from slatewise.strategies.users import Ints
+
+
+def interleave(rankings: Ints, k: int) -> Ints:
+    """Take the first of each ranking, then the second of each, and so on: [B, J, L] -> [B, k].
+
+    What was taken before is left out. −1 is no item, and fills places for which none is left.
+    """
+    users = len(rankings)
+    offered = rankings.transpose(0, 2, 1).reshape(users, -1)  # [B, L J]
+    order = np.argsort(offered, axis=1, kind="stable")
+    ascending = np.take_along_axis(offered, order, axis=1)
+    first = np.ones_like(ascending, dtype=bool)
+    first[:, 1:] = ascending[:, 1:] != ascending[:, :-1]
+    taken = np.empty_like(first)
+    np.put_along_axis(taken, order, first & (ascending >= 0), axis=1)
+    place = taken.cumsum(axis=1) - 1
+    taken &= place < k
+    slates = np.full((users, k), -1, dtype=np.int64)
+    who, where = np.nonzero(taken)
+    slates[who, place[who, where]] = offered[who, where]
+    return slates
+
+
+def interleave_capped(rankings: Ints, k: int, groups: Ints, caps: Ints) -> Ints:
+    """Do the same for one user, [J, L] -> [k], with at most `caps` [G] of each group (−1: any).
+
+    `groups` [J, L] are those of the items. Rankings that each keep the caps and have k items leave
+    no place empty: what is taken then can always be completed from any one of them.
+    """
+    left = caps.copy()
+    slate: dict[int, None] = {}
+    for item, group in _by_rank(rankings, groups):
+        if len(slate) == k:
+            break
+        if item < 0 or item in slate or left[group] == 0:
+            continue
+        left[group] -= 1
+        slate[item] = None
+    return np.array([*slate, *[-1] * (k - len(slate))], dtype=np.int64)
+
+
+def _by_rank(rankings: Ints, groups: Ints) -> Iterable[tuple[int, int]]:
+    return zip(rankings.T.ravel().tolist(), groups.T.ravel().tolist(), strict=True)

@@ -1,0 +1,70 @@
+"""How likely a strategy is to show an item in a place: what off-policy evaluation needs."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from slatewise.strategies.named import Strategy
+from slatewise.strategies.ranker import Ranker
+from slatewise.strategies.slate import Doubles, Slate
+from slatewise.strategies.users import Ints, Users
+
+_AT_ONCE = 256
+
+
+@dataclass(frozen=True)
+class Propensities:
+    """Monte Carlo estimates of the probability of each item in each place."""
+
+    numbers: Ints
+    """[R] every item that came up, ascending"""
+    probability: Doubles
+    """[R, k]"""
+    standard_error: Doubles
+    """[R, k] of the probability, from how many slates were drawn; never zero"""
+    draws: int
+
+    def of(self, slate: Slate) -> tuple[Doubles, Doubles]:
+        """Return the probability of each item where the slate has it, and its standard error: [k].
+
+        An item that never came up in that place has probability 0 and still an error.
+        """
+        rows = np.searchsorted(self.numbers, slate.numbers)
+        rows = np.minimum(rows, len(self.numbers) - 1)
+        places = np.arange(len(slate))
+        found = self.numbers[rows] == slate.numbers
+        never = standard_error(np.zeros(1), self.draws)
+        return (
+            np.where(found, self.probability[rows, places], 0.0),
+            np.where(found, self.standard_error[rows, places], never),
+        )
+
+
+def propensities(
+    ranker: Ranker, strategy: Strategy, slate: Slate, draws: int, seed: int
+) -> Propensities:
+    """Make the slate `draws` times with fresh seeds, and count what stands where."""
+    k = len(slate)
+    shown = []
+    for start in range(0, draws, _AT_ONCE):
+        count = min(_AT_ONCE, draws - start)
+        words = np.random.SeedSequence([seed, start]).generate_state(count, np.uint64)
+        seeds = [int(word >> np.uint64(16)) for word in words]
+        users = Users([slate.clicks] * count, [slate.filter] * count, seeds)
+        shown.append(strategy.slates(ranker, users, k))
+    slates = np.concatenate(shown)  # [draws, k]
+    numbers, rows = np.unique(slates, return_inverse=True)
+    counts = np.zeros((len(numbers), k))
+    np.add.at(counts, (rows.reshape(slates.shape), np.arange(k)), 1)
+    real = numbers >= 0
+    probability = counts[real] / draws
+    return Propensities(numbers[real], probability, standard_error(probability, draws), draws)
+
+
+def standard_error(probability: Doubles, draws: int) -> Doubles:
+    """Return the standard error of a share, as if half a hit and half a miss more were seen.
+
+    Without that, what never happened would be certain never to happen.
+    """
+    shrunk = (probability * draws + 0.5) / (draws + 1)
+    return np.sqrt(shrunk * (1 - shrunk) / draws)

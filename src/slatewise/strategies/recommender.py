@@ -1,0 +1,240 @@
+"""From a click history to a slate: ids in, ids out."""
+
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal, overload
+
+import numpy as np
+
+from slatewise.errors import SlatewiseError
+from slatewise.model.fitted import ItemId, SlateModel
+from slatewise.ranking import Filter, ItemTable
+from slatewise.strategies.catalogue import Catalogue
+from slatewise.strategies.exact import ExactRanker
+from slatewise.strategies.explaining import Reason, explain
+from slatewise.strategies.named import Strategy, named_strategy
+from slatewise.strategies.propensities import Propensities, propensities
+from slatewise.strategies.relevance import relevance_draws
+from slatewise.strategies.slate import Slate
+from slatewise.strategies.tables import columns, table_of_run
+from slatewise.strategies.users import Ints, Users
+from slatewise.training import runs
+
+DEFAULT = "in-slate-thompson"
+RELEVANCE_DRAWS = 64
+"""Posterior draws behind the relevance and uncertainty of the items of a slate."""
+
+Clicked = Literal["exclude", "show"]
+Clicks = Sequence[ItemId]
+
+
+class Recommender:
+    """Makes slates from a fitted model, for anybody with a click history or without one.
+
+    Users are not stored: a user is what she clicked. Items can come and go without training.
+    """
+
+    def __init__(self, model: SlateModel, table: ItemTable | None = None) -> None:
+        self.model = model
+        self._table = table if table is not None else ItemTable.create(*columns(model))
+        self.items = Catalogue(model, self._table)
+        self.ranker = ExactRanker(model.posterior, self._table)
+
+    @classmethod
+    def load(cls, run: str | Path) -> "Recommender":
+        """Open a run that `slatewise train` or `save` made.
+
+        Its items are laid out for ranking in `RUN/table` the first time, and shared between
+        processes from then on.
+        """
+        model = runs.load(run)
+        return cls(model, table_of_run(model, Path(run)))
+
+    @overload
+    def recommend(  # type: ignore[overload-overlap]
+        self,
+        clicks: Sequence[ItemId],
+        k: int = ...,
+        *,
+        strategy: str | Strategy = ...,
+        exclude: Iterable[ItemId] = ...,
+        allow: Iterable[ItemId] | None = ...,
+        groups: Mapping[str, int] | int | None = ...,
+        clicked: Clicked = ...,
+        seed: int | None = ...,
+    ) -> Slate: ...
+
+    @overload
+    def recommend(
+        self,
+        clicks: Sequence[Sequence[ItemId]],
+        k: int = ...,
+        *,
+        strategy: str | Strategy = ...,
+        exclude: Iterable[ItemId] = ...,
+        allow: Iterable[ItemId] | None = ...,
+        groups: Mapping[str, int] | int | None = ...,
+        clicked: Clicked = ...,
+        seed: int | Sequence[int] | None = ...,
+    ) -> list[Slate]: ...
+
+    def recommend(
+        self,
+        clicks: Sequence[ItemId] | Sequence[Sequence[ItemId]],
+        k: int = 20,
+        *,
+        strategy: str | Strategy = DEFAULT,
+        exclude: Iterable[ItemId] = (),
+        allow: Iterable[ItemId] | None = None,
+        groups: Mapping[str, int] | int | None = None,
+        clicked: Clicked = "exclude",
+        seed: int | Sequence[int] | None = None,
+    ) -> Slate | list[Slate]:
+        """Make the slate of one user, or of many.
+
+        Args:
+            clicks: ids of the items a user clicked, oldest first, or a list of such lists. Ids the
+                model does not know are ignored and named in `Slate.unknown`; none at all is fine.
+            k: how many items; there are fewer in the slate if no more may be shown.
+            strategy: a name, or a strategy with settings of its own.
+            exclude: ids not to show, such as those of earlier pages. Unknown ones are no matter.
+            allow: ids to choose from; None for all. Unknown ones are no matter.
+            groups: most items of each group: one number for all, or numbers by name.
+            clicked: whether items of the user's own history may be shown.
+            seed: of everything random; None draws one. Of many users, number b has seed + b, or
+                each her own. The same request with the same seed gives the same slate.
+
+        """
+        several = _are_several(clicks)
+        histories: Sequence[Clicks] = clicks if several else [clicks]  # type: ignore[list-item,assignment]
+        chosen = named_strategy(strategy) if isinstance(strategy, str) else strategy
+        asked = [self.items.known(history) for history in histories]
+        common = self._filter(exclude, allow, groups)
+        users = Users(
+            [numbers for numbers, _ in asked],
+            [_without(common, numbers, clicked) for numbers, _ in asked],
+            _seeds(seed, len(asked)),
+        )
+        shown = chosen.slates(self.ranker, users, _positive(k))
+        slates = [
+            self._slate(row, users, place, chosen.name, unknown)
+            for place, (row, (_, unknown)) in enumerate(zip(shown, asked, strict=True))
+        ]
+        return slates if several else slates[0]
+
+    def add_items(self, ids: Sequence[ItemId], groups: Sequence[str]) -> None:
+        """Offer new items at once, as uncertain as their groups; see `Catalogue.add`."""
+        self.items.add(ids, groups)
+
+    def remove_items(self, ids: Iterable[ItemId]) -> None:
+        """Take items off for good."""
+        self.items.remove(ids)
+
+    def hide_items(self, ids: Iterable[ItemId]) -> None:
+        """Stop showing items for a while."""
+        self.items.hide(ids)
+
+    def show_items(self, ids: Iterable[ItemId]) -> None:
+        """Show hidden items again."""
+        self.items.show(ids)
+
+    def explain(self, slate: Slate, draws: int = 100) -> list[Reason]:
+        """Say of each item of a slate why it is there."""
+        return explain(self.ranker, self.items, slate, draws)
+
+    def propensities(
+        self,
+        slate: Slate,
+        strategy: str | Strategy | None = None,
+        draws: int = 1_000,
+        seed: int = 0,
+    ) -> Propensities:
+        """Estimate how likely items were in each place of a slate; see `propensities`.
+
+        Name the strategy where it was one with settings of its own.
+        """
+        strategy = slate.strategy if strategy is None else strategy
+        chosen = named_strategy(strategy) if isinstance(strategy, str) else strategy
+        return propensities(self.ranker, chosen, slate, draws, seed)
+
+    def _filter(
+        self,
+        exclude: Iterable[ItemId],
+        allow: Iterable[ItemId] | None,
+        groups: Mapping[str, int] | int | None,
+    ) -> Filter:
+        caps = None
+        if groups is not None:
+            caps = np.full(len(self.items.group_names), -1, dtype=np.int64)
+            by_name = (
+                groups
+                if isinstance(groups, Mapping)
+                else dict.fromkeys(self.items.group_names, groups)
+            )
+            for name, most in by_name.items():
+                caps[self.items.group(name)] = _not_negative(most, name)
+        return Filter(
+            exclude=self.items.known(exclude)[0],
+            allow=None if allow is None else self.items.known(allow)[0],
+            caps=caps,
+        )
+
+    def _slate(
+        self, row: Ints, users: Users, place: int, strategy: str, unknown: list[ItemId]
+    ) -> Slate:
+        numbers = row[row >= 0]
+        clicks, seed = users.clicks[place], users.seeds[place]
+        relevance = relevance_draws(self.ranker, clicks, numbers, RELEVANCE_DRAWS, seed)
+        return Slate(
+            items=[self.items.ids[number] for number in numbers],
+            groups=self.items.groups_of(numbers),
+            relevance=relevance.mean(axis=0),
+            uncertainty=relevance.std(axis=0),
+            strategy=strategy,
+            seed=seed,
+            unknown=unknown,
+            numbers=numbers,
+            clicks=clicks,
+            filter=users.filters[place],
+        )
+
+
+def _are_several(clicks: Sequence[ItemId] | Sequence[Sequence[ItemId]]) -> bool:
+    if isinstance(clicks, str):
+        raise SlatewiseError(
+            f"'{clicks}' is one text and no list of clicks.", f"Write ['{clicks}'] for one click."
+        )
+    return len(clicks) > 0 and not isinstance(clicks[0], str | int | np.integer)
+
+
+def _without(wanted: Filter, clicks: Ints, clicked: Clicked) -> Filter:
+    if clicked == "show" or not len(clicks):
+        return wanted
+    return replace(wanted, exclude=np.concatenate([np.asarray(wanted.exclude), clicks]))
+
+
+def _seeds(seed: int | Sequence[int] | None, count: int) -> list[int]:
+    if seed is None:
+        return [secrets.randbits(48) for _ in range(count)]
+    seeds = [seed + number for number in range(count)] if isinstance(seed, int) else list(seed)
+    if len(seeds) != count or any(one < 0 for one in seeds):
+        raise SlatewiseError(
+            "the seeds do not fit the users.", "Give one number from 0 up, or one to each user."
+        )
+    return seeds
+
+
+def _positive(k: int) -> int:
+    if k < 1:
+        raise SlatewiseError(f"a slate of {k} items cannot be made.", "Ask for one item or more.")
+    return k
+
+
+def _not_negative(most: int, name: str) -> int:
+    if most < 0:
+        raise SlatewiseError(
+            f"group '{name}' cannot have {most} items.", "Give 0 to leave a group out, or more."
+        )
+    return most

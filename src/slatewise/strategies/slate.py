@@ -1,0 +1,44 @@
+"""A slate, and all that is needed to make the very same again."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from slatewise.model.fitted import ItemId
+from slatewise.ranking import Filter
+from slatewise.strategies.users import Ints, Users
+
+Doubles = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Slate:
+    """What a user is shown, first item first."""
+
+    items: list[ItemId]
+    groups: list[str]
+    relevance: Doubles
+    """[k] expected relevance exp(utility), over the posterior"""
+    uncertainty: Doubles
+    """[k] posterior standard deviation of the relevance"""
+    strategy: str
+    seed: int
+    """with the same model, clicks and filters, this seed gives this slate"""
+    unknown: list[ItemId]
+    """items of the click history that the model does not know, and that were ignored"""
+    numbers: Ints
+    """[k] the items, as rows of the table"""
+    clicks: Ints
+    """the user's known clicks, as rows of the table"""
+    filter: Filter
+    """what could be shown"""
+
+    def __len__(self) -> int:
+        """Return how many items are shown; fewer than asked for if there were no more."""
+        return len(self.items)
+
+    @property
+    def user(self) -> Users:
+        """The user that this slate was made for."""
+        return Users([self.clicks], [self.filter], [self.seed])

@@ -1,0 +1,53 @@
+"""The items of a model as a table to rank over, kept beside its run."""
+
+import hashlib
+import logging
+import shutil
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from slatewise.errors import InputError
+from slatewise.model.fitted import SlateModel
+from slatewise.ranking import ItemTable
+from slatewise.training import runs
+
+logger = logging.getLogger(__name__)
+
+
+def columns(
+    model: SlateModel,
+) -> tuple[
+    npt.NDArray[np.float32],
+    npt.NDArray[np.float32],
+    npt.NDArray[np.float32],
+    npt.NDArray[np.int32],
+]:
+    """Return means [I, D], scales [I, D], biases [I] and groups [I] of the items of a model."""
+    groups = model.posterior.item_groups.cpu().numpy().astype(np.int32)
+    return model.item_vectors, model.item_scales, np.zeros(len(groups), np.float32), groups
+
+
+def table_of_run(model: SlateModel, run: Path) -> ItemTable:
+    """Open the table of a run, making it first if it is missing, damaged or of other parameters.
+
+    Where it cannot be written, the table is made in memory: it works, but is not shared.
+    """
+    place = run / f"table-{_digest(run / runs.POSTERIOR)}"
+    try:
+        return ItemTable.open(place)
+    except InputError:
+        pass
+    try:
+        for old in run.glob("table-*"):
+            shutil.rmtree(old, ignore_errors=True)  # whoever has it mapped keeps it
+        return ItemTable.create(*columns(model), path=place)
+    except OSError as error:
+        logger.warning("The table of items is not kept in %s (%s).", run, error)
+        return ItemTable.create(*columns(model))
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=8)).hexdigest()

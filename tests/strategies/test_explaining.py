@@ -1,0 +1,54 @@
+import numpy as np
+import pytest
+
+from slatewise.model.fitted import SlateModel
+from slatewise.strategies import InSlateThompson, Recommender
+from slatewise.strategies.explaining import rank_quantiles
+from tests.strategies.conftest import a_model
+
+
+def test_ranks_are_counted_from_one_and_end_where_the_rankings_do() -> None:
+    rankings = np.array([[7, 8, 9], [8, 7, 9], [8, 9, 7], [8, 9, 6]])
+    assert rank_quantiles(rankings, np.array([8, 7, 5])) == [
+        (1, 1, 1),
+        (1, 2, 3),
+        (None, None, None),
+    ]
+
+
+def test_reasons_name_what_the_model_knows(model: SlateModel) -> None:
+    recommender = Recommender(model)
+    slate = recommender.recommend(["a03", "a17"], 8, seed=3)
+    reasons = recommender.explain(slate)
+    greedy = recommender.recommend(["a03", "a17"], 8, strategy="greedy").items
+    vectors = model.item_vectors
+    for reason, item, relevance in zip(reasons, slate.items, slate.relevance, strict=True):
+        assert reason.item == item
+        assert reason.relevance == pytest.approx(relevance)
+        number = model.number_of(item)
+        assert reason.views == number
+        assert (reason.shown_as == "good") == (item in greedy)
+        distance = {c: np.linalg.norm(vectors[number] - vectors[c]) for c in (3, 17)}
+        nearest = min(distance, key=lambda click: distance[click])
+        assert reason.nearest_click == f"a{nearest:02d}"
+        assert reason.nearest_distance == pytest.approx(distance[nearest], rel=1e-5)
+
+
+def test_nobody_has_a_nearest_click(model: SlateModel) -> None:
+    recommender = Recommender(model)
+    reasons = recommender.explain(recommender.recommend([], 3, seed=0))
+    assert {reason.nearest_click for reason in reasons} == {None}
+
+
+def test_an_uncertain_item_is_shown_as_uncertain_and_its_rank_is_wide() -> None:
+    model = a_model(scale=0.02)
+    model.posterior.items.raw[30] = 1.0
+    recommender = Recommender(model)
+    for seed in range(100):
+        slate = recommender.recommend(["a03"], 5, strategy=InSlateThompson(draws=20), seed=seed)
+        if "a30" in slate.items:
+            break
+    reasons = {reason.item: reason for reason in recommender.explain(slate)}
+    widths = {item: (r.ranks[2] or 99) - (r.ranks[0] or 99) for item, r in reasons.items()}
+    assert reasons["a30"].shown_as == "uncertain"
+    assert widths["a30"] > max(width for item, width in widths.items() if item != "a30")
