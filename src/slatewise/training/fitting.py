@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from slatewise.model.fitted import SlateModel
 from slatewise.training import runs
 from slatewise.training.config import TrainingConfig
 from slatewise.training.loop import Progress, Training
+from slatewise.training.warm import take_over
 
 Observer = Callable[[Progress], None]
 """Told after every step where training stands; at `step` 0 an epoch has just ended."""
@@ -36,11 +38,15 @@ def fit(
     *,
     seed: int = 0,
     device: str = "cpu",
+    start: SlateModel | None = None,
     run: str | Path | None = None,
     resume: bool = False,
     observer: Observer = lambda progress: None,
 ) -> SlateModel:
     """Fit a model; with `run`, save it there, with checkpoints from which `resume` goes on.
+
+    With `start`, go on from where that model ended, items matched by id (see `warm`): an epoch
+    that does not improve its validation likelihood is not kept.
 
     On the CPU, the same dataset, configuration and seed give the same model bit for bit, however
     often the run was stopped and resumed; a GPU adds in no fixed order.
@@ -57,6 +63,7 @@ def fit(
             dataset.num_groups,
             dataset.source_names,
             seed,
+            start=None if start is None else partial(take_over, earlier=start, dataset=dataset),
         )
         about = {
             "seed": seed,
@@ -91,7 +98,7 @@ def fit(
         },
     )
     if run is not None:
-        runs.save(fitted, run, about)
+        runs.write_model(fitted, Path(run), about)
     return fitted
 
 

@@ -4,7 +4,7 @@ Everything random in it is drawn from (seed, stage, epoch, step), so a run that 
 steps and goes on later takes the very steps it would have taken.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
@@ -100,6 +100,8 @@ class Training:
     sources: list[str]
     seed: int
     progress: Progress = field(default_factory=Progress)
+    start: Callable[[Posterior], None] | None = None
+    """moves a fresh posterior to where training sets out from; there is then one stage"""
 
     def __post_init__(self) -> None:
         """Set out at the first stage."""
@@ -115,7 +117,13 @@ class Training:
                 "the dataset has no validation interactions, by which training knows when to stop.",
                 "Prepare it with more users, a larger --valid-share or a smaller --prefix.",
             )
+        if self.start is not None:
+            self.stages = [Stage(self.model.dynamics, frozen_items=False)]
         self._enter_stage()
+        if self.start is not None:
+            self.start(self.posterior)
+            self.best = {name: t.clone() for name, t in self.posterior.tensors().items()}
+            self.progress.best = self.progress.mark = self.validation.score(self.posterior)
 
     def _enter_stage(self) -> None:
         """Build what the current stage optimises, starting from the last one's result."""
