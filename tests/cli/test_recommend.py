@@ -1,0 +1,127 @@
+"""`slatewise recommend`, as a person types it."""
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from slatewise.strategies import Recommender, bulk
+from slatewise.training import save
+from tests.cli.conftest import Run
+from tests.strategies.conftest import a_model
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of a model with the items a00 … a59."""
+    place = tmp_path_factory.mktemp("recommend") / "run"
+    save(a_model(), place)
+    return place
+
+
+def test_a_slate_is_printed_with_its_seed(run: Run, made: Path) -> None:
+    code, text, _ = run("recommend", made, "--clicks", "a03, a17,zzz", "--k", 5, "--seed", 3)
+    expected = Recommender.load(made).recommend(["a03", "a17"], 5, seed=3)
+    assert code == 0
+    assert [line.split()[0] for line in text.splitlines()[2:7]] == expected.items
+    assert f"{expected.relevance[0]:.4f}" in text
+    assert "█" in text
+    assert "Not known and ignored: zzz" in text
+    assert "in-slate-thompson, seed 3" in text
+
+
+def test_somebody_unknown_gets_a_slate_too(run: Run, made: Path) -> None:
+    code, text, _ = run("recommend", made, "--clicks", "", "--k", 5, "--strategy", "greedy")
+    assert code == 0
+    assert "greedy, seed" in text
+
+
+def test_items_are_excluded_and_explained(run: Run, made: Path) -> None:
+    best = Recommender.load(made).recommend(["a03"], 1, strategy="greedy").items[0]
+    code, text, _ = run(
+        "recommend", made, "--clicks", "a03", "--k", 4, "--exclude", best, "--explain"
+    )
+    assert code == 0
+    assert "shown as" in text
+    assert "a03" in text  # the nearest click
+    assert not any(line.startswith(f"{best} ") for line in text.splitlines())
+
+
+@pytest.fixture
+def visitors(tmp_path: Path) -> Path:
+    file = tmp_path / "visitors.csv"
+    rows = "".join(f"u{number},a{number % 60:02d}\n" for number in range(150))
+    file.write_text(f"user_id,item_id\n{rows}u0,a09\nnew,\nodd,zzz\n")
+    return file
+
+
+def test_every_user_of_a_file_gets_her_slate(
+    run: Run, made: Path, visitors: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "slates.parquet"
+    code, text, _ = run("recommend", made, "--users", visitors, "--out", out, "--k", 4, "--seed", 9)
+    assert code == 0
+    assert "ignored      1" in text
+    slates = pl.read_parquet(out)
+    assert slates.columns == ["user_id", "position", "item_id", "seed"]
+    assert slates["user_id"].n_unique() == 152
+    assert (
+        slates.group_by("user_id").agg(pl.col("position"))["position"].to_list()
+        == [[1, 2, 3, 4]] * 152
+    )
+    first = slates.filter(user_id="u0")
+    again = Recommender.load(made).recommend(["a00", "a09"], 4, seed=int(first["seed"][0]))
+    assert first["item_id"].to_list() == again.items
+
+
+def test_a_stopped_file_goes_on_and_ends_the_same(
+    run: Run, made: Path, visitors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk, "PART_USERS", 50)
+    whole, stopped = tmp_path / "whole.parquet", tmp_path / "stopped.parquet"
+    ask = ["recommend", made, "--users", visitors, "--k", 4, "--seed", 9, "--out"]
+    run(*ask, whole)
+    make = bulk._slates
+    parts: list[int] = []
+
+    def once(*arguments: object) -> object:
+        if parts:
+            raise KeyboardInterrupt
+        parts.append(1)
+        return make(*arguments)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bulk, "_slates", once)
+        code, _, _ = run(*ask, stopped)
+    assert code != 0
+    assert not stopped.exists()
+    made_again: list[int] = []
+    monkeypatch.setattr(bulk, "_slates", lambda *a: (made_again.append(1), make(*a))[1])
+    assert run(*ask, stopped)[0] == 0
+    assert len(made_again) == 3  # of four parts, one was there
+    assert pl.read_parquet(stopped).equals(pl.read_parquet(whole))
+    assert sorted(file.name for file in tmp_path.iterdir() if file.name.startswith(".")) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ([], "say who"),
+        (["--clicks", "a03", "--users", "x.csv"], "say who"),
+        (["--clicks", "a03", "--strategy", "ucb"], "no strategy 'ucb'"),
+        (["--users", "missing.csv", "--out", "o.parquet"], "no such file"),
+        (["--users", "VISITORS"], "need a file"),
+        (["--users", "VISITORS", "--out", "VISITORS"], "exists already"),
+        (["--users", "ODD", "--out", "o.parquet"], "no column 'item_id'"),
+    ],
+)
+def test_odd_requests_are_refused_in_words(
+    options: list[str], problem: str, run: Run, made: Path, visitors: Path, tmp_path: Path
+) -> None:
+    odd = tmp_path / "odd.csv"
+    odd.write_text("user_id,clicks\nu,a\n")
+    names = {"VISITORS": str(visitors), "ODD": str(odd)}
+    code, _, errors = run("recommend", made, *(names.get(option, option) for option in options))
+    assert code == 2
+    assert problem in errors
+    assert "remedy:" in errors
