@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from slatewise.experiments.findings import Direction, Finding
+from slatewise.experiments.findings import Direction, Finding, shown_interval
 
 
 def finding(low: float, high: float, paper: Direction | None = None) -> Finding:
@@ -40,7 +40,7 @@ def test_a_ratio_is_held_against_one() -> None:
 def test_the_sentence_has_the_number_the_interval_and_the_paper() -> None:
     found = Finding("Q", "A minus B", -0.2, -0.3, -0.1, paper="above", paper_numbers="2 against 1")
     assert found.sentence() == (
-        "A minus B: −0.2 [−0.3, −0.1], below 0. The paper: above (2 against 1); this disagrees."
+        "A minus B: −0.20 [−0.30, −0.10], below 0. The paper: above (2 against 1); this disagrees."
     )
 
 
@@ -52,3 +52,19 @@ def test_a_finding_is_read_back_as_it_was() -> None:
 def test_a_stored_verdict_is_not_believed() -> None:
     stored = finding(0.1, 0.3).to_json() | {"verdict": "below", "sentence": "B is best."}
     assert Finding.from_json(stored).verdict == "above"
+
+
+@pytest.mark.parametrize(
+    ("numbers", "shown"),
+    [
+        ((0.02371, 0.009627, 0.03824), "0.024 [0.010, 0.038]"),
+        ((-1.7034, -1.7812, -1.6251), "−1.70 [−1.78, −1.63]"),
+        ((1234.5, 1034.5, 1434.5), "1234 [1034, 1434]"),
+        ((0.5, 0.5, 0.5), "0.500 [0.500, 0.500]"),
+        ((0.5, math.nan, math.nan), "0.500 [nan, nan]"),
+    ],
+)
+def test_an_interval_is_shown_as_precisely_as_it_is_known(
+    numbers: tuple[float, float, float], shown: str
+) -> None:
+    assert shown_interval(*numbers) == shown

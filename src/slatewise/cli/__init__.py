@@ -14,6 +14,8 @@ from slatewise.cli import (
     experiment,
     importing,
     prepare,
+    recommend,
+    report,
     show,
     simulate,
     train,
@@ -33,7 +35,9 @@ app.command()(prepare.prepare)
 app.command()(describe.describe)
 app.command()(train.train)
 app.command()(evaluate.evaluate)
+app.command()(recommend.recommend)
 app.command()(experiment.experiment)
+app.command()(report.report)
 app.command("import")(importing.import_log)
 app.command()(download.download)
 

@@ -1,9 +1,21 @@
 """Findings: sentences that follow from a number and its interval, beside what the paper found."""
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self
 
 Direction = Literal["above", "below", "equal"]
+
+
+def shown_interval(value: float, low: float, high: float, *, signed: bool = False) -> str:
+    """Return 'value [low, high]' with as many decimals as two digits of the width need."""
+    width = high - low
+    decimals = 3
+    if math.isfinite(width) and width > 0:
+        decimals = max(0, 1 - math.floor(math.log10(width)))
+    sign = "+" if signed else ""
+    shown = (f"{number:{sign}.{decimals}f}".replace("-", "−") for number in (value, low, high))
+    return "{} [{}, {}]".format(*shown)
 
 
 @dataclass(frozen=True)
@@ -71,10 +83,7 @@ class Finding:
 
     def interval(self) -> str:
         """Return the value with its interval, signed where it is a difference."""
-        sign = "+" if self.reference == 0 else ""
-        shown = (f"{number:{sign}.4g}" for number in (self.value, self.low, self.high))
-        value, low, high = (text.replace("-", "−") for text in shown)
-        return f"{value} [{low}, {high}]"
+        return shown_interval(self.value, self.low, self.high, signed=self.reference == 0)
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields, and what follows from them."""

@@ -22,7 +22,7 @@ from slatewise.evaluation import (
     fit_baselines,
 )
 from slatewise.evaluation.panel import ALL
-from slatewise.experiments.findings import Direction, Finding
+from slatewise.experiments.findings import Direction, Finding, shown_interval
 from slatewise.experiments.pooling import Pooled, pool
 from slatewise.experiments.storing import Row, Tables
 from slatewise.experiments.study import Bench, Study, StudyConfig, Summary, Unit
@@ -188,28 +188,27 @@ def summarise(config: OfflineConfig, tables: Tables) -> Summary:
 
 def _table1(pooled: dict[Key, Pooled], k: int) -> list[Row]:
     """One row per recommender, for display: the paper's two columns, then ours."""
-    columns = {
-        "test log-likelihood": ("log_likelihood", False),
-        "calibrated": ("log_likelihood", True),
-        f"hitrate@{k}": (f"hitrate@{k}", False),
-        f"recall@{k}": (f"recall@{k}", False),
-        f"MRR@{k}": (f"mrr@{k}", False),
-        "in-slate MRR": ("in_slate_mrr", False),
-        "in-slate AUC": ("in_slate_auc", False),
-        "ECE": ("ece", False),
-        "ECE, calibrated": ("ece", True),
-    }
     rows = []
     for name in _recommenders(pooled):
         likelihood, hitrate = PAPER.get(name, ("", ""))
-        row = {
-            "recommender": name,
+        columns: dict[str, str | tuple[str, bool]] = {
             "paper: log-likelihood": likelihood,
+            "log-likelihood": ("log_likelihood", False),
+            "log-likelihood, calibrated": ("log_likelihood", True),
             "paper: hitrate@20": hitrate,
+            f"hitrate@{k}": (f"hitrate@{k}", False),
+            f"recall@{k}": (f"recall@{k}", False),
+            f"MRR@{k}": (f"mrr@{k}", False),
+            "in-slate MRR": ("in_slate_mrr", False),
+            "in-slate AUC": ("in_slate_auc", False),
+            "ECE": ("ece", False),
+            "ECE, calibrated": ("ece", True),
         }
-        for column, (metric, calibrated) in columns.items():
-            row[column] = _shown(pooled, Key(name, metric, calibrated))
-        rows.append(row)
+        shown = {
+            column: key if isinstance(key, str) else _shown(pooled, Key(name, *key))
+            for column, key in columns.items()
+        }
+        rows.append({"recommender": name, **shown})
     return rows
 
 
@@ -248,9 +247,9 @@ def _shown(pooled: dict[Key, Pooled], key: Key, *, interval: bool = True) -> str
     found = pooled.get(key)
     if found is None or _meaningless(*key):
         return "–"
-    numbers = (found.value, found.low, found.high)
-    value, low, high = (f"{number:.3f}".replace("-", "−") for number in numbers)
-    return f"{value} [{low}, {high}]" if interval else value
+    if interval:
+        return shown_interval(found.value, found.low, found.high)
+    return f"{found.value:.3f}".replace("-", "−")
 
 
 class Question(NamedTuple):

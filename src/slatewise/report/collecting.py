@@ -1,0 +1,143 @@
+"""What a directory of studies holds, and how each of them is shown."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from slatewise.errors import SlatewiseError
+from slatewise.experiments.storing import STUDY, StudyResult, read_json
+from slatewise.experiments.study import STUDIES
+from slatewise.report.section import Section, Table, text_of
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A study with its section."""
+
+    result: StudyResult
+    section: Section
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that goes on the page."""
+
+    studies: Sequence[Shown]
+    unfinished: Sequence[str]
+    missing: Sequence[str]
+    """Studies that could be run and were not."""
+
+
+def collect(out: str | Path) -> Report:
+    """Read the studies in OUT, in the order in which the paper has them."""
+    out = Path(out)
+    found = [file.parent for file in out.glob(f"*/{STUDY}")]
+    if not found:
+        raise SlatewiseError(
+            f"there is no study in {out}.", f"Run one: slatewise experiment offline {out}"
+        )
+    order = list(STUDIES)
+    found.sort(key=lambda folder: (_place(order, folder.name), folder.name))
+    finished = [folder for folder in found if read_json(folder / STUDY).get("finished")]
+    studies = [StudyResult.load(folder) for folder in finished]
+    return Report(
+        [Shown(result, section_of(result)) for result in studies],
+        [folder.name for folder in found if folder not in finished],
+        [name for name in order if name not in {folder.name for folder in found}],
+    )
+
+
+def _place(order: Sequence[str], name: str) -> int:
+    return order.index(name) if name in order else len(order)
+
+
+def section_of(result: StudyResult) -> Section:
+    """Show a study in its own way, or else by its tables."""
+    module = f"slatewise.report.sections.{result.name.replace('-', '_')}"
+    if find_spec(module) is not None:
+        section: Section = import_module(module).section(result)
+        return section
+    tables = [Table.of(frame, name, file=name) for name, frame in result.tables.items()]
+    return Section(str(result.about["title"]), (), tables)
+
+
+def agreement(report: Report) -> str:
+    """Count how many of the paper's findings were found again."""
+    all_ = [finding for shown in report.studies for finding in shown.result.findings]
+    held = [finding.agreement for finding in all_ if finding.paper is not None]
+    if not held:
+        return f"{len(all_)} comparisons; the paper makes none of them."
+    agrees, disagrees = held.count("agrees"), held.count("disagrees")
+    return (
+        f"{len(held)} comparisons can be held against the paper: {agrees} agree, "
+        f"{disagrees} disagree, and {len(held) - agrees - disagrees} cannot be told either way. "
+        f"{len(all_) - len(held)} more are not in the paper. Each verdict follows from whether the "
+        "95 % interval leaves the reference out."
+    )
+
+
+def what_was_run(result: StudyResult) -> str:
+    """Say in a sentence what was run, and how long it took."""
+    about, settings = result.about, result.about["settings"]
+    if about["dataset"] is not None:
+        on = f"the dataset {about['dataset']}"
+    elif settings.get("run") is not None:
+        on = f"the run {settings['run']}"
+    else:
+        truth = f", truth {settings['truth']}" if settings.get("truth") else ""
+        on = f"simulated marketplaces, preset {settings['preset']}{truth}"
+    seconds = [unit["seconds"] for unit in about["units"].values()]
+    cpu = sum(unit["cpu_seconds"] for unit in about["units"].values())
+    seeds = ", ".join(map(str, about["seeds"]))
+    return (
+        f"Run on {on}. Seeds {seeds}; {len(seconds)} units in {duration(sum(seconds))} "
+        f"({duration(cpu)} of CPU time)."
+    )
+
+
+def duration(seconds: float) -> str:
+    """Return seconds as a person says them."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    minutes = seconds / 60
+    return f"{minutes:.0f} min" if minutes < 100 else f"{minutes / 60:.1f} h"
+
+
+def run_tables(result: StudyResult) -> list[Table]:
+    """Return settings, versions, units and datasets as tables."""
+    about = result.about
+    seeds = {"seeds": ", ".join(map(str, about["seeds"]))}
+    settings = _flat(seeds | about["settings"])
+    units = [
+        [name, text_of(unit["seconds"]), text_of(unit["cpu_seconds"]), unit["slatewise"]]
+        for name, unit in about["units"].items()
+    ]
+    tables = [
+        Table("Settings", ("setting", "value"), [[k, text_of(v)] for k, v in settings.items()]),
+        Table("Made with", ("", "version"), [[k, v] for k, v in about["versions"].items()]),
+        Table("Units", ("unit", "seconds", "CPU seconds", "slatewise"), units),
+    ]
+    if "dataset" in result.tables:
+        tables.insert(0, _datasets(result))
+    return tables
+
+
+def _datasets(result: StudyResult) -> Table:
+    """One column a seed."""
+    rows = result.tables["dataset"].to_dicts()
+    names = [name for name in rows[0] if name != "seed"]
+    facts = [[name.replace("_", " "), *(text_of(row[name]) for row in rows)] for name in names]
+    return Table("Datasets", ["", *(f"seed {row['seed']}" for row in rows)], facts, file="dataset")
+
+
+def _flat(values: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{before}{name}.")
+        else:
+            flat[before + name] = ", ".join(map(str, value)) if isinstance(value, list) else value
+    return flat

@@ -1,0 +1,186 @@
+"""The report as one HTML file that needs nothing else: style, script and data are inside."""
+
+import json
+import re
+from collections.abc import Iterator
+from html import escape
+from importlib.resources import files
+from typing import Final
+
+from slatewise.errors import SlatewiseError
+from slatewise.experiments.findings import Finding
+from slatewise.report.collecting import Report, Shown, agreement, run_tables, what_was_run
+from slatewise.report.section import Figure, Table
+from slatewise.version import __version__
+
+TITLE: Final = "slatewise: the paper's experiments"
+
+# The page may load nothing: what is not in the file is not fetched, whatever a script tries.
+_POLICY: Final = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+    "img-src data: blob:; font-src data:"
+)
+
+_DRAW: Final = """
+const plots = [];
+for (const place of document.querySelectorAll('.plot')) {
+  const figure = JSON.parse(document.getElementById(place.id + '-data').textContent);
+  const narrow = place.clientWidth < 480;
+  if (narrow) { figure.layout.font.size = 11; }
+  Plotly.newPlot(place, figure.data, figure.layout, {
+    responsive: true, displaylogo: false, displayModeBar: narrow ? false : 'hover',
+    modeBarButtonsToRemove: ['select2d', 'lasso2d', 'autoScale2d'],
+  });
+  plots.push(place);
+}
+window.addEventListener('beforeprint', () => {
+  document.querySelectorAll('details').forEach((part) => { part.open = true; });
+  plots.forEach((place) => Plotly.relayout(place, { width: 620 }));
+});
+window.addEventListener('afterprint', () => {
+  plots.forEach((place) => Plotly.relayout(place, { width: null, autosize: true }));
+});
+"""
+
+_INTERVAL: Final = re.compile(r"(\S+) (\[\S+, \S+\])")
+
+
+def html_page(report: Report) -> str:
+    """Return the whole page."""
+    style = (files("slatewise.report") / "style.css").read_text(encoding="utf-8")
+    numbers = iter(range(1, 10_000))
+    body = "\n".join([*_top(report), *(_study(shown, numbers) for shown in report.studies)])
+    return (
+        "<!doctype html>\n"
+        '<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(TITLE)}</title>\n<style>\n{style}</style>\n"
+        f"<script>{_plotly()}</script>\n</head>\n<body>\n{body}\n"
+        f"<footer>Written by slatewise {escape(__version__)}.</footer>\n</main>\n"
+        f"<script>{_DRAW}</script>\n</body>\n</html>\n"
+    )
+
+
+def _plotly() -> str:
+    """Return plotly.js, which its Python package ships."""
+    try:
+        from plotly.offline import get_plotlyjs  # noqa: PLC0415 (optional)
+    except ImportError as error:
+        raise SlatewiseError(
+            "the HTML report draws with plotly, which is not installed.",
+            "pip install 'slatewise[report]', or write it with --markdown.",
+        ) from error
+    return str(get_plotlyjs())
+
+
+def _top(report: Report) -> Iterator[str]:
+    links = "".join(
+        f'<a href="#{escape(shown.result.name)}">{escape(shown.section.title)}</a>'
+        for shown in report.studies
+    )
+    yield f"<header><h1>{escape(TITLE)}</h1>"
+    yield (
+        "<p>Every number here was computed by the studies below, and every verdict follows from "
+        "a number and its interval. Figures can be hovered over and zoomed into.</p>"
+    )
+    yield f"<nav>{links}</nav></header>\n<main>"
+    yield "<noscript><p>Without JavaScript the figures stay empty, not the tables.</p></noscript>"
+    yield '<h2 id="findings">Findings</h2>'
+    yield f"<p>{escape(agreement(report))}</p>"
+    for shown in report.studies:
+        if shown.result.findings:
+            yield f"<h3>{escape(shown.section.title)}</h3>"
+            items = "\n".join(_finding(finding) for finding in shown.result.findings)
+            yield f'<ul class="findings">\n{items}\n</ul>'
+    for name in report.unfinished:
+        yield f"<p>The study <code>{escape(name)}</code> is not finished and not shown.</p>"
+    if report.missing:
+        names = ", ".join(f"<code>{escape(name)}</code>" for name in report.missing)
+        yield f"<p>Not run: {names}.</p>"
+
+
+def _finding(finding: Finding) -> str:
+    kind = finding.agreement.replace(" ", "-")
+    label = {
+        "agrees": "agrees with the paper",
+        "disagrees": "disagrees with the paper",
+        "cannot tell": "cannot be told",
+        "not in the paper": "not in the paper",
+    }[finding.agreement]
+    return (
+        f"<li><strong>{escape(finding.question)}</strong>"
+        f'<span class="badge {kind}">{escape(label)}</span><br>{escape(finding.sentence())}</li>'
+    )
+
+
+def _study(shown: Shown, numbers: Iterator[int]) -> str:
+    result, section = shown.result, shown.section
+    drawn = "\n".join(_figure(figure, result.name, next(numbers)) for figure in section.figures)
+    parts = [
+        f'<section><h2 id="{escape(result.name)}">{escape(section.title)}</h2>',
+        f'<p class="ran">{escape(what_was_run(result))}</p>',
+        *(f"<p>{escape(text)}</p>" for text in section.paragraphs),
+        *(_table(table, result.name) for table in section.tables),
+        f'<div class="figures">\n{drawn}\n</div>' if drawn else "",
+        "<details><summary>What was run: data, settings, units, raw numbers</summary>",
+        *(_table(table, result.name, facts=True) for table in run_tables(result)),
+        "<h3>Raw numbers</h3>",
+        f"<p>{', '.join(_link(result.name, name) for name in result.tables)}</p>",
+        "</details></section>",
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _table(table: Table, study: str, *, facts: bool = False) -> str:
+    classes = ["paper" if column in table.paper else "" for column in table.columns]
+    head = "".join(_cell("th", column, c) for column, c in zip(table.columns, classes, strict=True))
+    rows = "\n".join(
+        "<tr>"
+        + "".join(_cell("td", text, c) for text, c in zip(row, classes, strict=True))
+        + "</tr>"
+        for row in table.rows
+    )
+    about = ' class="facts"' if facts else ""
+    return (
+        f"<h3>{escape(table.title)}</h3>\n"
+        f'<div class="scroll" tabindex="0"><table{about}>\n<thead><tr>{head}</tr></thead>\n'
+        f"<tbody>\n{rows}\n</tbody></table></div>\n" + _caption(table.caption, table.file, study)
+    )
+
+
+def _cell(tag: str, text: str, kind: str) -> str:
+    about = f' class="{kind}"' if kind else ""
+    inside = _INTERVAL.fullmatch(text) if tag == "td" else None
+    if inside is not None:
+        content = f'{escape(inside[1])} <span class="interval">{escape(inside[2])}</span>'
+    else:
+        content = escape(text)
+    return f"<{tag}{about}>{content}</{tag}>"
+
+
+def _caption(caption: str, file: str, study: str) -> str:
+    link = f" Numbers: {_link(study, file)}." if file else ""
+    return f'<p class="caption">{escape(caption)}{link}</p>' if caption or link else ""
+
+
+def _link(study: str, table: str) -> str:
+    place = escape(f"{study}/{table}")
+    return (
+        f'{escape(table)} (<a href="{place}.parquet">Parquet</a>, <a href="{place}.json">JSON</a>)'
+    )
+
+
+def _figure(figure: Figure, study: str, number: int) -> str:
+    name = f"figure-{number}"
+    drawing = json.dumps({"data": figure.data, "layout": figure.layout}, allow_nan=False)
+    # Inside a script element only "<" could end it.
+    drawing = drawing.replace("<", "\\u003c")
+    height = int(figure.layout.get("height", 380))
+    link = f" Numbers: {_link(study, figure.file)}." if figure.file else ""
+    return (
+        f"<figure><h3>{escape(figure.title)}</h3>\n"
+        f'<div class="plot" id="{name}" style="height:{height}px"></div>\n'
+        f'<script type="application/json" id="{name}-data">{drawing}</script>\n'
+        f"<figcaption>{escape(figure.caption)}{link}</figcaption></figure>"
+    )

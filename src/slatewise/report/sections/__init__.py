@@ -1,0 +1,1 @@
+"""How each study is shown: one module a study, named after it."""

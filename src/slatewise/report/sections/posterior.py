@@ -1,0 +1,59 @@
+"""Figures 4 and 5: views against the distance to the group mean and the posterior scale."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from slatewise.experiments.posterior import FIGURES
+from slatewise.experiments.storing import StudyResult
+from slatewise.report import figures
+from slatewise.report.section import Figure, Section, Table, text_of
+
+_CAPTIONS = {
+    "distance": "Figure 4 of the paper. Items with few views stay near the mean of their group; "
+    "where the cloud rises to the right, views have carried items away from it.",
+    "scale": "Figure 5 of the paper. Where the cloud falls to the right, items with many views "
+    "have a narrower posterior.",
+}
+
+
+def section(result: StudyResult) -> Section:
+    """Show the posterior study."""
+    items = result.tables["items"]
+    seen, unseen = int(items["seen"].sum()), int(items["unseen"].sum())
+    names = ", ".join(items["model"].unique(maintain_order=True))
+    return Section(
+        str(result.about["title"]),
+        [
+            f"Items that were seen in training ({text_of(seen)} over all seeds), as {names} has "
+            f"them. Items without a view ({text_of(unseen)}) have the predictive of their group "
+            "by construction and are left out. Intervals of correlations resample whole groups.",
+        ],
+        [
+            Table.of(
+                result.tables["correlations"],
+                "What goes with views",
+                caption="Rank correlation over items, with its 95 % interval.",
+                file="correlation",
+                paper=("paper",),
+            )
+        ],
+        list(_figures(result)),
+    )
+
+
+def _figures(result: StudyResult) -> Iterator[Figure]:
+    for measure, (title, _) in FIGURES.items():
+        cells = result.tables["figures"].filter(measure=measure)
+        step = cells["step"][0]
+        columns = np.rint(2 * np.log2(cells["views_from"].to_numpy())).astype(int)
+        rows = np.rint(cells["from"].to_numpy() / step).astype(int)
+        table = np.zeros((rows.max() + 1, columns.max() + 1), dtype=np.int64)
+        table[rows, columns] = cells["items"].to_numpy()
+        x_edges = [2 ** (column / 2) for column in range(table.shape[1] + 1)]
+        y_edges = [step * row for row in range(table.shape[0] + 1)]
+        data = figures.counts(x_edges, y_edges, table.tolist())
+        layout = figures.layout(
+            "views in training", title, height=420, xaxis={"type": "log", "dtick": 1}
+        )
+        yield Figure(f"Views and {title}", data, layout, _CAPTIONS[measure], "figures")
