@@ -6,13 +6,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from slatewise.data.preparing import prepare
 from slatewise.simulation import load_config, write_log
-from slatewise.training import load
+from slatewise.training import fitting, load
 from tests.cli.conftest import Run
 
 
@@ -113,6 +114,29 @@ def test_tensorboard_gets_every_epoch(
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     code, _, errors = run("train", place / "set", tmp_path / "other", *options)
     assert (code, "slatewise[tensorboard]" in errors) == (2, True)
+
+
+def test_resuming_leaves_the_epochs_on_the_board_as_they_are(
+    run: Run, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here the last checkpoint is of the second epoch, and the third is on the board twice."""
+    out = tmp_path / "run"
+    write = fitting._Checkpoint.write
+
+    def until_second(self: Any, work: Any) -> None:
+        if len(work.progress.history) <= 1:
+            write(self, work)
+
+    monkeypatch.setattr(fitting, "_SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    monkeypatch.setattr(fitting._Checkpoint, "write", until_second)
+    options = ["--config", place / "quick.toml", "--tensorboard"]
+    assert run("train", place / "set", out, *options)[0] == 0
+    ended = len(list((out / "tensorboard").iterdir()))
+    assert run("train", place / "set", out, *options, "--resume")[0] == 0
+    assert len(list((out / "tensorboard").iterdir())) > ended
+    events = EventAccumulator(str(out / "tensorboard"))
+    events.Reload()
+    assert [event.step for event in events.Scalars("validation")] == [0, 1, 2]
 
 
 def test_ctrl_c_saves_and_says_how_to_go_on(run: Run, place: Path, tmp_path: Path) -> None:

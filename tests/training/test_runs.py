@@ -10,10 +10,9 @@ import time
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from slatewise.data import SlateDataset
 from slatewise.data.preparing import prepare
@@ -167,28 +166,12 @@ def test_a_finished_run_may_be_resumed_and_stays(
 def test_damaged_runs_are_refused(copy: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not a run"):
         load(tmp_path)
-    posterior = copy / "posterior.safetensors"
-    whole = posterior.read_bytes()
-    posterior.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(InputError, match="missing or damaged") as error:
-        load(copy)
-    assert error.value.file == posterior
-    posterior.write_bytes(whole)
-    tensors = load_file(posterior)
-    save_file({name: t for name, t in tensors.items() if name != "items.raw"}, posterior)
-    with pytest.raises(InputError, match=r"not those of this model \('items.raw'\)"):
-        load(copy)
-    posterior.write_bytes(whole)
-    items = pl.read_parquet(copy / "items.parquet")
-    items.head(50).write_parquet(copy / "items.parquet")
-    with pytest.raises(InputError, match="not those of this model"):
-        load(copy)
-    items.write_parquet(copy / "items.parquet")
     run = json.loads((copy / "run.json").read_text())
     for change, message in (
         ({"version": 9}, "format version 9"),
         ({"format": "other"}, "does not describe"),
         ({"model": {"dimensions": -1}}, "dimensions"),
+        ({"model": {"dimensions": 5}}, "not those of this model"),
     ):
         (copy / "run.json").write_text(json.dumps(run | change))
         with pytest.raises(SlatewiseError, match=message):
@@ -201,6 +184,26 @@ def test_damaged_runs_are_refused(copy: Path, tmp_path: Path) -> None:
         load(copy)
 
 
+@pytest.mark.parametrize("name", ["posterior.safetensors", "items.parquet", "groups.parquet"])
+def test_a_file_that_is_not_the_one_saved_is_refused(name: str, copy: Path) -> None:
+    file = copy / name
+    whole = file.read_bytes()
+    for place in (0, len(whole) // 2, len(whole) - 1):
+        flipped = bytearray(whole)
+        flipped[place] ^= 1
+        file.write_bytes(flipped)
+        with pytest.raises(InputError, match="damaged") as error:
+            load(copy)
+        assert error.value.file == file
+    file.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(InputError, match="damaged"):
+        load(copy)
+    file.unlink()
+    with pytest.raises(InputError, match="missing") as error:
+        load(copy)
+    assert error.value.file == file
+
+
 def test_saving_a_loaded_model_again(copy: Path, tmp_path: Path) -> None:
     model = load(copy)
     save(model, tmp_path / "again")
@@ -208,6 +211,21 @@ def test_saving_a_loaded_model_again(copy: Path, tmp_path: Path) -> None:
     assert load(tmp_path / "again").similar_items(model.item_ids[0], 3) == model.similar_items(
         model.item_ids[0], 3
     )
+
+
+def test_saving_replaces_only_a_saved_model_and_only_when_told(
+    dataset: SlateDataset, copy: Path, tmp_path: Path
+) -> None:
+    other = fit(dataset, MODEL, TRAINING.model_copy(update={"max_epochs": 1}))
+    saved = tmp_path / "saved"
+    save(load(copy), saved)
+    with pytest.raises(SlatewiseError, match="exists already"):
+        save(other, saved)
+    assert same_bits(copy, saved)
+    save(other, saved, overwrite=True)
+    assert np.array_equal(load(saved).item_vectors, other.item_vectors)
+    with pytest.raises(SlatewiseError, match=r"holds checkpoint.safetensors"):
+        save(other, copy, overwrite=True)
 
 
 def test_no_pickle_is_written(finished: Path) -> None:

@@ -145,14 +145,18 @@ class _Board:
             raise SlatewiseError(
                 "TensorBoard is not installed.", "pip install 'slatewise[tensorboard]'"
             ) from error
-        self._directory, self._writer_of, self._epochs = directory, SummaryWriter, 0
+        self._directory, self._writer_of = directory, SummaryWriter
+        self._epochs: int | None = None
 
     def show(self, at: "State") -> None:
-        """Write the epochs that have ended since."""
+        """Write the epochs that have ended since; those of before a --resume stand there."""
+        if self._epochs is None:
+            self._epochs = len(at.history) - (at.step == 0)  # at 0, one has just ended
         fresh = at.history[self._epochs :]
         if not fresh:
             return
-        writer = self._writer_of(str(self._directory))
+        # What stands there from here on was logged after the checkpoint, and is taken again.
+        writer = self._writer_of(str(self._directory), purge_step=self._epochs)
         for record in fresh:
             for name in ("validation", "best", "rate"):
                 writer.add_scalar(name, record[name], self._epochs)

@@ -1,5 +1,6 @@
 """A run on disk: one directory with everything a model needs, readable by anybody, no pickle."""
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from slatewise.data.columns import Columns
 from slatewise.errors import InputError
+from slatewise.files import atomic_directory
 from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
 from slatewise.model.posterior import Posterior
@@ -28,12 +30,19 @@ RUN, POSTERIOR, ITEMS, GROUPS, CHECKPOINT, LOG = (
     "checkpoint.safetensors",
     "log.jsonl",
 )
+_HASHED: Final = (POSTERIOR, ITEMS, GROUPS)
+"""The files of a model, whose digests its description has."""
 
 
-def save(model: SlateModel, path: str | Path, about: dict[str, Any] | None = None) -> None:
-    """Write a model; `run.json` comes last, so a directory that has it is whole."""
-    path = Path(path)
-    path.mkdir(parents=True, exist_ok=True)
+def save(model: SlateModel, path: str | Path, *, overwrite: bool = False) -> None:
+    """Write a model to a directory of its own; with `overwrite`, in place of another saved one."""
+    contents = {RUN, *_HASHED}
+    with atomic_directory(path, overwrite=overwrite, contents=contents) as directory:
+        write_model(model, directory, {})
+
+
+def write_model(model: SlateModel, path: Path, about: dict[str, Any]) -> None:
+    """Write the files of a model; `run.json` comes last, so a directory that has it is whole."""
     groups = [model.group_names[g] for g in model.posterior.item_groups.tolist()]
     items = pl.DataFrame({Columns.ITEM: model.item_ids, Columns.GROUP: groups})
     _write_table(path / ITEMS, items)
@@ -49,19 +58,35 @@ def save(model: SlateModel, path: str | Path, about: dict[str, Any] | None = Non
         "sources": model.source_names,
         "calibration": model.calibration,
         "metrics": model.metrics,
+        "digests": {name: _digest(path / name) for name in _HASHED},
     }
-    write_json(path / RUN, (about or {}) | description)
+    write_json(path / RUN, about | description)
 
 
 def load(path: str | Path) -> SlateModel:
     """Read a model that `save` wrote, refusing what is damaged or does not belong together."""
     path = Path(path)
     run = read_run(path)
-    missing = {"model", "longest_slate", "sources", "calibration", "metrics"} - run.keys()
+    missing = {
+        "model",
+        "longest_slate",
+        "sources",
+        "calibration",
+        "metrics",
+        "digests",
+    } - run.keys()
     if missing:
         raise InputError(
             f"the description lacks '{min(missing)}'.", "Train again.", file=path / RUN
         )
+    for name in _HASHED:
+        if _digest(path / name) != run["digests"].get(name):
+            raise InputError(
+                "the file is damaged, or of another run.",
+                "The files of a run belong together: copy the whole directory again, or train "
+                "again.",
+                file=path / name,
+            )
     items, groups = _read_table(path / ITEMS), _read_table(path / GROUPS)
     names = groups[Columns.GROUP]
     numbers = items[Columns.GROUP].replace_strict(names, range(len(names)), return_dtype=pl.Int64)
@@ -156,6 +181,18 @@ def read_about(file: Path) -> dict[str, str]:
             return dict(stored.metadata())
     except (SafetensorError, OSError) as error:
         raise InputError("the file is missing or damaged.", "Train again.", file=file) from error
+
+
+def _digest(file: Path) -> str:
+    try:
+        with file.open("rb") as content:
+            return hashlib.file_digest(content, "sha256").hexdigest()
+    except OSError as error:
+        raise InputError(
+            "the file is missing or cannot be read.",
+            "Copy the whole run again, or train again.",
+            file=file,
+        ) from error
 
 
 def _write_table(file: Path, table: pl.DataFrame) -> None:

@@ -7,6 +7,7 @@ loops that LLVM makes of it.
 import functools
 import hashlib
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,8 @@ _SOURCE = int.from_bytes(hashlib.sha256(Path(parts.__file__).read_bytes()).diges
 variables it closes over: by this one it notices a change elsewhere."""
 
 # Inlined into the kernel and kept with it, so never in a cache of their own.
-_part: Any = numba.njit(fastmath=set(REORDER), error_model="numpy")
+_njit: Any = numba.njit
+_part: Callable[[Kernel], Kernel] = _njit(fastmath=set(REORDER), error_model="numpy")
 
 
 @_part
@@ -147,7 +149,8 @@ def catalogue_kernel(dims: int) -> Kernel:  # noqa: PLR0915 - one loop is the po
             while n >= 0:
                 known = len(place) > 0 and clicked[n] >= 0
                 row = np.int64(clicked[n]) if known else np.int64(0)
-                own_distance, own, at = _ZERO, -_INFINITY, np.int64(-1)
+                own_distance: Any = _ZERO
+                own, at = -_INFINITY, np.int64(-1)
                 if known:
                     own_distance = math.sqrt(
                         _squared_norm(_subtract(state, _load(items, row, dims)))
