@@ -1,0 +1,126 @@
+"""Whole fits on a GPU, as `--device cuda` runs them: compiled, from the first step to the run."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from slatewise.data import SlateDataset
+from slatewise.data.preparing import prepare
+from slatewise.errors import SlatewiseError
+from slatewise.model.config import ModelConfig
+from slatewise.model.likelihood import Exposure
+from slatewise.model.posterior import Posterior
+from slatewise.simulation import load_config, write_log
+from slatewise.training import StoppedError, TrainingConfig, fit, load
+from slatewise.training.dense import DenseSteps
+from slatewise.training.loop import Progress
+
+pytestmark = [
+    pytest.mark.skipif(
+        not torch.cuda.is_available(),
+        reason="NO CUDA DEVICE: whole fits on a GPU are NOT tested here",
+    ),
+    # Compiling warns of what is torch's own: of old precision settings, of few processors.
+    pytest.mark.filterwarnings("default"),
+]
+TRAINING = TrainingConfig(batch_users=64, max_epochs=12)
+VARIANTS = {
+    "slate-gru-hier": ModelConfig(dimensions=4),
+    "slate-linear-flat": ModelConfig(dimensions=4, dynamics="linear", prior="flat"),
+    "all-item-gru-hier": ModelConfig(dimensions=4, likelihood="all-item", negatives=32),
+    "source-aware-linear-hier": ModelConfig(
+        dimensions=4, likelihood="source-aware", dynamics="linear"
+    ),
+}
+variants = pytest.mark.parametrize("config", VARIANTS.values(), ids=VARIANTS)
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> SlateDataset:
+    place = tmp_path_factory.mktemp("cuda")
+    write_log(load_config("tiny"), place / "log")
+    return prepare(place / "log", place / "log", place / "set")
+
+
+@variants
+def test_a_fit_on_the_gpu_ends_where_one_on_the_cpu_does(
+    config: ModelConfig, dataset: SlateDataset, tmp_path: Path
+) -> None:
+    """Other noise, and divergence in other portions: the same optimum, not the same numbers."""
+    start = fit(dataset, config, TRAINING.model_copy(update={"max_epochs": 1}))
+    here = fit(dataset, config, TRAINING)
+    there = fit(dataset, config, TRAINING, device="cuda", run=tmp_path / "run")
+    likelihoods = [m.metrics["validation_log_likelihood"] for m in (start, here, there)]
+    learned = likelihoods[1] - likelihoods[0]
+    assert learned > 0.01, likelihoods
+    assert abs(likelihoods[2] - likelihoods[1]) < 0.25 * learned, likelihoods
+    assert there.metrics["skipped_steps"] == 0
+    assert {t.device.type for t in there.posterior.tensors().values()} == {"cpu"}
+    stored = load(tmp_path / "run").posterior.tensors()
+    for name, tensor in there.posterior.tensors().items():
+        assert torch.equal(stored[name], tensor), name
+
+
+def test_stopped_and_resumed_it_ends_near_one_that_was_left_alone(
+    dataset: SlateDataset, tmp_path: Path
+) -> None:
+    """Near and not the same: a GPU adds in no fixed order."""
+    config, run = VARIANTS["slate-gru-hier"], tmp_path / "run"
+    whole = fit(dataset, config, TRAINING, device="cuda")
+
+    def stop(progress: Progress) -> None:
+        if (progress.epoch, progress.step) == (3, 1):
+            raise StoppedError("stopped, as if it were killed.", "")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("slatewise.training.fitting._SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+        with pytest.raises(StoppedError):
+            fit(dataset, config, TRAINING, device="cuda", run=run, observer=stop)
+    first = []
+    resumed = fit(
+        dataset,
+        config,
+        TRAINING,
+        device="cuda",
+        run=run,
+        resume=True,
+        observer=lambda at: first.append((at.epoch, at.step)),
+    )
+    assert first[0] == (3, 1)
+    difference = whole.posterior.items.mean - resumed.posterior.items.mean
+    assert float(difference.abs().max()) < 0.05
+    metrics = [m.metrics["validation_log_likelihood"] for m in (whole, resumed)]
+    assert metrics[0] == pytest.approx(metrics[1], abs=2e-3)
+    with pytest.raises(SlatewiseError, match="another device"):
+        fit(dataset, config, TRAINING, run=run, resume=True)
+
+
+@variants
+def test_compiled_steps_are_eager_steps(config: ModelConfig, dataset: SlateDataset) -> None:
+    """Three steps from one start with the same noise, the last with a batch to be filled up."""
+    interactions = dataset.interactions("cuda")
+    groups = torch.tensor(dataset.item_groups, dtype=torch.int64, device="cuda")
+    exposure = Exposure.of(config, dataset.source_names)
+    ends = []
+    for compiled in (False, True):
+        posterior = Posterior(
+            config,
+            groups,
+            dataset.num_groups,
+            int(interactions.scroll_lengths.max()),
+            torch.Generator().manual_seed(0),
+        )
+        steps = DenseSteps(posterior, interactions, TRAINING, exposure, compiled=compiled)
+        batches = (steps.users[:64], steps.users[64:128], steps.users[128:150])
+        losses = [
+            steps.step(users, torch.Generator().manual_seed(n), 0.02).loss
+            for n, users in enumerate(batches)
+        ]
+        ends.append((losses, {k: t.clone() for k, t in posterior.tensors().items()}))
+    (losses, tensors), (compiled_losses, compiled_tensors) = ends
+    assert compiled_losses == pytest.approx(losses, rel=1e-4)
+    # Adam makes a step of full size of a gradient that is nearly nothing, whatever its sign.
+    for name, tensor in tensors.items():
+        wrong = (tensor - compiled_tensors[name]).abs() > 1e-3
+        assert float(wrong.float().mean()) < 0.01, name
