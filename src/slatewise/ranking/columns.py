@@ -29,7 +29,7 @@ class Columns(NamedTuple):
 
     means: Floats32  # [C / 16, D, 16]
     scales: Floats32  # [C, D], read only for the few items that are drawn
-    spreads: Floats32  # [3, C]: Σσ², 2Σσ⁴ and 4 max σ² of every item
+    spreads: Floats32  # [2, C]: Σσ² and max σ² of every item
     biases: Floats32  # [C]
     offers: Floats32  # [C]: the bias of an item that is available, -inf of any other place
     groups: npt.NDArray[np.int32]  # [C]
@@ -82,8 +82,7 @@ def fill(
         columns.scales[there] = scales[rows]
         squares = np.square(columns.scales[there], dtype=np.float64)
         columns.spreads[0, there] = squares.sum(1)
-        columns.spreads[1, there] = 2 * np.square(squares).sum(1)
-        columns.spreads[2, there] = 4 * squares.max(1)
+        columns.spreads[1, there] = squares.max(1)
         columns.groups[there] = groups[rows]
         columns.biases[there] = biases[rows]
     columns.offers[start : start + len(means)] = biases
@@ -154,7 +153,7 @@ def _arrays(
     return Columns(
         means=make("means", np.float32, (capacity // LANES, dimensions, LANES)),
         scales=make("scales", np.float32, (capacity, dimensions)),
-        spreads=make("spreads", np.float32, (3, capacity)),
+        spreads=make("spreads", np.float32, (2, capacity)),
         biases=make("biases", np.float32, flat),
         offers=make("offers", np.float32, flat),
         groups=make("groups", np.int32, flat),

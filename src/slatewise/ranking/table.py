@@ -57,10 +57,20 @@ class ItemTable:
         """Map the table in a directory that `create` wrote."""
         return cls(*layout.read(Path(path)))
 
-    @property
-    def columns(self) -> Columns:
-        """The arrays, which hold until the table grows beyond its capacity."""
-        return self._columns
+    def snapshot(self) -> tuple[int, Columns]:
+        """Return the number of items, and arrays that hold at least these."""
+        num_items = self._num_items  # first: the arrays may be replaced by longer ones meanwhile
+        return num_items, self._columns
+
+    def take(self, items: npt.ArrayLike) -> "ItemTable":
+        """Return a table in memory of the items [n] alone, in that order."""
+        rows = self.checked(items)
+        values = self.means_of(rows), self.scales_of(rows), self.biases_of(rows), self.groups[rows]
+        columns = layout.allocate(layout.capacity_for(len(rows)), self.dimensions)
+        columns.offers[:] = -np.inf
+        layout.fill(columns, 0, *values)
+        columns.offers[: len(rows)] = self._columns.offers[rows]
+        return ItemTable(columns, len(rows))
 
     @property
     def num_items(self) -> int:
