@@ -47,6 +47,7 @@ from slatewise.training.config import TrainingConfig
 STUDIES: Final[Mapping[str, str]] = {
     "offline": "slatewise.experiments.offline",
     "posterior": "slatewise.experiments.posterior",
+    "tune": "slatewise.experiments.tuning.search",
 }
 """The name of each study, and the module that has it as `STUDY`."""
 
@@ -151,6 +152,8 @@ class Summary:
     findings: Sequence[Finding] = ()
     headline: str = ""
     """The table that is printed when the study ends."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Names and texts of further files of the study, such as a configuration."""
 
 
 @dataclass(frozen=True)
@@ -257,6 +260,8 @@ def _gather(
             tables.setdefault(name, []).extend(rows)
     summary = study.summarise(config, tables)
     tables |= plain(summary.tables)
+    for name, text in summary.files.items():
+        (store.folder / name).write_text(text, encoding="utf-8")
     description |= {"units": run, "headline": summary.headline}
     store.finish(description, tables, summary.findings)
     return StudyResult.load(store.folder)

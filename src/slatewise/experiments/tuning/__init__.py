@@ -1,0 +1,1 @@
+"""Searching settings by Bayesian optimisation (Appendix A of the paper)."""
