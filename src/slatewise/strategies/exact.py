@@ -1,16 +1,10 @@
 """Ranking one user at a time over a table of items, exactly, however many items there are."""
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
-import torch
-from torch import Tensor
 
-from slatewise.data.interactions import Interactions
 from slatewise.model.posterior import Posterior
-from slatewise.model.predicting import present_profiles
 from slatewise.ranking import (
     Filter,
     ItemTable,
@@ -19,9 +13,8 @@ from slatewise.ranking import (
     rank_means_many,
 )
 from slatewise.strategies.interleaving import interleave, interleave_capped
+from slatewise.strategies.profiles import Floats, UserDynamics
 from slatewise.strategies.users import Ints, Users
-
-Floats = npt.NDArray[np.float32]
 
 
 class Profiles(NamedTuple):
@@ -35,7 +28,6 @@ class Profiles(NamedTuple):
     """[J, C, D]"""
 
 
-@dataclass(frozen=True)
 class ExactRanker:
     """A `Ranker` for serving: users are independent, and the table may hold millions of items.
 
@@ -43,8 +35,9 @@ class ExactRanker:
     what moves users is read.
     """
 
-    posterior: Posterior
-    table: ItemTable
+    def __init__(self, posterior: Posterior, table: ItemTable) -> None:
+        self.table = table
+        self._dynamics = UserDynamics(posterior)
 
     def by_mean(self, users: Users, k: int) -> Ints:
         """Rank by relevance at the posterior mean: [B, k]."""
@@ -106,37 +99,24 @@ class ExactRanker:
 
     def _capped(self, rankings: Ints, wanted: Filter, k: int) -> Ints:
         if wanted.caps is None:
-            return interleave(rankings[None], k)[0]
+            return np.asarray(interleave(rankings[None], k)[0])
         groups = self.table.groups[rankings].astype(np.int64)
         return interleave_capped(rankings, k, groups, np.asarray(wanted.caps, dtype=np.int64))
 
     def mean_profiles(self, users: Users) -> Floats:
         """Return where the posterior mean has users: [B, D]."""
-        flat = np.concatenate([*users.clicks, np.empty(0, np.int64)])
-        items, local = np.unique(flat, return_inverse=True)
-        batch = users.interactions().with_items(torch.from_numpy(local).int())
-        mean = self.posterior.mean()
-        vectors = torch.from_numpy(self.table.means_of(items))
-        parameters = type(mean)(vectors, mean.weights, mean.initial_state, mean.no_click)
-        with torch.no_grad():
-            return _array(present_profiles(parameters, self.posterior.config, batch))
+        profiles = [self._dynamics.mean(self.table.means_of(clicks)) for clicks in users.clicks]
+        return np.stack(profiles)
 
     def draw_profiles(self, clicks: Ints, draws: int, seed: int) -> Profiles:
         """Draw where one user is, with everything that is uncertain about it."""
-        seeded = torch.Generator().manual_seed(seed)
+        rng = np.random.default_rng(seed)
         items, local = np.unique(clicks, return_inverse=True)
-        mean, scale = (
-            torch.from_numpy(part)
-            for part in (self.table.means_of(items), self.table.scales_of(items))
-        )
-        noise = torch.randn((draws, *mean.shape), generator=seeded)
-        vectors = mean + scale * noise  # [J, C, D]
-        ends = torch.tensor([0, len(clicks)])
-        batch = Interactions.of_clicks(torch.from_numpy(local), ends)
-        with torch.no_grad():
-            parameters = self.posterior.samples_around(vectors, seeded)
-            profiles = present_profiles(parameters, self.posterior.config, batch, seeded)
-        return Profiles(_array(profiles[:, 0]), items, _array(vectors))
+        mean, scale = self.table.means_of(items), self.table.scales_of(items)
+        vectors = rng.standard_normal((draws, *mean.shape), dtype=np.float32)
+        vectors *= scale
+        vectors += mean  # [J, C, D]
+        return Profiles(self._dynamics.draws(vectors[:, local], rng), items, vectors)
 
 
 def _streams(seed: int) -> tuple[int, int]:
@@ -147,7 +127,3 @@ def _streams(seed: int) -> tuple[int, int]:
 
 def _some(items: Ints, k: int, rng: np.random.Generator) -> Ints:
     return rng.choice(items, min(k, len(items)), replace=False)
-
-
-def _array(tensor: Tensor) -> Floats:
-    return np.ascontiguousarray(tensor.numpy(), dtype=np.float32)
