@@ -1,0 +1,46 @@
+"""What is known before a slate is shown: features of users and items, from the strict past only."""
+
+from typing import TYPE_CHECKING
+
+from slatewise.lazy import exports
+
+if TYPE_CHECKING:
+    from slatewise.features.half_lives import HalfLives as HalfLives
+    from slatewise.features.half_lives import search_half_lives as search_half_lives
+    from slatewise.features.history import HISTORY as HISTORY
+    from slatewise.features.history import HistoryState as HistoryState
+    from slatewise.features.history import history_features as history_features
+    from slatewise.features.item_columns import read_item_columns as read_item_columns
+    from slatewise.features.item_features import ItemEncoder as ItemEncoder
+    from slatewise.features.popularity import Popularity as Popularity
+    from slatewise.features.popularity import PopularityConfig as PopularityConfig
+    from slatewise.features.popularity_index import PopularityIndex as PopularityIndex
+    from slatewise.features.popularity_state import PopularityState as PopularityState
+    from slatewise.features.position import positions as positions
+    from slatewise.features.propensity import Propensity as Propensity
+    from slatewise.features.propensity import PropensityState as PropensityState
+    from slatewise.features.showings import Showing as Showing
+    from slatewise.features.showings import replay as replay
+
+_HOMES = {
+    "HISTORY": "slatewise.features.history",
+    "HalfLives": "slatewise.features.half_lives",
+    "HistoryState": "slatewise.features.history",
+    "ItemEncoder": "slatewise.features.item_features",
+    "Popularity": "slatewise.features.popularity",
+    "PopularityConfig": "slatewise.features.popularity",
+    "PopularityIndex": "slatewise.features.popularity_index",
+    "PopularityState": "slatewise.features.popularity_state",
+    "Propensity": "slatewise.features.propensity",
+    "PropensityState": "slatewise.features.propensity",
+    "Showing": "slatewise.features.showings",
+    "history_features": "slatewise.features.history",
+    "positions": "slatewise.features.position",
+    "read_item_columns": "slatewise.features.item_columns",
+    "search_half_lives": "slatewise.features.half_lives",
+    "replay": "slatewise.features.showings",
+}
+
+__all__ = sorted(_HOMES)  # noqa: PLE0605
+
+__getattr__ = exports(__name__, _HOMES)
