@@ -36,22 +36,21 @@ def test_spearman_by_hand() -> None:
 
 
 def test_the_interval_of_a_correlation_covers_where_groups_share_their_luck() -> None:
-    """Of 100 worlds without a correlation at least 88 intervals hold 0; one over items would
-    hold it less often."""
+    """Of 60 worlds without a correlation at least 52 intervals hold 0; over items, far fewer do."""
     rng = np.random.default_rng(0)
     groups = np.repeat(np.arange(30), 10)
     covered = covered_by_items = 0
-    for _ in range(100):
+    for _ in range(60):
         views = (rng.normal(size=30)[groups] + 0.3 * rng.normal(size=300)).argsort().argsort() + 1
         values = rng.normal(size=30)[groups] + 0.3 * rng.normal(size=300)
-        for_groups = resample_correlation(views, values, groups, 100, rng)
+        for_groups = resample_correlation(views, values, groups, 80, rng)
         low, high = np.quantile(for_groups, [0.025, 0.975])
         covered += low <= 0 <= high
-        for_items = resample_correlation(views, values, np.arange(300), 100, rng)
+        for_items = resample_correlation(views, values, np.arange(300), 80, rng)
         low, high = np.quantile(for_items, [0.025, 0.975])
         covered_by_items += low <= 0 <= high
-    assert covered >= 88
-    assert covered_by_items < 70
+    assert covered >= 52
+    assert covered_by_items < 42
 
 
 def test_a_histogram_holds_every_item_once_in_its_cell() -> None:

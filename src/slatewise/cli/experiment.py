@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from slatewise.experiments.storing import StudyResult
     from slatewise.experiments.study import Progress as Report
 
-_NAME, _COLUMN = 24, 16
+_NARROW, _COLUMN = 60, 16
 
 
 def experiment(
@@ -120,7 +120,7 @@ def _shown(title: str, result: "StudyResult") -> Table:
     rows = result.tables[result.about["headline"]]
     shown = table(title, *rows.columns)
     shown.columns[0].overflow = "fold"
-    shown.columns[0].min_width = min(_NAME, max(map(len, map(str, rows[:, 0])), default=0))
+    shown.columns[0].no_wrap = console.width >= _NARROW  # the numbers wrap first
     for column in shown.columns[1:]:
         column.max_width = _COLUMN
     for row in rows.iter_rows():

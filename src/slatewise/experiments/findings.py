@@ -7,12 +7,14 @@ from typing import Any, Literal, Self
 Direction = Literal["above", "below", "equal"]
 
 
-def shown_interval(value: float, low: float, high: float, *, signed: bool = False) -> str:
-    """Return 'value [low, high]' with as many decimals as two digits of the width need."""
+def shown_interval(
+    value: float, low: float, high: float, *, signed: bool = False, decimals: int | None = None
+) -> str:
+    """Return 'value [low, high]', without `decimals` with two digits of the width."""
     width = high - low
-    decimals = 3
-    if math.isfinite(width) and width > 0:
-        decimals = max(0, 1 - math.floor(math.log10(width)))
+    if decimals is None:
+        known = math.isfinite(width) and width > 0
+        decimals = max(0, 1 - math.floor(math.log10(width))) if known else 3
     sign = "+" if signed else ""
     shown = (f"{number:{sign}.{decimals}f}".replace("-", "−") for number in (value, low, high))
     return "{} [{}, {}]".format(*shown)

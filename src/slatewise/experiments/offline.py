@@ -248,7 +248,7 @@ def _shown(pooled: dict[Key, Pooled], key: Key, *, interval: bool = True) -> str
     if found is None or _meaningless(*key):
         return "–"
     if interval:
-        return shown_interval(found.value, found.low, found.high)
+        return shown_interval(found.value, found.low, found.high, decimals=3)
     return f"{found.value:.3f}".replace("-", "−")
 
 

@@ -113,20 +113,27 @@ def histogram(views: Int64Array, values: Floats) -> list[Row]:
     Steps of that kind let histograms of several seeds be added up.
     """
     step = 2.0 ** np.ceil(np.log2(max(values.max(initial=0.0), 1e-6) / MOST_ROWS))
-    across = np.floor(2 * np.log2(views)).astype(np.int64)
+    edges = view_edges(int(views.max(initial=1)))
+    across = np.searchsorted(edges, views, side="right") - 1
     cells, counts = np.unique(
         np.stack([across, np.floor(values / step).astype(np.int64)]), axis=1, return_counts=True
     )
     return [
         {
-            "views_from": 2 ** (column / 2),
-            "views_to": 2 ** ((column + 1) / 2),
+            "views_from": edges[column],
+            "views_to": edges[column + 1],
             "from": row * step,
             "step": step,
             "items": int(count),
         }
         for column, row, count in zip(*cells.tolist(), counts.tolist(), strict=True)
     ]
+
+
+def view_edges(most: int) -> list[float]:
+    """Return 1, 2, 2√2, 4, 4√2, … beyond `most`; between 1 and 2 there is no number of views."""
+    last = int(np.floor(2 * np.log2(most))) + 1
+    return [1.0, *(2 ** (half / 2) for half in range(2, max(last, 2) + 1))]
 
 
 def rank_correlation(first: npt.ArrayLike, second: npt.ArrayLike) -> float:

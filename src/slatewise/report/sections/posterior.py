@@ -1,10 +1,11 @@
 """Figures 4 and 5: views against the distance to the group mean and the posterior scale."""
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
 
-from slatewise.experiments.posterior import FIGURES
+from slatewise.experiments.posterior import FIGURES, view_edges
 from slatewise.experiments.storing import StudyResult
 from slatewise.report import figures
 from slatewise.report.section import Figure, Section, Table, text_of
@@ -46,11 +47,11 @@ def _figures(result: StudyResult) -> Iterator[Figure]:
     for measure, (title, _) in FIGURES.items():
         cells = result.tables["figures"].filter(measure=measure)
         step = cells["step"][0]
-        columns = np.rint(2 * np.log2(cells["views_from"].to_numpy())).astype(int)
+        x_edges = view_edges(math.ceil(max(cells["views_from"])))
+        columns = np.searchsorted(x_edges, cells["views_from"].to_numpy(), side="right") - 1
         rows = np.rint(cells["from"].to_numpy() / step).astype(int)
-        table = np.zeros((rows.max() + 1, columns.max() + 1), dtype=np.int64)
+        table = np.zeros((rows.max() + 1, len(x_edges) - 1), dtype=np.int64)
         table[rows, columns] = cells["items"].to_numpy()
-        x_edges = [2 ** (column / 2) for column in range(table.shape[1] + 1)]
         y_edges = [step * row for row in range(table.shape[0] + 1)]
         data = figures.counts(x_edges, y_edges, table.tolist())
         layout = figures.layout(

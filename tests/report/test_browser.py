@@ -1,0 +1,90 @@
+"""The report in a real browser: nothing is fetched, nothing complains, everything is drawn."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from slatewise.report.building import build_report
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+DRAWN = """
+() => [...document.querySelectorAll('.plot')].map((place) => {
+  const drawing = place.querySelector('svg.main-svg');
+  const box = drawing ? drawing.getBoundingClientRect() : { width: 0, height: 0 };
+  const marks = place.querySelectorAll('.point, .heatmaplayer image, .js-line').length;
+  return [box.width, box.height, marks, place.clientWidth];
+})
+"""
+
+
+def opened(browser: "Browser", file: Path, width: int) -> "tuple[Page, list[str], list[str]]":
+    """Open the report; return the page, what it complained of and what it asked for."""
+    page = browser.new_page(viewport={"width": width, "height": 800})
+    complaints: list[str] = []
+    asked: list[str] = []
+    page.on("console", lambda said: complaints.append(f"{said.type}: {said.text}"))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(file.as_uri())
+    page.wait_for_function(
+        "() => document.querySelectorAll('.plot svg.main-svg').length"
+        " >= document.querySelectorAll('.plot').length"
+    )
+    return page, complaints, asked
+
+
+@pytest.mark.parametrize("width", [1200, 375], ids=["desk", "phone"])
+def test_every_figure_is_drawn_and_nothing_is_fetched(
+    width: int, browser: "Browser", studies: Path
+) -> None:
+    file = build_report(studies)
+    page, complaints, asked = opened(browser, file, width)
+    assert not complaints
+    assert asked == [file.as_uri()]
+    drawn = page.evaluate(DRAWN)
+    assert len(drawn) == 6
+    for across, down, marks, room in drawn:
+        assert 200 < across <= room + 1
+        assert down > 100
+        assert marks > 0
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.close()
+
+
+def test_tables_scroll_inside_themselves_on_a_phone(browser: "Browser", studies: Path) -> None:
+    page, _, _ = opened(browser, build_report(studies), 375)
+    page.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
+    sizes = page.evaluate(
+        "[...document.querySelectorAll('.scroll')].map((e) => [e.clientWidth, e.scrollWidth])"
+    )
+    assert all(shown <= 375 for shown, _ in sizes)
+    assert any(shown < whole for shown, whole in sizes)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 375
+    page.close()
+
+
+def test_hovering_over_a_point_tells_its_number(browser: "Browser", studies: Path) -> None:
+    page, complaints, _ = opened(browser, build_report(studies), 1200)
+    point = page.locator(".plot .scatterlayer .trace").nth(1).locator(".point").first
+    point.scroll_into_view_if_needed()
+    box = point.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    label = page.locator(".plot .hoverlayer .hovertext").first
+    label.wait_for()
+    assert "[" in (label.text_content() or "")
+    assert not complaints
+    page.close()
+
+
+def test_the_report_prints_with_its_settings(browser: "Browser", studies: Path) -> None:
+    page, complaints, _ = opened(browser, build_report(studies), 1200)
+    printed = page.pdf()
+    assert printed.startswith(b"%PDF")
+    assert len(printed) > 50_000
+    assert page.evaluate("[...document.querySelectorAll('details')].every((part) => part.open)")
+    assert not complaints
+    page.close()

@@ -1,0 +1,176 @@
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from slatewise.errors import InputError, SlatewiseError
+from slatewise.experiments.storing import StudyResult
+from slatewise.report.building import build_report
+from slatewise.report.collecting import agreement, collect, duration
+from tests.report.conftest import NASTY
+
+
+class Reader(HTMLParser):
+    """Collects the elements of a page, what they point at, and its visible text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.shown = ""
+        self._hidden = False
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        self._hidden = tag in ("script", "style")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._hidden = False
+
+    def handle_data(self, data: str) -> None:
+        if not self._hidden:
+            self.shown += data
+
+
+@pytest.fixture(scope="module")
+def page(studies: Path) -> Reader:
+    return Reader(build_report(studies).read_text(encoding="utf-8"))
+
+
+def test_findings_come_first_and_every_finding_is_there(page: Reader, studies: Path) -> None:
+    assert page.shown.index("Findings") < page.shown.index("Table 1, left")
+    for name in ("offline", "posterior", "toy"):
+        for finding in StudyResult.load(studies / name).findings:
+            assert finding.question in page.shown
+            assert finding.sentence() in page.shown
+
+
+def test_the_paper_stands_beside_ours(page: Reader, studies: Path) -> None:
+    ours = StudyResult.load(studies / "offline").tables["table1"]
+    assert "−4.96e7" in page.shown
+    assert "0.149" in page.shown
+    value = ours["recall@20"][0].split()[0]
+    assert value in page.shown
+    marked = [attrs for tag, attrs in page.elements if attrs.get("class") == "paper"]
+    assert len(marked) >= 2 * (1 + ours.height)
+
+
+def test_the_page_says_what_was_run(page: Reader) -> None:
+    for text in (
+        "preset tiny",
+        "Seeds 0, 1; 2 units",
+        "training.max_epochs",
+        "seed-0-slate-linear-hier",
+        "torch",
+        "click rate of search",
+        "content hash",
+    ):
+        assert text in page.shown, text
+
+
+def test_names_from_data_are_text_and_not_markup(page: Reader) -> None:
+    assert NASTY in page.shown
+    assert not any("alert" in str(attrs) for _, attrs in page.elements)
+
+
+def test_nothing_is_fetched(page: Reader) -> None:
+    loading = ("script", "link", "img", "iframe", "object", "embed", "source", "video", "audio")
+    for tag, attrs in page.elements:
+        if tag in loading:
+            assert "src" not in attrs, (tag, attrs)
+            assert "href" not in attrs, (tag, attrs)
+    links = [attrs["href"] for tag, attrs in page.elements if tag == "a"]
+    assert links
+    assert not any(re.match(r"[a-z]+:|//", str(link)) for link in links)
+
+
+def test_every_link_leads_somewhere(page: Reader, studies: Path) -> None:
+    names = {attrs.get("id") for _, attrs in page.elements}
+    for tag, attrs in page.elements:
+        if tag == "a":
+            link = str(attrs["href"])
+            assert link[1:] in names if link.startswith("#") else (studies / link).is_file(), link
+
+
+def test_plotly_is_in_the_file_once(studies: Path) -> None:
+    text = build_report(studies).read_text(encoding="utf-8")
+    assert text.count("* plotly.js v") == 1
+
+
+def test_figures_are_what_plotly_knows(studies: Path) -> None:
+    graphs = pytest.importorskip("plotly.graph_objects")
+    drawn = [figure for shown in collect(studies).studies for figure in shown.section.figures]
+    assert len(drawn) == 6
+    for figure in drawn:
+        graphs.Figure({"data": figure.data, "layout": figure.layout})
+        assert figure.caption
+
+
+def test_a_study_without_a_section_of_its_own_is_shown_by_its_tables(page: Reader) -> None:
+    assert "1,234" in page.shown
+    assert "−0.125" in page.shown
+
+
+def test_studies_that_are_missing_or_unfinished_are_named(studies: Path, tmp_path: Path) -> None:
+    (tmp_path / "posterior").mkdir()
+    about = json.loads((studies / "posterior" / "study.json").read_text())
+    (tmp_path / "posterior" / "study.json").write_text(json.dumps(about | {"finished": False}))
+    report = collect(tmp_path)
+    assert not report.studies
+    assert report.unfinished == ["posterior"]
+    assert "offline" in report.missing
+    shown = Reader(build_report(tmp_path).read_text(encoding="utf-8")).shown
+    assert "posterior is not finished" in shown
+
+
+def test_no_study_at_all_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SlatewiseError, match="no study in") as error:
+        build_report(tmp_path)
+    assert "slatewise experiment" in error.value.remedy
+
+
+def test_a_damaged_table_is_refused(studies: Path, tmp_path: Path) -> None:
+    toy = tmp_path / "toy"
+    toy.mkdir()
+    for file in (studies / "toy").glob("*.*"):
+        (toy / file.name).write_bytes(file.read_bytes())
+    (toy / "groups.parquet").write_bytes(b"no table")
+    with pytest.raises(InputError, match="missing or damaged"):
+        build_report(tmp_path)
+
+
+def test_agreement_is_counted(studies: Path) -> None:
+    report = collect(studies)
+    findings = [finding for shown in report.studies for finding in shown.result.findings]
+    held = [finding for finding in findings if finding.paper is not None]
+    text = agreement(report)
+    assert text.startswith(f"{len(held)} comparisons can be held against the paper")
+    agree = sum(finding.agreement == "agrees" for finding in held)
+    assert f"{agree} agree," in text
+
+
+def test_the_same_studies_give_the_same_file(studies: Path) -> None:
+    assert build_report(studies).read_bytes() == build_report(studies).read_bytes()
+
+
+def test_markdown_has_the_tables_and_links_to_the_numbers_of_figures(studies: Path) -> None:
+    text = build_report(studies, markdown=True).read_text(encoding="utf-8")
+    assert "| slate-gru-hier | −4.96e7 |" in text
+    assert "<script>" not in text.replace("\\<script\\>", "")
+    links = re.findall(r"\]\(([^)]+)\)", text)
+    assert links
+    assert all((studies / link).is_file() for link in links)
+    lines = text.splitlines()
+    for number, line in enumerate(lines):
+        if line.startswith("| :--"):
+            cells = len(re.findall(r"(?<!\\)\|", line))
+            assert len(re.findall(r"(?<!\\)\|", lines[number - 1])) == cells
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(0.4, "0 s"), (99, "99 s"), (600, "10 min"), (36_000, "10.0 h")]
+)
+def test_durations_are_said_as_people_say_them(seconds: float, shown: str) -> None:
+    assert duration(seconds) == shown
