@@ -865,3 +865,73 @@ def thin(
                 ):  # fmt: skip
                     low = lows[:count].min()
     return visits
+
+
+# Expected relevance, E exp(−√D) = Σ weight · E exp(−rate · D) over the nodes of a quadrature.
+
+
+@_compile
+def add_relevance_bounds(
+    means: Any,
+    spreads: Any,
+    num_items: Any,
+    profile: Any,
+    rates: Any,
+    weights: Any,
+    nears: Any,
+    upper: Any,
+) -> None:
+    """Write the squared distances of all means to the profile [1, D]; add to upper bounds [I].
+
+    E exp(−rD) is at most exp(−rx/u − s log u / 2w) with u = 1 + 2rw, s = Σσ² and w = max σ².
+    """
+    one, least, per_two = _all(np.float32(1)), _all(np.float32(-126)), np.float32(0.5)
+    for block in range((num_items + WIDTH - 1) // WIDTH):
+        at = block * WIDTH
+        (near,) = _squared_distances(means, block, profile, 0, 1)
+        _store(nears, at, near)
+        widest = _larger(_load(spreads[1], at), _all(np.float32(1e-12)))
+        half = _multiply(_divide(_load(spreads[0], at), widest), _all(per_two))
+        total = _load(upper, at)
+        for node in range(len(rates)):
+            rate = rates[node]
+            u = _add(_multiply(widest, _all(2 * rate)), one)
+            bits = _multiply(_divide(near, u), _all(rate * np.float32(-math.log2(math.e))))
+            power = _larger(_subtract(bits, _multiply(half, _log_of_two(u))), least)
+            total = _add(total, _multiply(_power_of_two(power), _all(weights[node])))
+        _store(upper, at, total)
+
+
+@_compile
+def mean_relevance(
+    means: Any, scales: Any, items: Any, profiles: Any, rates: Any, weights: Any, values: Any
+) -> None:
+    """Write the mean over profiles [M, D] of E exp(−‖z − v_i‖) for items [n]."""
+    for place in range(len(items)):
+        item = items[place]
+        block, lane = item // WIDTH, item % WIDTH
+        total = 0.0
+        for m in range(len(profiles)):
+            for node in range(len(rates)):
+                rate, product, exponent = rates[node], 1.0, 0.0
+                for d in range(profiles.shape[1]):
+                    gap = float(profiles[m, d]) - float(means[block, d, lane])
+                    u = 1.0 + 2.0 * rate * float(scales[item, d]) ** 2
+                    product *= u  # infinite when the node counts for nothing
+                    exponent -= gap * gap / u
+                total += weights[node] * math.exp(rate * exponent) / math.sqrt(product)
+        values[place] = total / len(profiles)
+
+
+@_compile
+def best_of(
+    candidates: Any, values: Any, groups: Any, caps: Any, scores: Any, items: Any
+) -> Any:
+    """Fill a heap [k] with the best of the candidates [n] by their values [n]; return its size."""
+    held = np.zeros(len(caps), np.int64)
+    size = 0
+    for place in range(len(candidates)):
+        item, score = candidates[place], float(values[place])
+        if size < len(scores) or score >= scores[0]:
+            size = _keep(scores, items, size, score, item, groups, caps, held)
+    return size

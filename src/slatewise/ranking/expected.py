@@ -1,24 +1,85 @@
-"""Exact ranking by expected relevance."""
+"""Exact ranking by expected relevance.
+
+With N standard normal, exp(−√D) = E exp(−D / 2N²), and the expectation of exp(−rD) over an item's
+Gaussian vector has a closed form: one integral over N is left, and a quadrature of it gives the
+expected relevance of an item. A coarse one over bounds tells which items need it.
+"""
 
 import numpy as np
 import numpy.typing as npt
 
-from slatewise.ranking._plain import capped_top
-from slatewise.ranking.filters import Filter
-from slatewise.ranking.request import Ranking, checked_profiles
-from slatewise.ranking.table import ItemTable
+from slatewise.ranking import _numba as loops
+from slatewise.ranking.columns import Columns, Floats32
+from slatewise.ranking.filters import Filter, Rules, narrowed, rules
+from slatewise.ranking.request import Floats, Ranking, checked_profiles, sorted_ranking
+from slatewise.ranking.table import Ints, ItemTable
+
+_NO_FILTER = Filter()
+_COARSE_ERROR = 1.003
+"""The coarse quadrature is within 0.2 % for distances up to 50; the rest is for rounding."""
 
 
 def rank_expected(
-    table: ItemTable, profiles: npt.ArrayLike, k: int, filter: Filter = Filter()
+    table: ItemTable, profiles: npt.ArrayLike, k: int, filter: Filter = _NO_FILTER
 ) -> Ranking:
-    """Rank by (1/M) Σ_m E exp(bias_i − ‖z_m − v_i‖) for profiles [M, D]: the mean relevance."""
+    """Rank by (1/M) Σ_m E exp(bias_i − ‖z_m − v_i‖) for profiles [M, D]: the mean relevance [k]."""
     zs = checked_profiles(table, profiles, k, 2)
-    every = np.arange(table.num_items)
-    rng = np.random.default_rng(0)
-    total = np.zeros(table.num_items)
+    part, filter, numbers = narrowed(table, filter)
+    num_items, columns = part.snapshot()
+    rule = rules(part, filter)
+    size = loops.room(columns.offers, columns.groups, num_items, *rule, k)
+    best, items = np.empty(size), np.empty(size, np.int64)
+    if size and len(zs):
+        chosen = _shortlist(num_items, columns, zs, rule, size)
+        values = np.empty(len(chosen))
+        rates, weights = nodes(-3, 12, 0.125)
+        loops.mean_relevance(columns.means, columns.scales, chosen, zs, rates, weights, values)
+        values *= np.exp(columns.offers[chosen].astype(np.float64))
+        loops.best_of(chosen, values, columns.groups, rule.caps, best, items)
+    return sorted_ranking(best, items, k).renumbered(numbers)
+
+
+def nodes(first: float, last: float, step: float) -> tuple[Floats, Floats]:
+    """Return rates and weights with Σ weight · exp(−rate · D) = exp(−√D), nearly.
+
+    A trapezoid rule for 2 ∫ φ(n) exp(−D / 2n²) dn over n > 0, in a variable t in which n falls to
+    zero twice exponentially on the left and grows linearly on the right.
+    """
+    t = np.arange(first, last + step / 2, step)
+    v = t - np.exp(-t)
+    n = np.logaddexp(0, v)
+    slope = (1 + np.exp(-t)) / (1 + np.exp(-v))
+    return 1 / (2 * n * n), step * slope * np.exp(-n * n / 2) * np.sqrt(2 / np.pi)
+
+
+def _shortlist(num_items: int, columns: Columns, zs: Floats32, rule: Rules, size: int) -> Ints:
+    """Return the items whose upper bound reaches what the best lower bounds promise.
+
+    exp(−√D) is convex in D, so that exp(−√E D) bounds the relevance from below.
+    """
+    lower, upper = _bounds(num_items, columns, zs)
+    offers = columns.offers[:num_items]
+    may = offers > -np.inf
+    may[rule.excluded] = False
+    if len(rule.allowed):
+        may &= rule.allowed[:num_items]
+    eligible = np.flatnonzero(may)
+    factor = np.exp(offers[eligible] - offers.max())
+    lower, upper = lower[eligible] * factor, upper[eligible] * factor
+    best, items = np.empty(size), np.empty(size, np.int64)
+    found = loops.best_of(eligible, lower, columns.groups, rule.caps, best, items)
+    least = best[0] if found == size else 0.0
+    chosen: Ints = eligible[upper >= least]
+    return chosen
+
+
+def _bounds(num_items: int, columns: Columns, zs: Floats32) -> tuple[Floats32, Floats32]:
+    rates, weights = nodes(-2, 9, 0.4)
+    coarse = rates.astype(np.float32), (weights * _COARSE_ERROR).astype(np.float32)
+    nears = np.empty(columns.capacity, np.float32)
+    lower, upper = np.zeros(num_items, np.float32), np.zeros(columns.capacity, np.float32)
     for z in zs:
-        for _ in range(100):
-            v = rng.normal(table.means_of(every), table.scales_of(every))
-            total += np.exp(table.biases_of(every) - np.linalg.norm(v - z, axis=1))
-    return capped_top(table, total / (100 * len(zs)), k, filter)
+        tables = columns.means, columns.spreads, num_items
+        loops.add_relevance_bounds(*tables, z[None], *coarse, nears, upper)
+        lower += np.exp(-np.sqrt(nears[:num_items] + columns.spreads[0, :num_items]))
+    return lower * np.float32(1 - 1e-5), upper[:num_items]
