@@ -43,6 +43,14 @@ def experiment(
         Path | None, typer.Option(help="A prepared dataset instead of the simulator.")
     ] = None,
     run: Annotated[Path | None, typer.Option(help="A trained run to look at (posterior).")] = None,
+    variant: Annotated[
+        list[str] | None, typer.Option(help="A model of the study; may be given several times.")
+    ] = None,
+    trials: Annotated[int | None, typer.Option(help="Trials of a search (tune).")] = None,
+    objective: Annotated[
+        str | None, typer.Option(help="What tune looks for: validation-likelihood or hitrate.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Units that run at once.")] = 1,
     config: Annotated[
         Path | None, typer.Option(help="TOML file of further settings; options win over it.")
     ] = None,
@@ -60,9 +68,12 @@ def experiment(
         truth=truth,
         dataset=dataset,
         run=run,
+        variants=variant,
+        trials=trials,
+        objective=objective,
     )
     with _stopping_cleanly(out / name), _bars(name) as progress:
-        result = run_study(study, settings, out, progress=progress, notice=console.print)
+        result = run_study(study, settings, out, jobs=jobs, progress=progress, notice=console.print)
     if result.about["headline"]:
         console.print(_shown(study.title, result))
         console.print()

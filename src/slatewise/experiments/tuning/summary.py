@@ -47,17 +47,16 @@ def _headline(config: TuneConfig, tables: Tables, seed: int, variant: str) -> Ro
     gain = difference(config, judged, variant, "log_likelihood")
     numbers = (gain.value, gain.low, gain.high) if gain is not None else (None,) * 3
     value, low, high = map(_number, numbers)
-    chosen_by = {"validation-likelihood": "log-likelihood", "hitrate": f"hitrate@{config.k}"}
+    ended = [row["status"] for row in trials]
+    early = [f", {ended.count(name)} {name}" for name in ("stopped", "failed") if name in ended]
     return {
         "variant": variant,
         "seed": seed,
-        "trials": len(trials),
-        "stopped": sum(row["status"] == "stopped" for row in trials),
-        "failed": sum(row["status"] == "failed" for row in trials),
-        "best trial": best["trial"],
-        f"validation {chosen_by[config.objective]}": _number(best["value"]),
-        "with defaults": _number(trials[0]["value"]),
-        "test gain in log-likelihood": f"{value} [{low}, {high}]",
+        "trials": f"{len(trials)}{''.join(early)}",
+        "best": best["trial"],
+        "hitrate" if config.objective == "hitrate" else "validation": _number(best["value"]),
+        "defaults": _number(trials[0]["value"]),
+        "test gain": f"{value} [{low}, {high}]",
     }
 
 
