@@ -253,6 +253,8 @@ def _add(
 @_compile
 def _describe(clicks: Any, views: Any, rate: Any, strength: Any, h: Any, row: Any) -> None:
     """Fill in the two features of a half-life from its decayed clicks and views."""
+    # As `closed` would hold them: the next event must not show in the last bit.
+    clicks, views = np.float64(np.float32(clicks)), np.float64(np.float32(views))
     row[2 * h] = math.log((clicks / rate + strength) / (views + strength))
     row[2 * h + 1] = math.log1p(clicks)
 

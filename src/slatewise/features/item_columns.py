@@ -1,6 +1,6 @@
 """Columns of an items table as numbers, categories and embeddings, checked row by row."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, Literal
 
@@ -52,7 +52,8 @@ def _part(
     table: Table, kinds: Mapping[str, Kind], item_id: str, target: parsing.IdType
 ) -> pl.DataFrame:
     table.require(item_id, "item_id", "= 'sku'")
-    frame = table.read([item_id, *(name for name in kinds if name in table.schema)])
+    _require(kinds, table.schema, table.path)
+    frame = table.read([item_id, *(name for name in kinds if name != item_id)])
     ids = parsing.parse_ids(frame, item_id, target, table.path).alias(_ID)
     columns = typed_columns(frame, kinds, table.path).with_columns(
         ids, frame[ROW], file=pl.lit(str(table.path))
@@ -65,19 +66,23 @@ def _part(
     return columns
 
 
+def _require(names: Iterable[str], present: Iterable[str], file: Path) -> None:
+    present = [name for name in present if name != ROW]
+    for name in names:
+        if name not in present:
+            raise InputError(
+                f"the items have no column '{name}'; they have {', '.join(present)}.",
+                "Name one of these.",
+                file=file,
+            )
+
+
 def typed_columns(items: pl.DataFrame, kinds: Mapping[str, Kind], file: Path) -> pl.DataFrame:
     """Return the columns named as Float64, String or List(Float64), null where missing.
 
     Empty text and NaN are missing too. A value of another kind is an error with its row.
     """
-    for name in kinds:
-        if name not in items.columns:
-            present = ", ".join(column for column in items.columns if column != ROW)
-            raise InputError(
-                f"the items have no column '{name}'; they have {present}.",
-                "Name one of these.",
-                file=file,
-            )
+    _require(kinds, items.columns, file)
     rows = items if ROW in items.columns else items.with_row_index(ROW, offset=1)
     empty = [name for name in kinds if rows.schema[name] == pl.String]
     rows = rows.with_columns(pl.col(name).str.strip_chars().replace("", None) for name in empty)

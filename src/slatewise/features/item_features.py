@@ -98,8 +98,8 @@ class CategoryColumn(_Column):
         numbers = {value: number for number, value in enumerate(self.values)}
         codes = np.array([numbers.get(value, len(numbers)) for value in values], dtype=np.int64)
         one_hot = codes[:, None] == np.arange(len(self.names))
-        known = values.is_not_null().to_numpy()[:, None]
-        return (one_hot & known).astype(np.float64)
+        out: Doubles = one_hot * values.is_not_null().to_numpy()[:, None].astype(np.float64)
+        return out
 
 
 class EmbeddingColumn(_Column):

@@ -1,0 +1,220 @@
+import json
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slatewise.data import SlateDataset
+from slatewise.data.interactions import Interactions
+from slatewise.data.preparing import prepare
+from slatewise.errors import SlatewiseError
+from slatewise.features import (
+    Popularity,
+    PopularityConfig,
+    PopularityIndex,
+    PopularityState,
+    Showing,
+    replay,
+)
+from slatewise.features.popularity import Sums, stream
+from tests.features.logs import HOUR, first_of_showing, random_log, slate, with_other_future
+
+ITEMS = 8
+SEEDS = st.integers(0, 10_000)
+
+
+def popularity(refresh: float = 3_600.0) -> Popularity:
+    settings = PopularityConfig(half_lives=(2.0, 7.5), refresh=refresh, strength=3.0)
+    return Popularity(settings=settings, rate=0.25)
+
+
+def slow_features(known: Popularity, log: Interactions, item: int, time: int) -> list[float]:
+    """Go through every event of the log; those of the same tick or later are not known."""
+    tick = known.settings.refresh * 1e6
+    out = []
+    for hours in known.settings.half_lives:
+        clicks = views = 0.0
+        for n in range(len(log.clicks)):
+            ticks = time // tick - int(log.times[n]) // tick
+            if ticks > 0:
+                weight = 0.5 ** (ticks * tick / (hours * HOUR))
+                views += weight * (item in slate(log, n) and first_of_showing(log, n) == n)
+                clicked = bool(log.clicks[n] >= 0) and slate(log, n)[log.clicks[n]] == item
+                clicks += weight * clicked
+        rate, strength = known.rate, known.settings.strength
+        smoothed = (clicks + strength * rate) / (views + strength)
+        out += [np.log(smoothed) - np.log(rate), np.log(1 + clicks)]
+    return out
+
+
+def streamed(known: Popularity, log: Interactions) -> np.ndarray:
+    out = np.empty((len(log.slate_items), len(known.names)), dtype=np.float32)
+    places = log.slate_offsets.numpy()
+    stream(known, log, Sums.empty(ITEMS, known), places, out)
+    return out
+
+
+@given(SEEDS, st.sampled_from([1.0, 3_600.0, 9_000.0]))
+def test_every_cell_has_what_a_slow_sum_over_the_log_gives(seed: int, refresh: float) -> None:
+    log, known = random_log(seed, users=3), popularity(refresh)
+    wanted = [
+        slow_features(known, log, item, int(log.times[n]))
+        for n in range(len(log.clicks))
+        for item in slate(log, n)
+    ]
+    np.testing.assert_allclose(
+        streamed(known, log), np.array(wanted).reshape(-1, 4), rtol=2e-5, atol=2e-6
+    )
+
+
+@given(SEEDS, st.sampled_from([1.0, 9_000.0]))
+def test_the_index_and_the_pass_in_time_order_agree_to_the_last_bit(
+    seed: int, refresh: float
+) -> None:
+    log, known = random_log(seed), popularity(refresh)
+    index = PopularityIndex.of_events(known, log, ITEMS)
+    np.testing.assert_array_equal(index.cells(log).numpy(), streamed(known, log))
+
+
+@given(SEEDS, st.integers(1, 4))
+def test_replaying_the_log_through_serving_gives_the_same_numbers(seed: int, calls: int) -> None:
+    log, known = random_log(seed), popularity()
+    index = PopularityIndex.of_events(known, log, ITEMS)
+    shown = [one for user in range(log.num_users) for one in replay(log, user)]
+    shown.sort(key=lambda one: one.time)
+    state, items = PopularityState.empty(known, ITEMS), np.arange(ITEMS)
+    for time in sorted({one.time for one in shown}):
+        served = state.features(time)
+        np.testing.assert_array_equal(served, index.features(items, np.full(ITEMS, time)))
+        now = [one for one in shown if one.time == time]
+        for part in range(calls):
+            state.add(now[part::calls])
+        np.testing.assert_array_equal(state.features(time), served)
+
+
+@given(SEEDS, st.integers(0, 12))
+def test_nothing_at_a_time_or_after_it_moves_a_feature(seed: int, hour: int) -> None:
+    log, known = random_log(seed), popularity()
+    items, times = np.arange(ITEMS), np.full(ITEMS, hour * HOUR)
+    other = with_other_future(log, hour * HOUR, seed + 1, ITEMS)
+    before, after = (PopularityIndex.of_events(known, one, ITEMS) for one in (log, other))
+    np.testing.assert_array_equal(before.features(items, times), after.features(items, times))
+    earlier = torch.repeat_interleave(log.times <= hour * HOUR, log.slate_offsets.diff())
+    same = torch.equal(log.slate_items[earlier], other.slate_items[earlier])
+    if same:
+        assert torch.equal(before.cells(log)[earlier], after.cells(other)[earlier])
+
+
+def test_an_event_counts_from_the_next_tick_and_half_after_a_half_life() -> None:
+    known = popularity()
+    state = PopularityState.empty(known, 2)
+    state.add([Showing(items=(1, 0), clicks=(0,), time=10 * HOUR)])
+    assert not state.features(11 * HOUR - 1).any()
+    clicks = np.expm1(state.features(12 * HOUR)[1, 1::2])
+    np.testing.assert_allclose(clicks, [0.5, 0.5 ** (2 / 7.5)], rtol=1e-6)
+
+
+def test_late_events_weigh_what_they_would_have_weighed() -> None:
+    log, known = random_log(3, users=12), popularity()
+    shown = [one for user in range(log.num_users) for one in replay(log, user)]
+    in_order, astray = PopularityState.empty(known, ITEMS), PopularityState.empty(known, ITEMS)
+    in_order.add(shown)
+    for one in reversed(shown):
+        astray.add([one])
+    np.testing.assert_allclose(
+        astray.features(20 * HOUR), in_order.features(20 * HOUR), rtol=1e-5, atol=1e-6
+    )
+
+
+def test_a_state_is_not_asked_about_its_past() -> None:
+    state = PopularityState.empty(popularity(), 2)
+    state.add([Showing(items=(1,), time=10 * HOUR)])
+    with pytest.raises(SlatewiseError, match="item 1 has events after"):
+        state.features(9 * HOUR)
+    with pytest.raises(SlatewiseError, match="no item 2"):
+        state.features(11 * HOUR, np.array([2]))
+
+
+def test_the_index_has_a_row_for_each_item_and_tick_and_no_more() -> None:
+    log = random_log(4, users=300, hours=4)
+    index = PopularityIndex.of_events(popularity(), log, ITEMS)
+    ticks = torch.repeat_interleave(log.times // HOUR, log.slate_offsets.diff())
+    pairs = set(zip(log.slate_items.tolist(), ticks.tolist(), strict=True))
+    assert len(index.ticks) == len(pairs) <= 4 * ITEMS < len(log.slate_items) / 50
+
+
+def test_unknown_items_are_refused() -> None:
+    log = random_log(0)
+    with pytest.raises(ValueError, match="unknown item"):
+        PopularityIndex.of_events(popularity(), log, 3)
+    with pytest.raises(ValueError, match="unknown item"):
+        stream(popularity(), log, Sums.empty(3, popularity()))
+
+
+def test_columns_are_named_after_their_half_life() -> None:
+    assert popularity().names == ("click_rate_2h", "clicks_2h", "click_rate_7.5h", "clicks_7.5h")
+
+
+def test_it_is_saved_as_json() -> None:
+    known = popularity()
+    assert Popularity.build(json.loads(known.model_dump_json()), "popularity") == known
+
+
+@pytest.fixture
+def dataset(write_log: Callable[..., Any], tmp_path: Path) -> SlateDataset:
+    start, log = datetime(2024, 5, 17), random_log(5, users=30)
+    rows = [
+        {
+            "user_id": user,
+            "time": start + timedelta(microseconds=one.time),
+            "slate": list(one.items),
+            "click": [one.items[click] for click in one.clicks],
+            "source": f"source {one.source}",
+        }
+        for user in range(log.num_users)
+        for one in replay(log, user)
+    ]
+    return prepare(*write_log(rows), tmp_path / "dataset")
+
+
+def test_a_dataset_gives_the_same_numbers_in_training_evaluation_and_serving(
+    dataset: SlateDataset,
+) -> None:
+    known = Popularity.fit(dataset, PopularityConfig(half_lives=(3.0,)))
+    cells = known.cells(dataset)
+    assert torch.equal(cells, PopularityIndex.of(known, dataset).cells(dataset.interactions()))
+    last = int(dataset.times.max())
+    at_last = np.repeat(dataset.times == last, np.diff(dataset.slate_offsets))
+    served = PopularityState.of(known, dataset).features(last, dataset.slate_items[at_last])
+    np.testing.assert_array_equal(cells.numpy()[at_last], served)
+
+
+def test_the_rate_counts_training_clicks_and_every_slate_once(dataset: SlateDataset) -> None:
+    clicks = views = 0
+    log = dataset.interactions()
+    for user in range(dataset.num_users):
+        for n in range(dataset.train_end[user]):
+            at = int(dataset.user_offsets[user]) + n
+            clicks += int(dataset.clicks[at] >= 0)
+            views += len(slate(log, at)) * (first_of_showing(log, at) == at)
+    assert Popularity.fit(dataset).rate == pytest.approx((clicks + 0.5) / (views + 1))
+
+
+def test_a_log_whose_times_are_only_an_order_is_refused(
+    write_log: Callable[..., Any], tmp_path: Path
+) -> None:
+    rows = [{"user_id": 1, "time": 3, "slate": [1, 2], "click": 1, "source": "a"}]
+    counted = prepare(*write_log(rows), tmp_path / "dataset")
+    for refused in (
+        lambda: Popularity.fit(counted),
+        lambda: PopularityIndex.of(popularity(), counted),
+        lambda: PopularityState.of(popularity(), counted),
+    ):
+        with pytest.raises(SlatewiseError, match="only an order"):
+            refused()
