@@ -66,7 +66,7 @@ def test_both_rankers_draw_from_the_same_distribution(
     dynamics: Literal["gru", "linear"], initial: Literal["causal", "amortised"]
 ) -> None:
     model = a_model(dynamics, initial=initial, scale=0.3)
-    draws, users = 6_000, users_of([np.array([3, 17, 3])])
+    draws, users = 2_500, users_of([np.array([3, 17, 3])])
     shares = []
     for kind in ("dense", "exact"):
         rankings = ranker_of(kind, model).by_draws(users, 3, draws)[0]  # type: ignore[arg-type]
@@ -110,7 +110,7 @@ def test_expected_relevance_is_that_of_many_draws(kind: Rank) -> None:
     model.posterior.items.raw[::2] = -3.0  # uncertain and sure items in turn
     clicks = np.array([3, 17])
     users = users_of([clicks], show=False)
-    slate = ranker_of(kind, model).by_expectation(users, 5, draws=2_000)[0]
+    slate = ranker_of(kind, model).by_expectation(users, 5, draws=1_000)[0]
     exact = ExactRanker(model.posterior, ItemTable.create(*columns(model)))
     drawn = exact.draw_profiles(clicks, 4_000, seed=11)
     rng = np.random.default_rng(12)

@@ -23,7 +23,7 @@ from slatewise.strategies.users import Ints, Users
 from slatewise.training import runs
 
 DEFAULT = "in-slate-thompson"
-RELEVANCE_DRAWS = 64
+RELEVANCE_DRAWS = 32
 """Posterior draws behind the relevance and uncertainty of the items of a slate."""
 
 Clicked = Literal["exclude", "show"]
