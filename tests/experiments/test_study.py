@@ -8,7 +8,9 @@ import polars as pl
 import pytest
 
 from slatewise.errors import InputError, SlatewiseError
+from slatewise.experiments import posterior
 from slatewise.experiments.findings import Finding
+from slatewise.experiments.posterior import PosteriorConfig
 from slatewise.experiments.storing import StudyResult, Tables
 from slatewise.experiments.study import (
     STUDIES,
@@ -164,6 +166,21 @@ def test_progress_counts_units(toy: Toy, tmp_path: Path) -> None:
     seen = []
     run_study(toy.study, config(), tmp_path, progress=lambda *where: seen.append(where))
     assert seen == [("toy", done, 4) for done in range(5)]
+
+
+def test_several_jobs_give_the_same_numbers(tmp_path: Path) -> None:
+    asked = PosteriorConfig.build(
+        {"preset": "tiny", "training": {"max_epochs": 2}, "resamples": 20, "seeds": (0, 1)}, "test"
+    )
+    seen = []
+    run_study(
+        posterior.STUDY, asked, tmp_path / "two", jobs=2, progress=lambda *at: seen.append(at)
+    )
+    run_study(posterior.STUDY, asked, tmp_path / "one")
+    assert seen == [("posterior", done, 2) for done in range(3)]
+    for file in ("correlation.json", "histogram.json", "findings.json"):
+        two, one = (tmp_path / place / "posterior" / file for place in ("two", "one"))
+        assert two.read_bytes() == one.read_bytes()
 
 
 def test_options_win_over_the_file_and_none_over_nothing(toy: Toy, tmp_path: Path) -> None:

@@ -20,7 +20,9 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
+from itertools import count
 from pathlib import Path
 from typing import Any, Final, Generic, Self, TypeVar
 
@@ -40,6 +42,7 @@ from slatewise.experiments.storing import (
     plain,
     versions,
 )
+from slatewise.experiments.workers import run_in_processes
 from slatewise.model.config import ModelConfig
 from slatewise.simulation import SimulationConfig, load_config
 from slatewise.training.config import TrainingConfig
@@ -53,6 +56,10 @@ STUDIES: Final[Mapping[str, str]] = {
 
 Progress = Callable[[str, int, int | None], None]
 """Called with a stage, how much of it is done, and how much there is, if known."""
+
+
+def _silent(stage: str, done: int, total: int | None) -> None:
+    """Report progress to nobody."""
 
 
 class StudyConfig(Config):
@@ -190,24 +197,36 @@ def run_study(
     config: ConfigT,
     out: str | Path,
     *,
-    progress: Progress = lambda stage, done, total: None,
+    jobs: int = 1,
+    progress: Progress = _silent,
     notice: Callable[[str], None] = lambda text: None,
 ) -> StudyResult:
     """Run what is missing of a study in OUT/NAME, gather everything, and return it.
 
-    Stopped in the middle, it goes on from the last finished unit when it is called again. `notice`
-    hears of units that were damaged and are run again.
+    Stopped in the middle, it goes on from the last finished unit when it is called again. With
+    `jobs` as many units run at once, in processes of their own, to the same numbers. `notice` hears
+    of units that were damaged and are run again.
     """
     store, units = Store(Path(out) / study.name), study.units(config)
     description = _description(study, config)
     store.begin(description)
-    for number, unit in enumerate(units):
-        progress(study.name, number, len(units))
-        if store.unit(unit.name) is None:
-            if store.has(unit.name):
-                notice(f"Unit {unit.name} is damaged and is run again.")
-            _run_unit(study, config, unit, store, progress)
-    progress(study.name, len(units), len(units))
+    missing = [unit for unit in units if store.unit(unit.name) is None]
+    for unit in missing:
+        if store.has(unit.name):
+            notice(f"Unit {unit.name} is damaged and is run again.")
+    counter = count(len(units) - len(missing))
+
+    def finished() -> None:
+        progress(study.name, next(counter), len(units))
+
+    finished()
+    if jobs > 1 and len(missing) > 1:
+        work = partial(_run_unit, study, config, store, _silent)
+        run_in_processes(work, missing, jobs, finished)
+    else:
+        for unit in missing:
+            _run_unit(study, config, store, progress, unit)
+            finished()
     return _gather(study, config, units, store, description)
 
 
@@ -228,8 +247,12 @@ def _description(study: Study[ConfigT], config: ConfigT) -> dict[str, Any]:
 
 
 def _run_unit(
-    study: Study[ConfigT], config: ConfigT, unit: Unit, store: Store, progress: Progress
+    study: Study[ConfigT], config: ConfigT, store: Store, progress: Progress, unit: Unit
 ) -> None:
+    import torch  # noqa: PLC0415 (takes a second: only a study that runs pays)
+
+    # Sums over several threads would depend on how many there are.
+    torch.set_num_threads(1)
     shared = store.folder.parent / "shared"
     start, cpu = time.perf_counter(), time.process_time()
     tables = study.run(config, unit, Bench(shared, store.scratch(unit.name), progress))

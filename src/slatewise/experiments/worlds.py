@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import shutil
 import tempfile
 from pathlib import Path
 
@@ -30,16 +29,20 @@ def dataset_of(config: StudyConfig, seed: int, bench: Bench) -> SlateDataset:
 
 
 def _make(config: StudyConfig, seed: int, folder: Path, place: Path, bench: Bench) -> None:
-    log = folder / "log"
+    log, dataset = folder / "log", folder / "dataset"
     write_log(config.simulated(seed), log, progress=bench.progress)
     prepare(
         log / "log.parquet",
         log / "items.parquet",
-        place,
+        dataset,
         division=config.split,
         progress=bench.progress,
     )
-    shutil.rmtree(log)
+    try:
+        dataset.rename(place)
+    except OSError:
+        if not place.exists():
+            raise  # otherwise another unit was quicker, with the same result
 
 
 def dataset_row(dataset: SlateDataset, seed: int) -> Row:
