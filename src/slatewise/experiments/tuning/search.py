@@ -8,6 +8,7 @@ interactions, both trained from fresh seeds: what was lucky once is not lucky ag
 """
 
 from collections.abc import Iterator, Sequence
+from math import isfinite
 from typing import Final
 
 from slatewise.data.dataset import SlateDataset
@@ -43,8 +44,9 @@ def run(config: TuneConfig, unit: Unit, bench: Bench) -> Tables:
         log.add(_next_trial(config, unit, bench, dataset, space, log.trials))
     head = {"seed": unit.seed, "variant": unit.part}
     best = best_trial(log.trials)
+    first = unit.part == config.variants[0]
     rows = {
-        "dataset": [dataset_row(dataset, unit.seed)],
+        "dataset": [dataset_row(dataset, unit.seed)] if first else [],
         "trials": [head | _trial_row(trial) for trial in log.trials],
         "settings": [head | row for row in _settings(space, unit.part, best)],
         "judged": [
@@ -87,7 +89,7 @@ def next_point(
     """Return what to try after these trials, and where it is from; it depends on nothing else."""
     number = len(trials)
     if number == 0:
-        return space.defaults(), "defaults"
+        return space.rounded(space.defaults()), "defaults"
     if number < first or sum(trial.value is not None for trial in trials) < TO_LEARN_FROM:
         return space.sobol(number - 1, seed), "sobol"
     return propose(space, trials, seed * 1_000 + number), "model"
@@ -101,12 +103,18 @@ def best_trial(trials: Sequence[Trial]) -> Trial:
             f"no trial came to its end: {trials[-1].why}.",
             "Search other ranges, or change the settings that are not searched.",
         )
-    return max(completed, key=lambda trial: trial.value or float("-inf"))
+    return max(completed, key=lambda trial: trial.value or 0.0)
 
 
 def _hitrate(model: SlateModel, dataset: SlateDataset, k: int) -> float:
     found = evaluate(ModelRecommender(model), dataset, part="validation", k=k, resamples=1)
-    return found[hitrate_name(dataset, k)].value
+    value = found[hitrate_name(dataset, k)].value
+    if not isfinite(value):
+        raise SlatewiseError(
+            "there is no hitrate: no validation interaction has a click.",
+            "Prepare the dataset with a larger validation part, or choose by likelihood.",
+        )
+    return value
 
 
 def _trial_row(trial: Trial) -> Row:

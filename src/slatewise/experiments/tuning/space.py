@@ -73,10 +73,10 @@ class Space:
         return cls(model, training, {name: ranges[name] for name in searched(model)})
 
     def defaults(self) -> Point:
-        """Return the point that the search starts from, inside the ranges."""
+        """Return what the settings are without a search; it may lie outside the ranges."""
         rate = self.training.rate(self.model.likelihood)
         values = self.model.model_dump() | {"learning_rate": rate}
-        return self.rounded({name: values[name] for name in self.ranges})
+        return {name: values[name] for name in self.ranges}
 
     def sobol(self, number: int, seed: int) -> Point:
         """Return one point of a scrambled Sobol sequence, `number` counted from 0."""
@@ -96,7 +96,7 @@ class Space:
         return [low, *inner, high]
 
     def rounded(self, point: Mapping[str, float]) -> Point:
-        """Round to four significant digits without leaving the ranges."""
+        """Return the point in four significant digits, or the nearest inside the ranges."""
         return {
             name: min(
                 max(float(f"{value:.{_DIGITS}g}"), self.ranges[name][0]), self.ranges[name][1]

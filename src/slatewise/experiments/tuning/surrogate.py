@@ -59,23 +59,22 @@ def contours(space: Space, trials: Sequence[Trial], best: Trial, seed: int) -> I
     """Yield the surrogate over two settings, the others as in the best trial (Figures 6 and 7)."""
     if sum(trial.value is not None for trial in trials) < TO_LEARN_FROM:
         return
+    places: list[Row] = []
     for figure, names in FIGURES.items():
         # Under a flat prior, σ_v has the part of κ_μ.
         across, up = (name if name in space.ranges else "sigma_v" for name in names)
-        places = [(x, y) for y in space.grid(up, _GRID) for x in space.grid(across, _GRID)]
-        points = [best.parameters | {across: x, up: y} for x, y in places]
-        for (x, y), (mean, deviation) in zip(
-            places, predict(space, trials, points, seed), strict=True
-        ):
-            yield {
-                "figure": figure,
-                "across": across,
-                "up": up,
-                "x": x,
-                "y": y,
-                "mean": mean,
-                "deviation": deviation,
-            }
+        head = {"figure": figure, "across": across, "up": up}
+        places += [
+            head | {"x": x, "y": y}
+            for y in space.grid(up, _GRID)
+            for x in space.grid(across, _GRID)
+        ]
+    points = [
+        best.parameters | {place["across"]: place["x"], place["up"]: place["y"]} for place in places
+    ]
+    believed = predict(space, trials, points, seed)
+    for place, (mean, deviation) in zip(places, believed, strict=True):
+        yield place | {"mean": mean, "deviation": deviation}
 
 
 def _asked(

@@ -23,6 +23,8 @@ Status = Literal["completed", "stopped", "failed"]
 
 _ENOUGH: Final = 3
 """Completed trials from which a new one is held against them."""
+_NEVER_FINITE: Final = -1e29
+"""Training stands below it as long as no validation likelihood was a number."""
 
 
 @dataclass(frozen=True)
@@ -148,6 +150,9 @@ def run_trial(
     else:
         validation = fitted.metrics["validation_log_likelihood"]
         value = score(fitted) if score is not None else validation
+    if validation is not None and validation < _NEVER_FINITE:
+        status, why = "failed", "the validation likelihood was never finite"
+        value = validation = None
     seconds = time.perf_counter() - start
     return Trial(number, origin, point, status, value, validation, curve_of(history), seconds, why)
 
