@@ -23,6 +23,7 @@ DRAWN = """
 def opened(browser: "Browser", file: Path, width: int) -> "tuple[Page, list[str], list[str]]":
     """Open the report; return the page, what it complained of and what it asked for."""
     page = browser.new_page(viewport={"width": width, "height": 800})
+    page.set_default_timeout(120_000)  # a busy machine is not a failure
     complaints: list[str] = []
     asked: list[str] = []
     page.on("console", lambda said: complaints.append(f"{said.type}: {said.text}"))

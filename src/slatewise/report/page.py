@@ -110,7 +110,7 @@ def _finding(finding: Finding) -> str:
     }[finding.agreement]
     return (
         f"<li><strong>{escape(finding.question)}</strong>"
-        f'<span class="badge {kind}">{escape(label)}</span><br>{escape(finding.sentence())}</li>'
+        f' <span class="badge {kind}">{escape(label)}</span><br>{escape(finding.sentence())}</li>'
     )
 
 
