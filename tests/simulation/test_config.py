@@ -32,6 +32,11 @@ def test_a_file_changes_the_preset_and_options_change_the_file(tmp_path: Path) -
     assert config.catalogue.items == 200
 
 
+def test_the_number_of_items_alive_is_said() -> None:
+    assert load_config("tiny").alive == 200
+    assert load_config("news").alive == pytest.approx(400 * 36 / 204)
+
+
 def test_configurations_are_frozen() -> None:
     with pytest.raises(ValidationError):
         load_config("tiny").users = 3  # type: ignore[misc]
@@ -55,6 +60,13 @@ def test_configurations_are_frozen() -> None:
         ({"min_interactions": 5, "max_interactions": 4}, "min_interactions"),
         ({"mean_scroll": 26}, "mean_scroll"),
         ({"mean_scroll": 0}, "mean_scroll"),
+        ({"policy": "front-page"}, "life.hours"),
+        ({"life": {"hours": 24}}, "front-page"),
+        ({"life": {"half_life": 6}}, "half_life"),
+        ({"life": {"hours": 24}, "policy": "front-page"}, "search_share"),
+        ({"life": {"hours": 2}, "policy": "front-page", "search_share": 0}, "too few"),
+        ({"effects": {"fatigue": -1}}, "effects.fatigue"),
+        ({"features": {"informative": 1.1}}, "features.informative"),
         ({"colour": "red"}, "colour"),
         ({"catalogue": {"colour": "red"}}, "catalogue.colour"),
     ],

@@ -20,6 +20,8 @@ def clones(users: Users, copies: int) -> Users:
         recent=users.recent.repeat(copies, axis=0),
         history=users.history.repeat(copies, axis=0),
         steps=users.steps.repeat(copies),
+        propensity=users.propensity.repeat(copies),
+        seen=users.seen.repeat(copies, axis=0),
     )
 
 

@@ -12,7 +12,7 @@ from slatewise.simulation import SourceSummary, load_config, write_log
 def simulate(
     out: Annotated[Path, typer.Argument(help="Directory to make.")],
     preset: Annotated[
-        Literal["tiny", "demo", "finn"], typer.Option(help="Size of the world.")
+        Literal["tiny", "demo", "finn", "news", "video"], typer.Option(help="Kind of world.")
     ] = "demo",
     truth: Annotated[
         Literal["paper", "outside"] | None, typer.Option(help="How the users choose.")
@@ -23,7 +23,7 @@ def simulate(
         float | None, typer.Option(help="Share of the slates that are searches.")
     ] = None,
     policy: Annotated[
-        Literal["random", "promoted", "more-like-this"] | None,
+        Literal["random", "promoted", "more-like-this", "front-page"] | None,
         typer.Option(help="What fills the recommendations."),
     ] = None,
     config: Annotated[

@@ -2,32 +2,42 @@
 
 from slatewise.simulation.catalogue import Catalogue
 from slatewise.simulation.config import (
-    PRESETS,
     CatalogueConfig,
+    EffectsConfig,
+    FeaturesConfig,
     IntentConfig,
+    LifeConfig,
     OutsideConfig,
     PaperConfig,
     SearchConfig,
     SimulationConfig,
-    load_config,
 )
 from slatewise.simulation.intent import Users
+from slatewise.simulation.life import Life
 from slatewise.simulation.log import LogSummary, SourceSummary, write_log
 from slatewise.simulation.marketplace import Interactions, Marketplace
 from slatewise.simulation.policies import (
+    FrontPage,
     MoreLikeThis,
     Policy,
     Promoted,
     RandomPolicy,
+    TimedPolicy,
     named_policy,
 )
+from slatewise.simulation.presets import PRESETS, load_config
 
 __all__ = [
     "PRESETS",
     "Catalogue",
     "CatalogueConfig",
+    "EffectsConfig",
+    "FeaturesConfig",
+    "FrontPage",
     "IntentConfig",
     "Interactions",
+    "Life",
+    "LifeConfig",
     "LogSummary",
     "Marketplace",
     "MoreLikeThis",
@@ -39,6 +49,7 @@ __all__ = [
     "SearchConfig",
     "SimulationConfig",
     "SourceSummary",
+    "TimedPolicy",
     "Users",
     "load_config",
     "named_policy",

@@ -70,7 +70,7 @@ class Catalogue:
         """Draw one item by exposure from each of `groups`, an array of any shape."""
         first = self.start[groups]
         size = self.start[groups + 1] - first
-        rank = _zipf_quantile(rng.random(groups.shape), size, self.skew)
+        rank = zipf_quantile(rng.random(groups.shape), size, self.skew)
         return np.asarray(self.members[first + rank])
 
     def complete(self, items: Ints, k: int, rng: np.random.Generator) -> Ints:
@@ -79,15 +79,15 @@ class Catalogue:
         −1 stands for none. What is missing is drawn by exposure and, where that does not suffice,
         uniformly, which ends surely because k ≤ I.
         """
-        slates = _compact(items, k)
+        slates = compact(items, k)
         short = np.flatnonzero(slates[:, -1] < 0)
         if len(short):
             fresh = self.draw((len(short), 2 * k), rng)
-            slates[short] = _compact(np.hstack([slates[short], fresh]), k)
+            slates[short] = compact(np.hstack([slates[short], fresh]), k)
             short = short[slates[short, -1] < 0]
         while len(short):
             fresh = rng.integers(self.items, size=(len(short), 2 * k))
-            slates[short] = _compact(np.hstack([slates[short], fresh]), k)
+            slates[short] = compact(np.hstack([slates[short], fresh]), k)
             short = short[slates[short, -1] < 0]
         return slates
 
@@ -105,7 +105,7 @@ def repeated(items: Ints) -> Bools:
     return mask
 
 
-def _compact(items: Ints, k: int) -> Ints:
+def compact(items: Ints, k: int) -> Ints:
     """Return the first k distinct items of each row of [B, C], and −1 where there are fewer."""
     absent = (items < 0) | repeated(items)
     order = np.argsort(absent, axis=1, kind="stable")[:, :k]
@@ -126,7 +126,7 @@ def _zipf_cdf(rank: Ints, size: Ints, skew: float) -> Doubles:
     return np.asarray(np.expm1((1 - skew) * x) / np.expm1((1 - skew) * n))
 
 
-def _zipf_quantile(u: Doubles, size: Ints, skew: float) -> Ints:
+def zipf_quantile(u: Doubles, size: Ints, skew: float) -> Ints:
     """Return the rank at which `_zipf_cdf` passes u."""
     if skew == 1:
         x = (1.0 + size) ** u - 1

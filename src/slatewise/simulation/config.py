@@ -1,8 +1,6 @@
-"""What a simulation is made of: one frozen model per part, and the named presets."""
+"""What a simulation is made of: one frozen model per part."""
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     ConfigDict,
@@ -14,8 +12,7 @@ from pydantic import (
     model_validator,
 )
 
-from slatewise.config import Config, read_toml
-from slatewise.errors import SlatewiseError
+from slatewise.config import Config
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -50,6 +47,9 @@ class CatalogueConfig(_Section):
 
     spread_high: PositiveFloat = 1.6
     """Greatest typical distance of an item from its group mean."""
+
+    mislabelled: Share = 0.0
+    """Share of the items that the items table puts into a group drawn at random."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -133,6 +133,51 @@ class OutsideConfig(_Section):
     """Utility of clicking nothing, whatever the scroll length."""
 
 
+class EffectsConfig(_Section):
+    """What else acts on utility (log relevance), on top of either truth; 0 turns an effect off."""
+
+    quality_sd: NonNegativeFloat = 0.0
+    """Standard deviation of what an item is worth to everybody: an item bias."""
+
+    quality_shared: Share = 0.3
+    """Share of the variance of quality that the items of a group have in common."""
+
+    propensity_sd: NonNegativeFloat = 0.0
+    """Standard deviation of how ready users are to click anything rather than nothing."""
+
+    position_bias: NonNegativeFloat = 0.0
+    """Utility at position j is lower by position_bias · log j."""
+
+    fatigue: NonNegativeFloat = 0.0
+    """An item that the user saw n times of late is worth fatigue · log(1 + n) less."""
+
+    fatigue_memory: PositiveInt = 20
+    """Of late: in so many of the user's last slates."""
+
+
+class LifeConfig(_Section):
+    """Items that come and go."""
+
+    hours: NonNegativeFloat = 0.0
+    """How long an item is on offer after its publication; 0: all items, always."""
+
+    half_life: NonNegativeFloat = 0.0
+    """Hours after which an item's relevance has halved, and so its popularity; 0: it stays."""
+
+
+class FeaturesConfig(_Section):
+    """Numbers that the items table tells of each item, beside its group."""
+
+    of_vector: NonNegativeInt = 0
+    """How many tell in which direction an item lies from its group mean."""
+
+    of_quality: NonNegativeInt = 0
+    """How many tell of its quality."""
+
+    informative: Share = 0.8
+    """Share of their variance that is truth; the rest is noise, and at 0 all of it."""
+
+
 class SimulationConfig(_Section):
     """A whole simulation: with the package version, all that is needed to repeat it."""
 
@@ -142,7 +187,7 @@ class SimulationConfig(_Section):
     truth: Literal["paper", "outside"] = "paper"
     """Which choice model the users follow."""
 
-    policy: Literal["random", "promoted", "more-like-this"] = "random"
+    policy: Literal["random", "promoted", "more-like-this", "front-page"] = "random"
     """What fills the recommendation slates of a log."""
 
     users: PositiveInt = 6_000
@@ -164,7 +209,7 @@ class SimulationConfig(_Section):
     """Rate of the Poisson scroll length, before truncation to 1..max_slate."""
 
     days: PositiveInt = 30
-    """First visits are spread evenly over this many days."""
+    """First visits are spread evenly over this many days; where items come and go, all visits."""
 
     chunk_users: PositiveInt = 4_096
     """Users generated and written together; sets the memory, and is part of the random stream."""
@@ -174,6 +219,9 @@ class SimulationConfig(_Section):
     search: SearchConfig = SearchConfig()
     paper: PaperConfig = PaperConfig()
     outside: OutsideConfig = OutsideConfig()
+    effects: EffectsConfig = EffectsConfig()
+    life: LifeConfig = LifeConfig()
+    features: FeaturesConfig = FeaturesConfig()
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -190,47 +238,24 @@ class SimulationConfig(_Section):
             raise ValueError("search.own_share and search.neighbour_share add up to more than 1")
         return self
 
+    @model_validator(mode="after")
+    def _alive(self) -> Self:
+        if (self.policy == "front-page") != (self.life.hours > 0):
+            raise ValueError("policy front-page and items with life.hours belong together")
+        if self.life.hours > 0 and self.search_share > 0:
+            raise ValueError("search does not know which items are alive: set search_share to 0")
+        if self.life.half_life > 0 and self.life.hours == 0:
+            raise ValueError("life.half_life needs items with life.hours")
+        if self.life.hours > 0 and self.alive < 2 * self.max_slate:
+            raise ValueError(
+                f"about {self.alive:.0f} items are alive at a time, too few for slates of "
+                f"{self.max_slate}: raise catalogue.items or life.hours"
+            )
+        return self
 
-PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
-    "tiny": {
-        "users": 300,
-        "min_interactions": 10,
-        "catalogue": {"items": 200, "groups": 10, "dimensions": 5},
-    },
-    "demo": {},
-    "finn": {
-        "users": 2_300_000,
-        "min_interactions": 12,
-        "catalogue": {
-            "items": 1_300_000,
-            "groups": 290,
-            "dimensions": 25,
-            # Groups of thousands: at the default skew most items would never be seen.
-            "exposure_skew": 1.2,
-        },
-        "paper": {"no_click": -1.2},
-        "outside": {"no_click": 5.1},
-    },
-}
-"""Named configurations, as differences from the defaults of `SimulationConfig`."""
-
-
-def load_config(
-    preset: str = "demo", file: str | Path | None = None, **overrides: object
-) -> SimulationConfig:
-    """Return the preset, changed by the TOML file, changed by those overrides that are not None."""
-    if preset not in PRESETS:
-        raise SlatewiseError(
-            f"There is no preset '{preset}'.", f"Choose one of {', '.join(PRESETS)}."
-        )
-    values = _merged(PRESETS[preset], read_toml(file) if file is not None else {})
-    values |= {key: value for key, value in overrides.items() if value is not None}
-    return SimulationConfig.build(values, "simulation")
-
-
-def _merged(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(base)
-    for key, value in change.items():
-        both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
-        merged[key] = _merged(merged[key], value) if both else value
-    return merged
+    @property
+    def alive(self) -> float:
+        """About how many items are on offer at any time."""
+        if self.life.hours == 0:
+            return float(self.catalogue.items)
+        return self.catalogue.items * self.life.hours / (24 * self.days + self.life.hours)

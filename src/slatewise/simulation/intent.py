@@ -14,7 +14,7 @@ from slatewise.simulation.space import Space
 class Users:
     """A population as a struct of arrays; `interact` changes it in place.
 
-    `state`, `group` and `recent` are the truth; `history` is all that the platform observes.
+    `history` is all that the platform's policies are told; the rest is the truth.
     """
 
     state: Floats  # [U, D], intent
@@ -22,6 +22,8 @@ class Users:
     recent: Ints  # [U, M], the last clicked items, newest first, −1 for none
     history: Ints  # [U, T], the clicked item of each interaction, −1 for none
     steps: Ints  # [U], interactions so far
+    propensity: Floats  # [U], readiness to click anything
+    seen: Ints  # [U, W, S], the last W slates as far as they were seen, newest first, −1 for none
 
     def __len__(self) -> int:
         """Return the number of users, U."""
@@ -44,6 +46,13 @@ class Users:
         self.history[who, self.steps[who]] = clicks
         self.steps[who] += 1
 
+    def remember(self, who: Ints, slates: Ints, scroll: Ints) -> None:
+        """Keep what the users `who` [B] saw: the first `scroll` [B] items of `slates` [B, S]."""
+        if self.seen.shape[1]:
+            self.seen[who, 1:] = self.seen[who, :-1]
+            unseen = np.arange(slates.shape[1]) >= scroll[:, None]
+            self.seen[who, 0] = np.where(unseen, -1, slates)
+
 
 class IntentProcess:
     """How users arrive and how their intent moves; common to both truths."""
@@ -60,6 +69,8 @@ class IntentProcess:
             recent=np.full((count, self._config.satiation_memory), -1, dtype=np.int64),
             history=np.full((count, capacity), -1, dtype=np.int64),
             steps=np.zeros(count, dtype=np.int64),
+            propensity=np.zeros(count, dtype=np.float32),
+            seen=np.zeros((count, 0, 1), dtype=np.int64),
         )
 
     def advance(self, users: Users, who: Ints, clicks: Ints, rng: np.random.Generator) -> None:

@@ -15,8 +15,9 @@ from slatewise.data.columns import LOG_FILES, Columns
 from slatewise.files import atomic_directory
 from slatewise.simulation.arrays import Bools, Floats, Ints
 from slatewise.simulation.config import SimulationConfig
-from slatewise.simulation.marketplace import Marketplace
-from slatewise.simulation.policies import Policy, named_policy
+from slatewise.simulation.features import item_features, listed_groups
+from slatewise.simulation.marketplace import Marketplace, stream
+from slatewise.simulation.policies import Policy, TimedPolicy, named_policy
 from slatewise.version import __version__
 
 START: Final = np.datetime64("2024-01-01T00:00:00", "us")
@@ -76,6 +77,7 @@ class Chunk(NamedTuple):
     state: Floats  # [N, D]
     probability: Floats  # [N, S]
     no_click: Floats  # [N]
+    propensity: Floats  # [N]
 
 
 def write_log(
@@ -101,7 +103,7 @@ def write_log(
         _write_items(market, folder)
         with ExitStack() as stack:
             log = stack.enter_context(_writer(folder / "log.parquet", LOG_SCHEMA))
-            schema = _truth_schema(config.catalogue.dimensions)
+            schema = _truth_schema(config)
             interactions = stack.enter_context(_writer(truth / "interactions.parquet", schema))
             for chunk in chunks(market):
                 log.write_table(_log_table(chunk))
@@ -123,15 +125,19 @@ def chunks(market: Marketplace) -> Iterator[Chunk]:
     on the chunks before it nor on how many follow.
     """
     config = market.config
-    policy = named_policy(config.policy, market.catalogue)
+    policy = named_policy(config.policy, market.catalogue, market.life)
     for number, first in enumerate(range(0, config.users, config.chunk_users)):
-        rng = np.random.default_rng(np.random.SeedSequence(config.seed, spawn_key=(1, number)))
+        rng = stream(config.seed, 1, number)
         count = min(config.chunk_users, config.users - first)
         yield _chunk(market, policy, first, count, rng)
 
 
 def _chunk(
-    market: Marketplace, policy: Policy, first: int, count: int, rng: np.random.Generator
+    market: Marketplace,
+    policy: Policy | TimedPolicy,
+    first: int,
+    count: int,
+    rng: np.random.Generator,
 ) -> Chunk:
     config = market.config
     users = market.new_users(count, rng)
@@ -140,7 +146,8 @@ def _chunk(
     parts = []
     for step in range(config.max_interactions):
         who = np.flatnonzero(steps > step)
-        met = market.interact(users, policy, rng, who)
+        hours = (times[who, step] - START.astype(np.int64)) / HOUR
+        met = market.interact(users, policy, rng, who, hours)
         parts.append(
             Chunk(
                 user=who + first,
@@ -152,6 +159,7 @@ def _chunk(
                 state=met.state,
                 probability=met.choice.items.astype(np.float32),
                 no_click=met.choice.no_click.astype(np.float32),
+                propensity=users.propensity[who],
             )
         )
     order = np.argsort(np.concatenate([part.time for part in parts]), kind="stable")
@@ -160,6 +168,10 @@ def _chunk(
 
 def _times(count: int, config: SimulationConfig, rng: np.random.Generator) -> Ints:
     """Times of the interactions, strictly increasing along each row, in microseconds: [B, T]."""
+    if config.life.hours:
+        steps = config.max_interactions
+        visits = rng.integers(config.days * 24 * HOUR - steps, size=(count, steps))
+        return np.asarray(START.astype(np.int64) + np.sort(visits, axis=1) + np.arange(steps))
     arrival = rng.integers(config.days * 24 * HOUR, size=(count, 1))
     gaps = rng.exponential(HOURS_BETWEEN * HOUR, size=(count, config.max_interactions))
     # A second at least, so that no rounding can make two interactions of a user simultaneous.
@@ -179,14 +191,15 @@ LOG_SCHEMA: Final = pa.schema(
 )
 
 
-def _truth_schema(dimensions: int) -> pa.Schema:
-    return pa.schema(
-        {
-            "state": pa.list_(pa.float32(), dimensions),
-            "choice_probability": pa.list_(pa.float32()),
-            "no_click_probability": pa.float32(),
-        }
-    )
+def _truth_schema(config: SimulationConfig) -> pa.Schema:
+    columns = {
+        "state": pa.list_(pa.float32(), config.catalogue.dimensions),
+        "choice_probability": pa.list_(pa.float32()),
+        "no_click_probability": pa.float32(),
+    }
+    if config.effects.propensity_sd:
+        columns["propensity"] = pa.float32()
+    return pa.schema(columns)
 
 
 def _writer(file: Path, schema: pa.Schema) -> pq.ParquetWriter:
@@ -214,8 +227,9 @@ def _truth_table(chunk: Chunk, schema: pa.Schema) -> pa.Table:
         _vectors(chunk.state),
         _seen(chunk.probability, chunk.scroll),
         pa.array(chunk.no_click),
+        pa.array(chunk.propensity),
     ]
-    return pa.table(columns, schema=schema)
+    return pa.table(columns[: len(schema)], schema=schema)
 
 
 def _seen(values: Ints | Floats, scroll: Ints) -> pa.ListArray:
@@ -232,25 +246,42 @@ def _vectors(values: Floats) -> pa.FixedSizeListArray:
 
 def _write_items(market: Marketplace, folder: Path) -> None:
     """Write the catalogue, and the truth about items and groups."""
-    catalogue, space = market.catalogue, market.space
+    catalogue, space, config = market.catalogue, market.space, market.config
     names = pa.array([f"group-{group:03d}" for group in range(catalogue.groups)])
     item = pa.array(np.arange(catalogue.items))
-    group = pa.DictionaryArray.from_arrays(catalogue.group.astype(np.int32), names).cast(
-        pa.string()
-    )
-    pq.write_table(pa.table({Columns.ITEM: item, Columns.GROUP: group}), folder / "items.parquet")
-    columns = {
-        Columns.ITEM: item,
-        "vector": _vectors(space.vectors),
-        "exposure": pa.array(catalogue.exposure),
-    }
-    if market.truth.quality is not None:
-        columns["quality"] = pa.array(market.truth.quality)
+    groups = listed_groups(catalogue, config.catalogue.mislabelled, stream(config.seed, 5))
+    columns = {Columns.ITEM: item, Columns.GROUP: _named(groups, names)} | _described(market)
+    pq.write_table(pa.table(columns), folder / "items.parquet")
+    columns = {Columns.ITEM: item, "vector": _vectors(space.vectors)}
+    if config.catalogue.mislabelled:
+        columns[Columns.GROUP] = _named(catalogue.group, names)
+    if market.life is None:
+        columns["exposure"] = pa.array(catalogue.exposure)
+    if market.quality is not None:
+        columns["quality"] = pa.array(market.quality)
     pq.write_table(pa.table(columns), folder / "truth" / "items.parquet")
-    groups = {
+    columns = {
         Columns.GROUP: names,
         "mean": _vectors(space.means),
         "spread": pa.array(space.spread),
         "companion": names.take(pa.array(space.companion)),
     }
-    pq.write_table(pa.table(groups), folder / "truth" / "groups.parquet")
+    pq.write_table(pa.table(columns), folder / "truth" / "groups.parquet")
+
+
+def _named(groups: Ints, names: pa.Array) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(groups.astype(np.int32), names).cast(pa.string())
+
+
+def _described(market: Marketplace) -> dict[str, pa.Array]:
+    """Return what else a platform knows of its items: publication and features."""
+    described = {}
+    if market.life is not None:
+        published = START.astype(np.int64) + (market.life.published * HOUR).astype(np.int64)
+        described["published"] = pa.array(published).cast(pa.timestamp("us"))
+    config = market.config
+    rng = stream(config.seed, 4)
+    numbers = item_features(config.features, market.catalogue, market.space, market.quality, rng)
+    for column, values in enumerate(numbers.T, start=1):
+        described[f"feature_{column}"] = pa.array(values)
+    return described

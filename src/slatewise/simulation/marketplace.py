@@ -1,6 +1,7 @@
 """The marketplace: users meet slates, and every probability is known."""
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -10,11 +11,16 @@ from slatewise.simulation.arrays import Bools, Doubles, Floats, Ints
 from slatewise.simulation.catalogue import Catalogue, repeated
 from slatewise.simulation.choice import Choice, OutsideTruth, PaperTruth, Truth
 from slatewise.simulation.config import SimulationConfig
+from slatewise.simulation.effects import Effects
 from slatewise.simulation.intent import IntentProcess, Users, satiated
-from slatewise.simulation.policies import Policy
+from slatewise.simulation.life import Life
+from slatewise.simulation.policies import Policy, TimedPolicy
 from slatewise.simulation.scroll import Scroll
 from slatewise.simulation.search import Search
 from slatewise.simulation.space import Space
+
+Hours: TypeAlias = float | Doubles
+"""Hours since the start of the simulation, one for all users or one for each [B]."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,7 @@ class Marketplace:
     """The world that a configuration describes; users live outside it, in `Users`."""
 
     def __init__(self, config: SimulationConfig) -> None:
-        rng = np.random.default_rng(np.random.SeedSequence(config.seed, spawn_key=(0,)))
+        rng = stream(config.seed, 0)
         self.config = config
         self.catalogue = Catalogue.generate(config.catalogue, rng)
         self.space = Space.generate(self.catalogue, config.catalogue, config.search.neighbours, rng)
@@ -62,27 +68,48 @@ class Marketplace:
             if config.truth == "paper"
             else OutsideTruth(config.outside, self.space, config.max_slate, rng)
         )
+        # Streams of their own: a world without effects stays what it was before there were any.
+        longest = config.max_slate
+        self.effects = Effects(config.effects, self.catalogue, longest, stream(config.seed, 2))
+        self.life = Life.generate(config, stream(config.seed, 3)) if config.life.hours else None
+
+    @property
+    def quality(self) -> Floats | None:
+        """Utility that an item has for everybody, [I]; None where there is no such thing."""
+        base, added = self.truth.quality, self.effects.quality
+        if not self.config.effects.quality_sd:
+            return base
+        return added if base is None else base + added
 
     def new_users(self, count: int, rng: np.random.Generator) -> Users:
         """Return `count` users who have not interacted yet."""
-        return self.intent.arrive(count, rng, capacity=self.config.max_interactions)
+        users = self.intent.arrive(count, rng, capacity=self.config.max_interactions)
+        self.effects.greet(users, rng)
+        return users
 
     def interact(
-        self, users: Users, policy: Policy, rng: np.random.Generator, who: Ints | None = None
+        self,
+        users: Users,
+        policy: Policy | TimedPolicy,
+        rng: np.random.Generator,
+        who: Ints | None = None,
+        hours: Hours | None = None,
     ) -> Interactions:
         """Let each of the users `who` (all if None) meet one slate, and change them accordingly.
 
-        With probability `search_share` the slate is a search, otherwise the policy's.
+        With probability `search_share` the slate is a search, otherwise the policy's. Where items
+        come and go, `hours` says when: one time for all, or one for each [B].
         """
         who = _everybody(users) if who is None else np.asarray(who, dtype=np.int64)
         if len(np.unique(who)) < len(who):
             raise SlatewiseError(
                 "A user cannot meet two slates at once.", "Pass each user of `who` once."
             )
+        now = self._now(hours, len(who))
         searched = rng.random(len(who)) < self.config.search_share  # [B]
-        slates = self._offer(users, who, searched, policy, rng)  # [B, S]
+        slates = self._offer(users, who, searched, policy, now, rng)  # [B, S]
         scroll = self.scroll.draw(len(who), rng)  # [B]
-        relevance = self._relevance(users, who, slates)  # [B, S]
+        relevance = self._relevance(users, who, slates, now)  # [B, S]
         chosen = choice.choice_probabilities(relevance, self.truth.no_click, scroll)
         position = choice.draw_positions(chosen, rng)  # [B]
         clicks = np.where(position < 0, -1, slates[np.arange(len(who)), position])
@@ -99,44 +126,93 @@ class Marketplace:
             ),
         )
         self.intent.advance(users, who, clicks, rng)
+        users.remember(who, slates, scroll)
         return record
 
-    def click_probability(self, users: Users, slates: Ints, who: Ints | None = None) -> Doubles:
+    def click_probability(
+        self, users: Users, slates: Ints, who: Ints | None = None, hours: Hours | None = None
+    ) -> Doubles:
         """Exact probability that users `who` [B] would click in `slates` [B, S] now: [B].
 
         The scroll length is summed out; nothing is drawn and nobody changes.
         """
         who = _everybody(users) if who is None else who
-        relevance = self._relevance(users, who, self._checked(slates, len(who)))
+        now = self._now(hours, len(who))
+        relevance = self._relevance(users, who, self._checked(slates, len(who), now), now)
         return choice.click_probability(relevance, self.truth.no_click, self.scroll.pmf)
 
     def choice_probabilities(
-        self, users: Users, slates: Ints, scroll: Ints, who: Ints | None = None
+        self,
+        users: Users,
+        slates: Ints,
+        scroll: Ints,
+        who: Ints | None = None,
+        hours: Hours | None = None,
     ) -> Choice:
         """Exact choice of users `who` [B] among the first `scroll` [B] items of `slates` [B, S]."""
         who = _everybody(users) if who is None else who
-        relevance = self._relevance(users, who, self._checked(slates, len(who)))
+        now = self._now(hours, len(who))
+        relevance = self._relevance(users, who, self._checked(slates, len(who), now), now)
         return choice.choice_probabilities(relevance, self.truth.no_click, scroll)
 
     def _offer(
-        self, users: Users, who: Ints, searched: Bools, policy: Policy, rng: np.random.Generator
+        self,
+        users: Users,
+        who: Ints,
+        searched: Bools,
+        policy: Policy | TimedPolicy,
+        now: Doubles | None,
+        rng: np.random.Generator,
     ) -> Ints:
         slates = np.empty((len(who), self.config.max_slate), dtype=np.int64)  # [B, S]
         seekers, others = who[searched], who[~searched]
         if len(seekers):
             slates[searched] = self.search.slates(users, seekers, self.config.max_slate, rng)
         if len(others):
-            offered = policy.recommend(users.observed(others), self.config.max_slate, rng)
-            slates[~searched] = self._checked(offered, len(others))
+            then = None if now is None else now[~searched]
+            offered = self._recommend(policy, users.observed(others), then, rng)
+            slates[~searched] = self._checked(offered, len(others), then)
         return slates
 
-    def _relevance(self, users: Users, who: Ints, slates: Ints) -> Doubles:
+    def _recommend(
+        self,
+        policy: Policy | TimedPolicy,
+        history: Ints,
+        now: Doubles | None,
+        rng: np.random.Generator,
+    ) -> Ints:
+        if now is None and isinstance(policy, Policy):
+            return policy.recommend(history, self.config.max_slate, rng)
+        if now is not None and isinstance(policy, TimedPolicy):
+            return policy.recommend_at(history, self.config.max_slate, now, rng)
+        verb = "recommend" if now is None else "recommend_at"
+        raise SlatewiseError(
+            f"{type(policy).__name__} has no `{verb}`, which this world asks for.",
+            "Where items come and go a policy is told the time, elsewhere it is not.",
+        )
+
+    def _relevance(self, users: Users, who: Ints, slates: Ints, now: Doubles | None) -> Doubles:
         """Relevance of the items of `slates` [B, S] to the users `who` [B] now: [B, S]."""
         utility = self.truth.utility(users.state[who], slates)
+        if self.effects.any:
+            utility += self.effects.utility(users, who, slates)
+        if self.life is not None and now is not None:
+            utility -= self.life.fading(slates, now)
         tired = satiated(users.recent[who], slates)
         return np.exp(utility - self.config.intent.satiation * tired)
 
-    def _checked(self, slates: Ints, users: int) -> Ints:
+    def _now(self, hours: Hours | None, users: int) -> Doubles | None:
+        """Return the hour of each of so many interactions, [B]; None where time does not matter."""
+        if self.life is None:
+            return None
+        if hours is None:
+            raise SlatewiseError(
+                "Items of this world come and go, and it was not said when this is.",
+                "Pass `hours` since the start of the simulation.",
+            )
+        return np.broadcast_to(np.asarray(hours, dtype=np.float64), (users,))
+
+    def _checked(self, slates: Ints, users: int, now: Doubles | None) -> Ints:
         """Return `slates`, or say what keeps them from being slates of this marketplace."""
         slates = np.asarray(slates)
         expected = (users, self.config.max_slate)
@@ -146,13 +222,20 @@ class Marketplace:
             found = f"items outside 0..{self.catalogue.items - 1}"
         elif repeated(slates.astype(np.int64, copy=False)).any():
             found = "an item twice in one slate"
+        elif now is not None and self.life is not None and not self.life.alive(slates, now).all():
+            found = "items that are not alive at that hour"
         else:
             return slates.astype(np.int64, copy=False)
         raise SlatewiseError(
             f"These slates cannot be shown: {found}.",
-            f"Give integers of shape {expected}, distinct within each slate.",
+            f"Give numbers of items on offer, of shape {expected}, distinct within each slate.",
         )
 
 
 def _everybody(users: Users) -> Ints:
     return np.arange(len(users))
+
+
+def stream(seed: int, *key: int) -> np.random.Generator:
+    """Return a random stream that no other key of the same seed shares."""
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))

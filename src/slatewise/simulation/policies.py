@@ -1,15 +1,17 @@
 """What fills recommendation slates: policies, which see what was observed and never the truth."""
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 import numpy as np
 
 from slatewise.errors import SlatewiseError
-from slatewise.simulation.arrays import Ints
+from slatewise.simulation.arrays import Doubles, Ints
 from slatewise.simulation.catalogue import Catalogue
+from slatewise.simulation.life import Life
 
 
+@runtime_checkable
 class Policy(Protocol):
     """Anything that turns click histories into slates."""
 
@@ -19,6 +21,14 @@ class Policy(Protocol):
         `history` [B, T] holds the item clicked in each interaction, oldest first, and −1 where
         there was no click; T may be 0, and rows of users with fewer interactions end in −1.
         """
+
+
+@runtime_checkable
+class TimedPolicy(Protocol):
+    """A policy of a world where items come and go: it is told the time as well."""
+
+    def recommend_at(self, history: Ints, k: int, hours: Doubles, rng: np.random.Generator) -> Ints:
+        """Return slates [B, k] of items that are alive at `hours` [B], otherwise as `Policy`."""
 
 
 class RandomPolicy:
@@ -58,6 +68,17 @@ class MoreLikeThis:
         return self._catalogue.complete(self._catalogue.draw_in(groups, rng), k, rng)
 
 
+class FrontPage:
+    """Items that are alive, drawn with more weight on the newest."""
+
+    def __init__(self, life: Life) -> None:
+        self._life = life
+
+    def recommend_at(self, history: Ints, k: int, hours: Doubles, rng: np.random.Generator) -> Ints:
+        """Return a page of its own for every user, [B, k]."""
+        return self._life.draw(hours, k, rng)
+
+
 def last_clicks(history: Ints) -> Ints:
     """Return the last clicked item of each history [B, T], −1 if there is none: [B]."""
     users, steps = history.shape
@@ -74,8 +95,10 @@ _NAMED: Final[dict[str, Callable[[Catalogue], Policy]]] = {
 }
 
 
-def named_policy(name: str, catalogue: Catalogue) -> Policy:
-    """Return the policy that goes by `name`, for this catalogue."""
+def named_policy(name: str, catalogue: Catalogue, life: Life | None = None) -> Policy | TimedPolicy:
+    """Return the policy that goes by `name`, for this catalogue and, if items have one, life."""
+    if name == "front-page" and life is not None:
+        return FrontPage(life)
     if name not in _NAMED:
         raise SlatewiseError(f"There is no policy '{name}'.", f"Choose one of {', '.join(_NAMED)}.")
     return _NAMED[name](catalogue)
