@@ -68,7 +68,7 @@ def fit(
         about = {
             "seed": seed,
             "device": device,
-            "training": training.model_dump(),
+            "training": training.model_dump(mode="json"),
             "dataset": {"path": str(dataset.path), "content_hash": dataset.content_hash},
         }
         checkpoint = _Checkpoint(Path(run), model, about) if run is not None else None
@@ -111,7 +111,7 @@ class _Checkpoint:
         self._path = path
         # What must be the same for a run to go on; where the dataset lies does not matter.
         self._settings = {
-            "model": model.model_dump(),
+            "model": model.model_dump(mode="json"),
             "training": about["training"],
             "seed": about["seed"],
             "device": about["device"],

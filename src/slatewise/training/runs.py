@@ -53,7 +53,7 @@ def write_model(model: SlateModel, path: Path, about: dict[str, Any]) -> None:
         "format": FORMAT,
         "version": VERSION,
         "slatewise": __version__,
-        "model": model.config.model_dump(),
+        "model": model.config.model_dump(mode="json"),
         "longest_slate": len(model.posterior.shared["no_click"].mean),
         "sources": model.source_names,
         "calibration": model.calibration,
