@@ -1,3 +1,5 @@
+import time
+
 import numpy as np
 import pytest
 import torch
@@ -92,6 +94,16 @@ def test_the_same_item_clicked_twice_running_in_slates_of_one_is_shown_twice() -
     np.testing.assert_array_equal(
         history_features(log)[:, 1], np.log1p([0, 1, 2]).astype(np.float32)
     )
+
+
+def test_the_cost_of_a_long_history_grows_with_its_length_only() -> None:
+    count = 200_000
+    log = Interactions.of_clicks(torch.arange(count) % 50_000, torch.tensor([0, count]))
+    history_features(log)
+    start = time.thread_time()
+    last = history_features(log)[-1]
+    assert time.thread_time() - start < 0.2  # 0.01 s; quadratic, it would be minutes
+    np.testing.assert_array_equal(last[:2], np.log1p([3, 3]).astype(np.float32))
 
 
 def test_no_users_have_no_features() -> None:

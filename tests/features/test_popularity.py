@@ -195,6 +195,15 @@ def test_a_dataset_gives_the_same_numbers_in_training_evaluation_and_serving(
     np.testing.assert_array_equal(cells.numpy()[at_last], served)
 
 
+def test_the_result_for_a_dataset_may_be_a_file(dataset: SlateDataset, tmp_path: Path) -> None:
+    known = Popularity.fit(dataset)
+    shape = (len(dataset.slate_items), len(known.names))
+    mapped = np.lib.format.open_memmap(tmp_path / "cells.npy", "w+", np.float32, shape)
+    known.cells(dataset, mapped)
+    mapped.flush()
+    np.testing.assert_array_equal(np.load(tmp_path / "cells.npy"), known.cells(dataset))
+
+
 def test_the_rate_counts_training_clicks_and_every_slate_once(dataset: SlateDataset) -> None:
     clicks = views = 0
     log = dataset.interactions()
@@ -213,6 +222,7 @@ def test_a_log_whose_times_are_only_an_order_is_refused(
     counted = prepare(*write_log(rows), tmp_path / "dataset")
     for refused in (
         lambda: Popularity.fit(counted),
+        lambda: popularity().cells(counted),
         lambda: PopularityIndex.of(popularity(), counted),
         lambda: PopularityState.of(popularity(), counted),
     ):

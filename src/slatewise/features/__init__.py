@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from slatewise.lazy import exports
 
 if TYPE_CHECKING:
+    from slatewise.features.gathering import cells_of_users as cells_of_users
     from slatewise.features.half_lives import HalfLives as HalfLives
     from slatewise.features.half_lives import search_half_lives as search_half_lives
     from slatewise.features.history import HISTORY as HISTORY
@@ -34,6 +35,7 @@ _HOMES = {
     "Propensity": "slatewise.features.propensity",
     "PropensityState": "slatewise.features.propensity",
     "Showing": "slatewise.features.showings",
+    "cells_of_users": "slatewise.features.gathering",
     "history_features": "slatewise.features.history",
     "positions": "slatewise.features.position",
     "read_item_columns": "slatewise.features.item_columns",

@@ -235,7 +235,7 @@ def _add(
     past = tick[item]
     if past < now:
         for h in range(len(steps)):
-            decay = 2.0 ** (-steps[h] * (now - past))
+            decay = np.exp2(-steps[h] * (now - past))
             for e in range(2):
                 closed[item, h, e] = (closed[item, h, e] + np.float32(opened[item, e])) * decay
         opened[item, 0] = opened[item, 1] = 0
@@ -245,7 +245,7 @@ def _add(
         opened[item, 1] += view
         return
     for h in range(len(steps)):  # a late event
-        weight = 2.0 ** (-steps[h] * (past - now))
+        weight = np.exp2(-steps[h] * (past - now))
         closed[item, h, 0] += click * weight
         closed[item, h, 1] += view * weight
 
@@ -281,7 +281,7 @@ def describe_item(
         if past < now:  # what happens in a tick is known when it is over
             clicks += np.float32(opened[item, 0])
             views += np.float32(opened[item, 1])
-            decay = 2.0 ** (-steps[h] * (now - past))
+            decay = np.exp2(-steps[h] * (now - past))
         _describe(clicks * decay, views * decay, rate, strength, h, row)
     return True
 
@@ -435,6 +435,6 @@ def look_up(
                 clicks, views, decay = np.float32(0), np.float32(0), 1.0
                 if known:
                     clicks, views = row_sums[low - 1, h, 0], row_sums[low - 1, h, 1]
-                    decay = 2.0 ** (-steps[h] * (now - row_ticks[low - 1]))
+                    decay = np.exp2(-steps[h] * (now - row_ticks[low - 1]))
                 _describe(clicks * decay, views * decay, rate, strength, h, out[j])
     return np.int64(-1)

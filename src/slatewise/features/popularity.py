@@ -91,6 +91,7 @@ class Popularity(Config):
         One pass over the log in time order, with memory for the items and for the result, which
         goes to `out` if that is given: it may be mapped to a file.
         """
+        require_clock(dataset)
         everything = dataset.interactions()
         if out is None:
             out = np.empty((len(dataset.slate_items), len(self.names)), dtype=np.float32)
