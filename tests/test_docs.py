@@ -29,6 +29,7 @@ from slatewise.data.dataset import ARRAYS
 from slatewise.data.formats import ItemsFormat, LogFormat
 from slatewise.data.reductions import PRESETS, PrepareConfig
 from slatewise.data.report import Problem, Reduction
+from slatewise.experiments.study import STUDIES, StudyConfig
 from slatewise.model.config import ModelConfig
 from slatewise.training import TrainingConfig, runs
 
@@ -209,7 +210,12 @@ def shown(value: Any) -> str:
 
 @pytest.mark.parametrize(
     ("command", "page", "section"),
-    [("train", "training.md", "Options"), ("evaluate", "evaluation.md", "The model")],
+    [
+        ("train", "training.md", "Options"),
+        ("evaluate", "evaluation.md", "The model"),
+        ("experiment", "experiments.md", "Options"),
+        ("report", "experiments.md", "The report"),
+    ],
 )
 def test_every_option_of_a_command_is_listed(command: str, page: str, section: str) -> None:
     parameters = get_command(app).commands[command].params  # type: ignore[attr-defined]
@@ -218,6 +224,12 @@ def test_every_option_of_a_command_is_listed(command: str, page: str, section: s
     if command == "train":  # what the model is without an option stands in its configuration
         options |= {f"--{name}": ModelConfig.model_fields[name].default for name in CHOICES}
     assert listed == {name: shown(default) for name, default in options.items()}
+
+
+def test_every_study_and_what_all_of_them_can_be_told_is_listed() -> None:
+    assert [row[0] for row in table("experiments.md", "Studies")] == list(STUDIES)
+    settings = [row[0] for row in table("experiments.md", "Settings")]
+    assert settings == list(StudyConfig.model_fields)
 
 
 def test_every_file_of_a_run_is_listed() -> None:

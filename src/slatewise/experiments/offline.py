@@ -221,7 +221,7 @@ def _headline(pooled: dict[Key, Pooled], k: int) -> list[Row]:
             column: _shown(pooled, Key(name, *key), interval=False)
             for column, key in {
                 "log-lik.": ("log_likelihood", False),
-                "calibrated": ("log_likelihood", True),
+                "calibr. log-lik.": ("log_likelihood", True),
                 "hitrate": (f"hitrate@{k}", False),
                 "recall": (f"recall@{k}", False),
             }.items()
