@@ -28,7 +28,7 @@ class Columns(NamedTuple):
     """What is known of the items, laid out for one pass over all means."""
 
     means: Floats32  # [C / 16, D, 16]
-    scales: Floats32  # [C, D], read only for the few items that are drawn
+    rows: Floats32  # [C, 2, D]: mean and scale again, together, for the few items that are drawn
     spreads: Floats32  # [2, C]: Σσ² and max σ² of every item
     biases: Floats32  # [C]
     offers: Floats32  # [C]: the bias of an item that is available, -inf of any other place
@@ -56,10 +56,10 @@ def allocate(capacity: int, dimensions: int) -> Columns:
 
 def grown(columns: Columns, capacity: int) -> Columns:
     """Return a copy in memory with more places."""
-    larger = allocate(capacity, columns.scales.shape[1])
+    larger = allocate(capacity, columns.rows.shape[2])
     larger.means[: len(columns.means)] = columns.means
     larger.spreads[:, : columns.capacity] = columns.spreads
-    for name in ("scales", "biases", "offers", "groups"):
+    for name in ("rows", "biases", "offers", "groups"):
         getattr(larger, name)[: columns.capacity] = getattr(columns, name)
     larger.offers[columns.capacity :] = -np.inf
     return larger
@@ -79,8 +79,9 @@ def fill(
         places = np.arange(start + rows.start, start + rows.stop)
         there = slice(start + rows.start, start + rows.stop)
         columns.means[places // LANES, :, places % LANES] = means[rows]
-        columns.scales[there] = scales[rows]
-        squares = np.square(columns.scales[there], dtype=np.float64)
+        columns.rows[there, 0] = means[rows]
+        columns.rows[there, 1] = scales[rows]
+        squares = np.square(columns.rows[there, 1], dtype=np.float64)
         columns.spreads[0, there] = squares.sum(1)
         columns.spreads[1, there] = squares.max(1)
         columns.groups[there] = groups[rows]
@@ -152,7 +153,7 @@ def _arrays(
     flat = (capacity,)
     return Columns(
         means=make("means", np.float32, (capacity // LANES, dimensions, LANES)),
-        scales=make("scales", np.float32, (capacity, dimensions)),
+        rows=make("rows", np.float32, (capacity, 2, dimensions)),
         spreads=make("spreads", np.float32, (2, capacity)),
         biases=make("biases", np.float32, flat),
         offers=make("offers", np.float32, flat),

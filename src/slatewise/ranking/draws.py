@@ -6,15 +6,13 @@ import numpy as np
 import numpy.typing as npt
 
 from slatewise.errors import SlatewiseError
-from slatewise.ranking import _numba as loops
-from slatewise.ranking.columns import LANES, Columns, Floats32
-from slatewise.ranking.filters import Filter, Rules, narrowed, rules
-from slatewise.ranking.request import Floats, Ranking, checked_profiles, sorted_ranking
+from slatewise.ranking.columns import Floats32
+from slatewise.ranking.filters import Filter, narrowed, rules
+from slatewise.ranking.loops import drawing, heap
+from slatewise.ranking.request import Floats, Ranking, checked_profiles, whole_ranking
 from slatewise.ranking.table import Ints, ItemTable
 
 _NO_FILTER = Filter()
-_PILOT_TIMES, _PILOT_LEAST = 4, 64
-"""The pilot is this many times a ranking, and at least so many items."""
 
 
 def rank_draws(
@@ -39,7 +37,8 @@ def rank_draws(
     if numbers is not None:
         inside = np.isin(known, numbers)
         known, vectors = np.searchsorted(numbers, known[inside]), vectors[:, inside]
-    return _rank(part, zs, k, seed, filter, known, vectors).renumbered(numbers)
+    heaps = _rank(part, zs, k, seed, filter, known, vectors)
+    return whole_ranking(heaps.scores, heaps.items, k, numbers)
 
 
 class _Heaps(NamedTuple):
@@ -59,11 +58,10 @@ def _rank(
     filter: Filter,
     known: Ints,
     vectors: Floats,
-) -> Ranking:
+) -> _Heaps:
     num_items, columns = table.snapshot()
     rule = rules(table, filter)
-    size = loops.room(columns.offers, columns.groups, num_items, *rule, k)
-    count = len(zs)
+    size, count = heap.room(columns, num_items, rule, k), len(zs)
     heaps = _Heaps(
         held=np.zeros((count, len(rule.caps)), np.int64),
         sizes=np.zeros(count, np.int64),
@@ -71,60 +69,13 @@ def _rank(
         items=np.empty((count, size), np.int64),
     )
     if size and count:
-        given = num_items, zs, known, vectors
-        loops.keep_known(columns.offers, columns.groups, *given, *rule, *heaps)
         unknown = rule._replace(excluded=np.union1d(rule.excluded, known))
-        _draw(num_items, columns, zs, seed, unknown, heaps)
-    return sorted_ranking(heaps.scores, heaps.items, k)
-
-
-def _draw(
-    num_items: int, columns: Columns, zs: Floats32, seed: int, rule: Rules, heaps: _Heaps
-) -> None:
-    """Survey all items from the middle of the profiles, then draw those that matter."""
-    centre = zs.mean(0, dtype=np.float64).astype(np.float32)
-    gaps = np.linalg.norm(zs.astype(np.float64) - centre, axis=1)
-    wander = np.float32(4 * np.square(gaps).mean() / zs.shape[1])
-    nears = np.empty(columns.capacity, np.float32)
-    pilot = _pilot(num_items, columns, centre, wander, rule, heaps.scores.shape[1], nears)
-    rest = rule._replace(excluded=np.union1d(rule.excluded, pilot))
-    tables = columns.means, columns.scales, columns.spreads, columns.offers, columns.groups
-    spread = np.float32(gaps.max() * (1 + 1e-5))
-    around = zs, _blocks(zs), spread, nears, pilot
-    words = np.random.SeedSequence(seed).generate_state(5, np.uint64)
-    keys = words[4:].view(np.int32)
-    loops.thin(*tables, num_items, *around, *rest, words[:4], keys, *heaps)
-
-
-def _pilot(
-    num_items: int,
-    columns: Columns,
-    centre: Floats32,
-    wander: np.float32,
-    rule: Rules,
-    size: int,
-    nears: Floats32,
-) -> Ints:
-    """Fill the squared distances [C]; return items that fill every heap, most hopeful first.
-
-    With all caps as many times larger as there are more places than in a heap, the pilot fills a
-    heap within its caps.
-    """
-    times = max(_PILOT_TIMES, -(-_PILOT_LEAST // size))
-    caps = np.where(rule.caps < 0, -1, rule.caps * times)
-    scores, items = np.empty(size * times), np.empty(size * times, np.int64)
-    tables = columns.means, columns.offers, columns.spreads, columns.groups
-    filter = rule.excluded, rule.allowed, caps
-    found = loops.survey(*tables, num_items, centre[None], wander, *filter, nears, scores, items)
-    hopeful: Ints = sorted_ranking(scores[:found], items[:found], found).items
-    return hopeful
-
-
-def _blocks(rows: Floats32) -> Floats32:
-    """Lay profiles [J, D] out as the means of items are: [ceil(J / 16), D, 16]."""
-    blocks = np.zeros((-(-len(rows) // LANES), LANES, rows.shape[1]), np.float32)
-    blocks.reshape(-1, rows.shape[1])[: len(rows)] = rows
-    return np.ascontiguousarray(blocks.transpose(0, 2, 1))
+        words = np.random.SeedSequence(seed).generate_state(5, np.uint64)
+        random = words[:4], words[4:].view(np.int32)
+        with table.scratch(columns.capacity) as nears:
+            given = zs, known, vectors, nears
+            drawing.draw(columns, num_items, rule, unknown, *given, *random, heaps)
+    return heaps
 
 
 def _checked_known(

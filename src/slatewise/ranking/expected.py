@@ -8,10 +8,10 @@ expected relevance of an item. A coarse one over bounds tells which items need i
 import numpy as np
 import numpy.typing as npt
 
-from slatewise.ranking import _numba as loops
 from slatewise.ranking.columns import Columns, Floats32
 from slatewise.ranking.filters import Filter, Rules, narrowed, rules
-from slatewise.ranking.request import Floats, Ranking, checked_profiles, sorted_ranking
+from slatewise.ranking.loops import heap, relevance
+from slatewise.ranking.request import Floats, Ranking, checked_profiles, whole_ranking
 from slatewise.ranking.table import Ints, ItemTable
 
 _NO_FILTER = Filter()
@@ -27,16 +27,16 @@ def rank_expected(
     part, filter, numbers = narrowed(table, filter)
     num_items, columns = part.snapshot()
     rule = rules(part, filter)
-    size = loops.room(columns.offers, columns.groups, num_items, *rule, k)
+    size = heap.room(columns, num_items, rule, k)
     best, items = np.empty(size), np.empty(size, np.int64)
     if size and len(zs):
         chosen = _shortlist(num_items, columns, zs, rule, size)
         values = np.empty(len(chosen))
         rates, weights = nodes(-3, 12, 0.125)
-        loops.mean_relevance(columns.means, columns.scales, chosen, zs, rates, weights, values)
+        relevance.mean_relevance(columns.rows, chosen, zs, rates, weights, values)
         values *= np.exp(columns.offers[chosen].astype(np.float64))
-        loops.best_of(chosen, values, columns.groups, rule.caps, best, items)
-    return sorted_ranking(best, items, k).renumbered(numbers)
+        heap.best_of(chosen, values, columns.groups, rule.caps, best, items)
+    return whole_ranking(best, items, k, numbers)
 
 
 def nodes(first: float, last: float, step: float) -> tuple[Floats, Floats]:
@@ -67,9 +67,8 @@ def _shortlist(num_items: int, columns: Columns, zs: Floats32, rule: Rules, size
     factor = np.exp(offers[eligible] - offers.max())
     lower, upper = lower[eligible] * factor, upper[eligible] * factor
     best, items = np.empty(size), np.empty(size, np.int64)
-    found = loops.best_of(eligible, lower, columns.groups, rule.caps, best, items)
-    least = best[0] if found == size else 0.0
-    chosen: Ints = eligible[upper >= least]
+    heap.best_of(eligible, lower, columns.groups, rule.caps, best, items)
+    chosen: Ints = eligible[upper >= best[-1]]
     return chosen
 
 
@@ -79,7 +78,6 @@ def _bounds(num_items: int, columns: Columns, zs: Floats32) -> tuple[Floats32, F
     nears = np.empty(columns.capacity, np.float32)
     lower, upper = np.zeros(num_items, np.float32), np.zeros(columns.capacity, np.float32)
     for z in zs:
-        tables = columns.means, columns.spreads, num_items
-        loops.add_relevance_bounds(*tables, z[None], *coarse, nears, upper)
+        relevance.add_bounds(columns, num_items, z[None], *coarse, nears, upper)
         lower += np.exp(-np.sqrt(nears[:num_items] + columns.spreads[0, :num_items]))
     return lower * np.float32(1 - 1e-5), upper[:num_items]

@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from slatewise.errors import SlatewiseError
-from slatewise.ranking import _numba as loops
-from slatewise.ranking.columns import LANES, Floats32
+from slatewise.ranking.columns import Floats32
 from slatewise.ranking.filters import Filter, narrowed, rules
-from slatewise.ranking.request import Ranking, checked_profiles, sorted_ranking
+from slatewise.ranking.loops import heap, passes
+from slatewise.ranking.request import Ranking, checked_profiles, whole_ranking
 from slatewise.ranking.table import ItemTable
 
 _NO_FILTER = Filter()
@@ -26,12 +26,11 @@ def rank_means(
     part, filter, numbers = narrowed(table, filter)
     num_items, columns = part.snapshot()
     rule = rules(part, filter)
-    size = loops.room(columns.offers, columns.groups, num_items, *rule, k)
+    size = heap.room(columns, num_items, rule, k)
     best, items = np.empty(size), np.empty(size, np.int64)
     if size:
-        arrays = columns.means, columns.offers, columns.groups
-        loops.greedy(*arrays, num_items, z, *rule, best, items)
-    return sorted_ranking(best, items, k).renumbered(numbers)
+        passes.greedy(columns, num_items, rule, z, best, items)
+    return whole_ranking(best, items, k, numbers)
 
 
 def rank_means_many(
@@ -64,21 +63,18 @@ def rank_means_many(
 def _together(table: ItemTable, rows: Floats32, k: int, filters: Sequence[Filter]) -> Ranking:
     num_items, columns = table.snapshot()
     laid_out = [rules(table, filter) for filter in filters]
-    offers, groups = columns.offers, columns.groups
-    size = -(-len(rows) // LANES) * LANES
+    size = -(-len(rows) // passes.TILE) * passes.TILE
     limits = np.zeros(size, np.int64)
+    all_caps = np.full((size, max(len(rule.caps) for rule in laid_out)), -1)
     for b, rule in enumerate(laid_out):
-        limits[b] = loops.room(offers, groups, num_items, *rule, k)
-    most = max(len(rule.caps) for rule in laid_out)
-    all_caps = np.full((size, most), -1)
-    for caps, rule in zip(all_caps, laid_out, strict=False):
-        caps[: len(rule.caps)] = rule.caps
+        limits[b] = heap.room(columns, num_items, rule, k)
+        all_caps[b, : len(rule.caps)] = rule.caps
     excluded = np.concatenate([rule.excluded for rule in laid_out])
     starts = np.zeros(size + 1, np.int64)
     starts[1 : len(rows) + 1] = np.cumsum([len(rule.excluded) for rule in laid_out])
     padded = np.zeros((size, table.dimensions), np.float32)
     padded[: len(rows)] = rows
     best, items = np.full((size, k), -np.inf), np.full((size, k), -1)
-    request = num_items, padded, excluded, starts, all_caps, limits
-    loops.greedy_many(columns.means, offers, groups, *request, best, items)
-    return sorted_ranking(best[: len(rows)], items[: len(rows)], k)
+    request = padded, excluded, starts, all_caps, limits
+    passes.greedy_many(columns, num_items, *request, best, items)
+    return Ranking(items[: len(rows)], best[: len(rows)])

@@ -20,21 +20,19 @@ class Ranking(NamedTuple):
     scores: Floats
     """Their scores [..., k]; -inf where there is no item."""
 
-    def renumbered(self, numbers: Ints | None) -> "Ranking":
-        """Return the ranking with item i called numbers[i]."""
-        if numbers is None or not len(numbers):
-            return self
-        return Ranking(np.where(self.items < 0, -1, numbers[self.items]), self.scores)
 
-
-def sorted_ranking(scores: Floats, items: Ints, k: int) -> Ranking:
-    """Put the best [..., n] in order, and fill up to k."""
-    order = np.lexsort((items, -scores))
-    missing = [(0, 0)] * (scores.ndim - 1) + [(0, k - scores.shape[-1])]
-    return Ranking(
-        np.pad(np.take_along_axis(items, order, -1), missing, constant_values=-1),
-        np.pad(np.take_along_axis(scores, order, -1), missing, constant_values=-np.inf),
-    )
+def whole_ranking(scores: Floats, items: Ints, k: int, numbers: Ints | None) -> Ranking:
+    """Fill the best [..., n] up to k; item i is numbers[i] of the whole table (None: i)."""
+    if numbers is not None:
+        items = numbers[items]
+    found = items.shape[-1]
+    if found == k:
+        return Ranking(items, scores)
+    shape = (*items.shape[:-1], k)
+    ranking = Ranking(np.full(shape, -1), np.full(shape, -np.inf))
+    ranking.items[..., :found] = items
+    ranking.scores[..., :found] = scores
+    return ranking
 
 
 def checked_profiles(table: ItemTable, profiles: npt.ArrayLike, k: int, axes: int) -> Floats32:

@@ -1,6 +1,8 @@
 """The table of items that requests are ranked from."""
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import numpy.typing as npt
 
 from slatewise.errors import SlatewiseError
 from slatewise.ranking import columns as layout
-from slatewise.ranking.columns import LANES, Columns, Floats32
+from slatewise.ranking.columns import Columns, Floats32
 
 Ints = npt.NDArray[np.int64]
 
@@ -27,6 +29,7 @@ class ItemTable:
         self._num_items = num_items
         self._num_groups = int(columns.groups[:num_items].max(initial=-1)) + 1
         self._changing = threading.Lock()
+        self._spare: list[Floats32] = []
 
     @classmethod
     def create(
@@ -62,6 +65,16 @@ class ItemTable:
         num_items = self._num_items  # first: the arrays may be replaced by longer ones meanwhile
         return num_items, self._columns
 
+    @contextmanager
+    def scratch(self, size: int) -> Iterator[Floats32]:
+        """Lend an array of at least so many floats; fresh memory would cost a quarter of a pass."""
+        try:
+            array = self._spare.pop()
+        except IndexError:
+            array = np.empty(size, np.float32)
+        yield array if len(array) >= size else np.empty(size, np.float32)
+        self._spare.append(array)
+
     def take(self, items: npt.ArrayLike) -> "ItemTable":
         """Return a table in memory of the items [n] alone, in that order."""
         rows = self.checked(items)
@@ -85,7 +98,7 @@ class ItemTable:
     @property
     def dimensions(self) -> int:
         """The length D of an item vector."""
-        return self._columns.scales.shape[1]
+        return self._columns.rows.shape[2]
 
     @property
     def groups(self) -> npt.NDArray[np.int32]:
@@ -100,12 +113,11 @@ class ItemTable:
 
     def means_of(self, items: npt.ArrayLike) -> Floats32:
         """Return the means [n, D] of items [n]."""
-        rows = self.checked(items)
-        return self._columns.means[rows // LANES, :, rows % LANES]
+        return self._columns.rows[self.checked(items), 0]
 
     def scales_of(self, items: npt.ArrayLike) -> Floats32:
         """Return the scales [n, D] of items [n]."""
-        return self._columns.scales[self.checked(items)]
+        return self._columns.rows[self.checked(items), 1]
 
     def biases_of(self, items: npt.ArrayLike) -> Floats32:
         """Return the biases [n] of items [n]."""

@@ -1,0 +1,40 @@
+"""How the loops are compiled, and when what was compiled before still holds."""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numba
+
+Kernel = Callable[..., Any]
+
+# numba's own signature describes the Python function, not what the decorator makes of it.
+_njit: Any = numba.njit
+_OPTIONS = {"error_model": "numpy", "nogil": True, "fastmath": {"contract"}}
+
+
+def _digest() -> str:
+    """Return a digest of all files of this folder."""
+    digest = hashlib.blake2b(digest_size=16)
+    for file in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+_STAMP = _digest()
+
+
+def compiled(function: Kernel) -> Kernel:
+    """Compile a loop without the interpreter's lock, and keep the result on disk.
+
+    numba looks only at the file of a function to tell whether its result on disk is fresh, and
+    these loops call one another across files: the stamp is of all of them. Where that cannot be
+    set, or there is no place to write, the result is not kept.
+    """
+    try:
+        kernel: Kernel = _njit(cache=True, **_OPTIONS)(function)
+        vars(kernel._cache._cache_file)["_source_stamp"] = _STAMP  # type: ignore[attr-defined]
+    except (RuntimeError, AttributeError, TypeError):
+        kernel = _njit(**_OPTIONS)(function)
+    return kernel

@@ -1,0 +1,169 @@
+"""Passes over all means.
+
+What a pass does in floats only screens, with a margin for rounding; whatever passes is settled in
+doubles. `columns` and `rule` are the tuples of `ranking.columns` and `ranking.filters`.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from slatewise.ranking.loops.compiling import compiled
+from slatewise.ranking.loops.heap import among, best_first, keep, lowered, may
+from slatewise.ranking.loops.lanes import (
+    WIDTH,
+    add,
+    at_most,
+    everywhere,
+    larger,
+    load,
+    multiply,
+    root,
+    squared_distances,
+    store,
+    subtract,
+)
+
+MARGIN = 2e-5
+"""Relative error granted to sums of floats: safe for some 300 dimensions."""
+TILE = 4
+"""Profiles that share the load of a block."""
+
+
+@compiled
+def _within(near: Any, offers: Any, low: Any) -> Any:
+    """Return a bit for every lane whose score, offer − √near, may be at least `low`."""
+    reach = subtract(offers, everywhere(low))
+    far = multiply(multiply(reach, reach), everywhere(np.float32(1 + MARGIN)))
+    return at_most(near, far) & at_most(everywhere(np.float32(0)), reach)
+
+
+@compiled
+def _mean_score(columns: Any, item: Any, profile: Any) -> Any:
+    block, lane = item // WIDTH, item % WIDTH
+    total = 0.0
+    for d in range(len(profile)):
+        gap = float(columns.means[block, d, lane]) - float(profile[d])
+        total += gap * gap
+    return float(columns.offers[item]) - math.sqrt(total)
+
+
+@compiled
+def greedy(columns: Any, num_items: Any, rule: Any, profiles: Any, scores: Any, items: Any) -> None:
+    """Fill scores and items [k] with the best of all for the one profile [1, D], best first."""
+    held = np.zeros(len(rule.caps), np.int64)
+    size, low = 0, np.float32(-np.inf)
+    for block in range((num_items + WIDTH - 1) // WIDTH):
+        at = block * WIDTH
+        (near,) = squared_distances(columns.means, block, profiles, 0, 1)
+        found = _within(near, load(columns.offers, at), low)
+        if found == 0:
+            continue
+        for lane in range(WIDTH):
+            item = at + lane
+            if (found >> lane) & 1 and may(item, num_items, rule):
+                score = _mean_score(columns, item, profiles[0])
+                size = keep(scores, items, size, score, item, columns.groups, rule.caps, held)
+                if size == len(scores):
+                    low = lowered(scores[0])
+    best_first(scores, items)
+
+
+@compiled
+def greedy_many(
+    columns: Any,
+    num_items: Any,
+    profiles: Any,
+    excluded: Any,
+    starts: Any,
+    caps: Any,
+    limits: Any,
+    scores: Any,
+    items: Any,
+) -> None:
+    """Fill scores and items [B, k] for profiles [B, D], B a multiple of 4, up to limits [B].
+
+    The items excluded for profile b are excluded[starts[b] : starts[b + 1]]; caps are [B, G] or
+    [B, 0].
+    """
+    count, held = len(profiles), np.zeros(caps.shape, np.int64)
+    sizes = np.zeros(count, np.int64)
+    lows = np.where(limits > 0, -np.inf, np.inf).astype(np.float32)
+    for block in range((num_items + WIDTH - 1) // WIDTH):
+        at = block * WIDTH
+        offers = load(columns.offers, at)
+        for first in range(0, count, TILE):
+            nears = squared_distances(columns.means, block, profiles, first, TILE)
+            for which in range(TILE):
+                b = first + which
+                found = _within(nears[which], offers, lows[b])
+                if found == 0:
+                    continue
+                best, who = scores[b, : limits[b]], items[b, : limits[b]]
+                for lane in range(WIDTH):
+                    item = at + lane
+                    if (found >> lane) & 1 == 0 or item >= num_items:
+                        continue
+                    if among(item, excluded[starts[b] : starts[b + 1]]):
+                        continue
+                    score = _mean_score(columns, item, profiles[b])
+                    sizes[b] = keep(
+                        best, who, sizes[b], score, item, columns.groups, caps[b], held[b]
+                    )
+                    if sizes[b] == limits[b]:
+                        lows[b] = lowered(best[0])
+    for b in range(count):
+        best_first(scores[b, : limits[b]], items[b, : limits[b]])
+
+
+@compiled
+def survey(
+    columns: Any,
+    num_items: Any,
+    rule: Any,
+    centre: Any,
+    wander: Any,
+    times: Any,
+    nears: Any,
+    scores: Any,
+    items: Any,
+) -> Any:
+    """Write the squared distances of all means to the centre [1, D], and find the pilot.
+
+    The pilot is a heap of the items that could be best, by bias − √(m − 2√v), where m is the mean
+    and v a bound of the variance of the squared distance; `wander` adds to v, in units of the
+    squared distance, how far the profiles lie around the centre. Caps count `times`: then the
+    pilot fills `times` fewer places within the caps themselves. Returns its size.
+    """
+    caps, held = rule.caps * times, np.zeros(len(rule.caps), np.int64)
+    size, low = 0, np.float32(-np.inf)
+    zero, around = everywhere(np.float32(0)), everywhere(wander)
+    for block in range((num_items + WIDTH - 1) // WIDTH):
+        at = block * WIDTH
+        (near,) = squared_distances(columns.means, block, centre, 0, 1)
+        store(nears, at, near)
+        total = load(columns.spreads[0], at)
+        within = multiply(load(columns.spreads[1], at), add(total, add(near, near)))
+        spread = root(add(add(within, within), multiply(around, near)))
+        hope = larger(subtract(add(near, total), add(spread, spread)), zero)
+        reach = subtract(load(columns.offers, at), everywhere(low))
+        found = at_most(hope, multiply(reach, reach)) & at_most(zero, reach)
+        if found == 0:
+            continue
+        for lane in range(WIDTH):
+            item = at + lane
+            if (found >> lane) & 1 and may(item, num_items, rule):
+                score = _hope(columns, item, nears[item], wander)
+                size = keep(scores, items, size, score, item, columns.groups, caps, held)
+                if size == len(scores):
+                    low = np.float32(scores[0])
+    return size
+
+
+@compiled
+def _hope(columns: Any, item: Any, near: Any, wander: Any) -> Any:
+    total, widest = float(columns.spreads[0, item]), float(columns.spreads[1, item])
+    variance = 2.0 * widest * (total + 2.0 * near) + wander * near
+    best = max(near + total - 2.0 * math.sqrt(variance), 0.0)
+    return float(columns.offers[item]) - math.sqrt(best)
