@@ -117,8 +117,10 @@ def as_toml(model: ModelConfig, training: TrainingConfig) -> str:
 
 
 def _toml(value: Any) -> str:
-    """Write a number, a text, or a table of them; TOML writes them as JSON does."""
+    """Write a number, a text, or a list or table of them; TOML has them as JSON does."""
     if isinstance(value, Mapping):
         inner = ", ".join(f"{_toml(name)} = {_toml(part)}" for name, part in value.items())
         return f"{{ {inner} }}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml, value))}]"
     return json.dumps(value, ensure_ascii=False)

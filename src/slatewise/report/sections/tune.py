@@ -88,8 +88,12 @@ def _tables(result: StudyResult) -> Iterator[Table]:
     )
     trials = result.tables["trials"]
     same = [] if result.about["settings"]["objective"] == "hitrate" else ["validation"]
-    shown = trials.drop("curve", "why", *same).rename(
-        {name: symbol for name, symbol in SYMBOLS.items() if name in trials.columns}
+    # Trials near the best differ in the fourth decimal.
+    values = ["–" if value is None else f"{value:.4f}" for value in trials["value"]]
+    shown = (
+        trials.drop("curve", "why", *same)
+        .with_columns(value=pl.Series(values))
+        .rename({name: symbol for name, symbol in SYMBOLS.items() if name in trials.columns})
     )
     yield Table.of(
         shown,
