@@ -2,9 +2,10 @@
 
 A batch is 512 users of 20 interactions with slates of 11 items on average, as in training. The
 floor gathers one float for every cell from a table of all items: what a per-item term costs at
-least. `history` and `propensity` are computed for every batch; popularity is computed once for a
-whole log, in time order (`pass`), and then only gathered, or looked up for any batch (`index`), here
-with two half-lives and one million interactions of the past. `state` renews the numbers of all items, as serving does.
+least. `history` and `propensity` are computed for every batch. Popularity is computed once for a
+whole log, in time order (`pass`), and then only gathered; or it is looked up for any batch
+(`index`). It has two half-lives here, and one million interactions of the past. `state` renews the
+numbers of all items, as serving does.
 """
 
 import time

@@ -9,8 +9,8 @@ from slatewise.data.interactions import Interactions
 def cells_of_users(interactions: Interactions, users: Tensor, ends: Tensor | None = None) -> Tensor:
     """Return which cells of a log `of_users` gathers, in its order: [F of the batch] int64.
 
-    So `values.index_select(0, cells_of_users(log, users))` stands beside `log.of_users(users)`, where values [F, P]
-    stand beside the log. The cells of a user lie together, so this costs no loop.
+    Where values [F, P] stand beside the log, `values.index_select(0, cells_of_users(log, users))`
+    stand beside `log.of_users(users)`. The cells of a user lie together, so this costs no loop.
     """
     first = interactions.user_offsets[users]
     counts = interactions.user_offsets[users + 1] - first

@@ -113,10 +113,10 @@ class Sums:
     @classmethod
     def empty(cls, num_items: int, popularity: Popularity) -> "Sums":
         """Return the sums before any event."""
-        from slatewise.features import _numba  # noqa: PLC0415 (numba takes time to load)
+        from slatewise.features import _popularity_numba as loops  # noqa: PLC0415 (numba takes time to load)
 
         return cls(
-            np.full(num_items, _numba.NEVER, dtype=np.int64),
+            np.full(num_items, loops.NEVER, dtype=np.int64),
             np.zeros((num_items, len(popularity.settings.half_lives), 2), dtype=np.float32),
             np.zeros((num_items, 2), dtype=np.int64),
         )
@@ -138,10 +138,10 @@ def stream(
 
     The items of interaction n go to `out` [·, 2 H] from row `places[n]` on, if that is not -1.
     """
-    from slatewise.features import _numba  # noqa: PLC0415 (numba takes time to load)
+    from slatewise.features import _popularity_numba as loops  # noqa: PLC0415 (numba takes time to load)
 
     ticks = popularity.ticks(events.times.cpu().numpy())
-    bad = _numba.stream(
+    bad = loops.stream(
         np.argsort(ticks, kind="stable"),
         ticks,
         showing_starts(events).numpy(),

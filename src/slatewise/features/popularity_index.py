@@ -40,13 +40,13 @@ class PopularityIndex:
         cls, popularity: Popularity, events: Interactions, num_items: int
     ) -> "PopularityIndex":
         """Index the interactions of any users."""
-        from slatewise.features import _numba  # noqa: PLC0415 (numba takes time to load)
+        from slatewise.features import _popularity_numba as loops  # noqa: PLC0415 (numba takes time to load)
 
         when = popularity.ticks(events.times.cpu().numpy())
         order, clicks = np.argsort(when, kind="stable"), events.clicks.cpu().numpy()
         cells = (events.slate_offsets.cpu().numpy(), events.slate_items.cpu().numpy())
         sums, counts = Sums.empty(num_items, popularity), np.zeros(num_items, dtype=np.int64)
-        bad = _numba.count_rows(order, when, *cells, sums.tick.copy(), counts)
+        bad = loops.count_rows(order, when, *cells, sums.tick.copy(), counts)
         if bad >= 0:
             raise ValueError(f"interaction {bad} has an unknown item")
         starts = offsets_of(counts)
@@ -54,7 +54,7 @@ class PopularityIndex:
         rows = np.empty((len(ticks), *sums.closed.shape[1:]), dtype=np.float32)
         begins, ends = showing_starts(events).numpy(), starts[:-1].copy()
         changed = (*sums.arrays, ends, ticks, rows)
-        _numba.fill_rows(order, when, begins, clicks, *cells, popularity.steps, *changed)
+        loops.fill_rows(order, when, begins, clicks, *cells, popularity.steps, *changed)
         return cls(popularity, starts, ticks, rows)
 
     def features(self, items: Int64Array, times: Int64Array) -> Floats:
@@ -71,13 +71,13 @@ class PopularityIndex:
         return torch.from_numpy(out).to(interactions.clicks.device)
 
     def _look_up(self, items: Int64Array, times: Int64Array, offsets: Int64Array) -> Floats:
-        from slatewise.features import _numba  # noqa: PLC0415 (numba takes time to load)
+        from slatewise.features import _popularity_numba as loops  # noqa: PLC0415 (numba takes time to load)
 
         known = self.popularity
         out = np.empty((len(items), len(known.names)), dtype=np.float32)
         numbers = (known.steps, known.rate, known.settings.strength)
         rows = (self.starts, self.ticks, self.sums)
-        bad = _numba.look_up(known.ticks(times), offsets, items, *rows, *numbers, out)
+        bad = loops.look_up(known.ticks(times), offsets, items, *rows, *numbers, out)
         if bad >= 0:
             raise ValueError(f"slate {bad} has an unknown item")
         return out

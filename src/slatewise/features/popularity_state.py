@@ -43,13 +43,13 @@ class PopularityState:
 
         The state knows no past: a time before an event that it has seen is refused.
         """
-        from slatewise.features import _numba  # noqa: PLC0415 (numba takes time to load)
+        from slatewise.features import _popularity_numba as loops  # noqa: PLC0415 (numba takes time to load)
 
         known = self.popularity
         items = np.arange(len(self.sums.tick)) if items is None else items
         out = np.empty((len(items), len(known.names)), dtype=np.float32)
         now = int(known.ticks(np.array([time]))[0])
-        bad = _numba.describe_items(
+        bad = loops.describe_items(
             items, now, known.steps, known.rate, known.settings.strength, *self.sums.arrays, out
         )
         if bad >= 0:

@@ -1,0 +1,235 @@
+"""The loops over a log in time order that numba compiles: popularity; see `_numba` for the rules.
+
+Of each item they keep the tick of its latest event; the decayed sums `closed` [H, 2] of clicks and
+views at that tick, of earlier ticks only; the counts `opened` [2] in that tick. H half-lives.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from slatewise.features._numba import compile_loop
+
+NEVER = -(2**62)
+"""The tick of an item without events; far enough back to weigh nothing, near enough to subtract."""
+
+
+@compile_loop
+def _add(
+    item: Any,
+    now: Any,
+    click: Any,
+    view: Any,
+    steps: Any,
+    tick: Any,
+    closed: Any,
+    opened: Any,
+) -> None:
+    """Count one event at tick `now`; steps [H] are half-lives per tick."""
+    past = tick[item]
+    if past < now:
+        for h in range(len(steps)):
+            decay = np.exp2(-steps[h] * (now - past))
+            for e in range(2):
+                closed[item, h, e] = (closed[item, h, e] + np.float32(opened[item, e])) * decay
+        opened[item, 0] = opened[item, 1] = 0
+        tick[item] = now
+    if past <= now:
+        opened[item, 0] += click
+        opened[item, 1] += view
+        return
+    for h in range(len(steps)):  # a late event
+        weight = np.exp2(-steps[h] * (past - now))
+        closed[item, h, 0] += click * weight
+        closed[item, h, 1] += view * weight
+
+
+@compile_loop
+def _describe(clicks: Any, views: Any, rate: Any, strength: Any, h: Any, row: Any) -> None:
+    """Fill in the two features of a half-life from its decayed clicks and views."""
+    # As `closed` would hold them: the next event must not show in the last bit.
+    clicks, views = np.float64(np.float32(clicks)), np.float64(np.float32(views))
+    row[2 * h] = math.log((clicks / rate + strength) / (views + strength))
+    row[2 * h + 1] = math.log1p(clicks)
+
+
+@compile_loop
+def describe_item(
+    item: Any,
+    now: Any,
+    steps: Any,
+    rate: Any,
+    strength: Any,
+    tick: Any,
+    closed: Any,
+    opened: Any,
+    row: Any,
+) -> Any:
+    """Fill in the features [2 H] of an item at tick `now`; False if `now` lies too far back."""
+    past = tick[item]
+    if past > now:
+        return False
+    for h in range(len(steps)):
+        clicks, views = closed[item, h, 0], closed[item, h, 1]
+        decay = 1.0
+        if past < now:  # what happens in a tick is known when it is over
+            clicks += np.float32(opened[item, 0])
+            views += np.float32(opened[item, 1])
+            decay = np.exp2(-steps[h] * (now - past))
+        _describe(clicks * decay, views * decay, rate, strength, h, row)
+    return True
+
+
+@compile_loop
+def describe_items(
+    items: Any,
+    now: Any,
+    steps: Any,
+    rate: Any,
+    strength: Any,
+    tick: Any,
+    closed: Any,
+    opened: Any,
+    out: Any,
+) -> Any:
+    """Fill in the features [K, 2 H] of items [K]; return -1, or the first that cannot be."""
+    for k in range(len(items)):
+        item = np.int64(items[k])
+        if item < 0 or item >= len(tick):
+            return np.int64(k)
+        if not describe_item(item, now, steps, rate, strength, tick, closed, opened, out[k]):
+            return np.int64(k)
+    return np.int64(-1)
+
+
+@compile_loop
+def stream(
+    order: Any,
+    ticks: Any,
+    begins: Any,
+    clicks: Any,
+    slate_offsets: Any,
+    slate_items: Any,
+    places: Any,
+    steps: Any,
+    rate: Any,
+    strength: Any,
+    tick: Any,
+    closed: Any,
+    opened: Any,
+    out: Any,
+) -> Any:
+    """Go through interactions in time order: describe the cells of each, then count its events.
+
+    Those with `places` >= 0 are described, from that row of `out` [·, 2 H] on. Returns -1, or the
+    first bad interaction.
+    """
+    for m in range(len(order)):
+        n = order[m]
+        now, start, end = ticks[n], slate_offsets[n], slate_offsets[n + 1]
+        if clicks[n] >= end - start:
+            return n
+        for j in range(start, end):
+            item = np.int64(slate_items[j])
+            if item < 0 or item >= len(tick):
+                return n
+            if places[n] >= 0:
+                row = out[places[n] + j - start]
+                describe_item(item, now, steps, rate, strength, tick, closed, opened, row)
+        for j in range(start, end):
+            click = np.int64(j - start == clicks[n])
+            if begins[n] or click:
+                view = np.int64(begins[n])
+                item = np.int64(slate_items[j])
+                _add(item, now, click, view, steps, tick, closed, opened)
+    return np.int64(-1)
+
+
+@compile_loop
+def count_rows(
+    order: Any, ticks: Any, slate_offsets: Any, slate_items: Any, tick: Any, counts: Any
+) -> Any:
+    """Count the ticks with events of each item [I]; return -1, or the first bad interaction."""
+    for m in range(len(order)):
+        n = order[m]
+        for j in range(slate_offsets[n], slate_offsets[n + 1]):
+            item = np.int64(slate_items[j])
+            if item < 0 or item >= len(tick):
+                return n
+            if tick[item] != ticks[n]:
+                tick[item] = ticks[n]
+                counts[item] += 1
+    return np.int64(-1)
+
+
+@compile_loop
+def fill_rows(
+    order: Any,
+    ticks: Any,
+    begins: Any,
+    clicks: Any,
+    slate_offsets: Any,
+    slate_items: Any,
+    steps: Any,
+    tick: Any,
+    closed: Any,
+    opened: Any,
+    ends: Any,
+    row_ticks: Any,
+    row_sums: Any,
+) -> None:
+    """Write a row for every item and tick with events: the tick and the sums [H, 2] after it.
+
+    `ends` [I] begins as where the rows of each item begin, and moves to where they end.
+    """
+    for m in range(len(order)):
+        n = order[m]
+        start = slate_offsets[n]
+        for j in range(start, slate_offsets[n + 1]):
+            item, click = np.int64(slate_items[j]), np.int64(j - start == clicks[n])
+            if tick[item] != ticks[n]:
+                ends[item] += 1
+            _add(item, ticks[n], click, np.int64(begins[n]), steps, tick, closed, opened)
+            row = ends[item] - 1
+            row_ticks[row] = ticks[n]
+            for h in range(len(steps)):
+                for e in range(2):
+                    row_sums[row, h, e] = closed[item, h, e] + np.float32(opened[item, e])
+
+
+@compile_loop
+def look_up(
+    ticks: Any,
+    slate_offsets: Any,
+    slate_items: Any,
+    starts: Any,
+    row_ticks: Any,
+    row_sums: Any,
+    steps: Any,
+    rate: Any,
+    strength: Any,
+    out: Any,
+) -> Any:
+    """Fill in the features [F, 2 H] of cells from an index; return -1, or the first bad slate."""
+    for n in range(len(slate_offsets) - 1):
+        now = ticks[n]
+        for j in range(slate_offsets[n], slate_offsets[n + 1]):
+            item = np.int64(slate_items[j])
+            if item < 0 or item >= len(starts) - 1:
+                return np.int64(n)
+            low, high = starts[item], starts[item + 1]
+            while low < high:  # the first row that is not before now
+                middle = (low + high) // 2
+                if row_ticks[middle] < now:
+                    low = middle + 1
+                else:
+                    high = middle
+            known = low > starts[item]
+            for h in range(len(steps)):
+                clicks, views, decay = np.float32(0), np.float32(0), 1.0
+                if known:
+                    clicks, views = row_sums[low - 1, h, 0], row_sums[low - 1, h, 1]
+                    decay = np.exp2(-steps[h] * (now - row_ticks[low - 1]))
+                _describe(clicks * decay, views * decay, rate, strength, h, out[j])
+    return np.int64(-1)
