@@ -11,9 +11,9 @@ import pytest
 from slatewise.data.preparing import prepare
 from slatewise.errors import SlatewiseError
 from slatewise.simulation import (
+    FrontPage,
     Marketplace,
     SimulationConfig,
-    TimedPolicy,
     load_config,
     named_policy,
     write_log,
@@ -182,13 +182,13 @@ def test_who_ignores_a_cause_pays_for_it(world: str, truth: str, rng: np.random.
     market, users = Marketplace(config), 1_000
     blind = {cause: Marketplace(without(config, cause)) for cause in CAUSES}
     people = market.new_users(users, rng)
-    policy = named_policy(config.policy, market.catalogue, market.life)
     for step in range(25):
         hours = 24 * config.days * (step + rng.random(users)) / 25
         history = people.observed(np.arange(users))
-        if isinstance(policy, TimedPolicy):
-            slates = policy.recommend_at(history, config.max_slate, hours, rng)
+        if market.life is not None:
+            slates = FrontPage(market.life).recommend_at(history, config.max_slate, hours, rng)
         else:
+            policy = named_policy(config.policy, market.catalogue)
             slates = policy.recommend(history, config.max_slate, rng)
         if step < 24:
             market.interact(people, Shown(slates), rng, hours=hours)
@@ -209,7 +209,8 @@ def test_who_ignores_a_cause_pays_for_it(world: str, truth: str, rng: np.random.
 def test_a_world_with_hours_wants_to_know_the_time(rng: np.random.Generator) -> None:
     market = Marketplace(load_config("news"))
     users = market.new_users(3, rng)
-    policy = named_policy("front-page", market.catalogue, market.life)
+    assert market.life is not None
+    policy = FrontPage(market.life)
     with pytest.raises(SlatewiseError, match="when this is"):
         market.interact(users, policy, rng)
     with pytest.raises(SlatewiseError, match="recommend_at"):
@@ -223,7 +224,8 @@ def test_a_world_with_hours_wants_to_know_the_time(rng: np.random.Generator) -> 
 
 def test_a_timed_policy_cannot_serve_a_world_without_hours(rng: np.random.Generator) -> None:
     news, tiny = Marketplace(load_config("news")), Marketplace(load_config("tiny"))
-    policy = named_policy("front-page", news.catalogue, news.life)
+    assert news.life is not None
+    policy = FrontPage(news.life)
     with pytest.raises(SlatewiseError, match="has no `recommend`"):
         Marketplace(load_config("tiny", search_share=0.0)).interact(
             tiny.new_users(3, rng), policy, rng

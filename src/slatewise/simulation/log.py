@@ -17,7 +17,7 @@ from slatewise.simulation.arrays import Bools, Floats, Ints
 from slatewise.simulation.config import SimulationConfig
 from slatewise.simulation.features import item_features, listed_groups
 from slatewise.simulation.marketplace import Marketplace, stream
-from slatewise.simulation.policies import Policy, TimedPolicy, named_policy
+from slatewise.simulation.policies import FrontPage, Policy, TimedPolicy, named_policy
 from slatewise.version import __version__
 
 START: Final = np.datetime64("2024-01-01T00:00:00", "us")
@@ -125,7 +125,11 @@ def chunks(market: Marketplace) -> Iterator[Chunk]:
     on the chunks before it nor on how many follow.
     """
     config = market.config
-    policy = named_policy(config.policy, market.catalogue, market.life)
+    policy = (
+        named_policy(config.policy, market.catalogue)
+        if market.life is None
+        else FrontPage(market.life)
+    )
     for number, first in enumerate(range(0, config.users, config.chunk_users)):
         rng = stream(config.seed, 1, number)
         count = min(config.chunk_users, config.users - first)

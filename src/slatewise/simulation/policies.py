@@ -95,10 +95,8 @@ _NAMED: Final[dict[str, Callable[[Catalogue], Policy]]] = {
 }
 
 
-def named_policy(name: str, catalogue: Catalogue, life: Life | None = None) -> Policy | TimedPolicy:
-    """Return the policy that goes by `name`, for this catalogue and, if items have one, life."""
-    if name == "front-page" and life is not None:
-        return FrontPage(life)
+def named_policy(name: str, catalogue: Catalogue) -> Policy:
+    """Return the policy that goes by `name`, for this catalogue."""
     if name not in _NAMED:
         raise SlatewiseError(f"There is no policy '{name}'.", f"Choose one of {', '.join(_NAMED)}.")
     return _NAMED[name](catalogue)
