@@ -50,6 +50,9 @@ from slatewise.training.config import TrainingConfig
 STUDIES: Final[Mapping[str, str]] = {
     "offline": "slatewise.experiments.offline",
     "posterior": "slatewise.experiments.posterior",
+    "online-models": "slatewise.experiments.online_models",
+    "missing-search": "slatewise.experiments.missing_search",
+    "online-strategies": "slatewise.experiments.online_strategies",
     "tune": "slatewise.experiments.tuning.search",
 }
 """The name of each study, and the module that has it as `STUDY`."""

@@ -1,0 +1,95 @@
+"""What a unit of an online study keeps: per user and day, per arm, per night.
+
+`shown`   a row per day and arm, with a list over the users who met recommendation slates: how many
+          slates, how many clicks, and how many were to be expected (exact probabilities, summed)
+`slates`  a row per day and arm: how varied the recommendation slates were
+`arms`    a row per arm: its users, and how varied its slates of all days were together
+`nights`  a row per night and model: what it learned from
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+
+import numpy as np
+
+from slatewise.data.dataset import SlateDataset
+from slatewise.evaluation.diversity import Diversity, coverage, exposure, gini
+from slatewise.experiments.daily_log import Met
+from slatewise.experiments.online import Arm, OnlineConfig
+from slatewise.experiments.storing import Row, Tables
+from slatewise.model.fitted import SlateModel
+from slatewise.simulation import Marketplace
+from slatewise.simulation.arrays import Ints
+
+
+class Outcomes:
+    """Collects the rows, day after day."""
+
+    def __init__(
+        self, config: OnlineConfig, seed: int, arms: Sequence[Arm], market: Marketplace
+    ) -> None:
+        self._config, self._seed, self._arms, self._market = config, seed, arms, market
+        self._tables: Tables = {"shown": [], "slates": [], "nights": []}
+        self._exposure: list[Ints] = [np.zeros(market.catalogue.items, np.int64) for _ in arms]
+
+    def add(
+        self, day: int, met: Met, models: Mapping[str, SlateModel], dataset: SlateDataset
+    ) -> None:
+        """Keep what users met on a day, what the models had learned from, and when."""
+        self._night(day, models, dataset)
+        recommended = met.only(~met.searched)
+        for number, arm in enumerate(self._arms):
+            mine = recommended.only(recommended.arm == number)
+            head: Row = {"seed": self._seed, "arm": arm.name, "day": day}
+            self._tables["shown"].append(head | _per_user(mine))
+            varied = self._varied(mine.slates, models[arm.variant])
+            self._tables["slates"].append(head | {"slates": len(mine.user), **asdict(varied)})
+            self._exposure[number] += exposure(mine.slates, len(self._exposure[number]))
+
+    def _night(self, day: int, models: Mapping[str, SlateModel], dataset: SlateDataset) -> None:
+        names = dataset.source_names
+        searched = dataset.sources == (names.index("search") if "search" in names else -1)
+        about = {
+            "seed": self._seed,
+            "day": day,
+            "interactions": dataset.num_interactions,
+            "users": dataset.num_users,
+            "search_share": float(searched.mean()),
+        }
+        for name, model in models.items():
+            self._tables["nights"].append(about | {"variant": name, **model.metrics})
+
+    def _varied(self, slates: Ints, model: SlateModel) -> Diversity:
+        return Diversity.of(
+            slates,
+            self._market.catalogue.group,
+            self._market.space.vectors,  # the truth: one ruler for all models
+            model.views.numpy(),
+            below=self._config.few_views,
+        )
+
+    def tables(self) -> Tables:
+        """Return everything."""
+        arms = [
+            {
+                "seed": self._seed,
+                "arm": arm.name,
+                "variant": arm.variant,
+                "strategy": arm.strategy,
+                "coverage": coverage(shown),
+                "gini": gini(shown),
+            }
+            for arm, shown in zip(self._arms, self._exposure, strict=True)
+        ]
+        return self._tables | {"arms": arms}
+
+
+def _per_user(met: Met) -> Row:
+    """Add up slates, clicks and expected clicks of each user."""
+    users, place = np.unique(met.user, return_inverse=True)
+    return {
+        "users": users,
+        "slates": np.bincount(place, minlength=len(users)),
+        "clicks": np.bincount(place, met.clicks >= 0, len(users)).astype(np.int64),
+        "expected": np.bincount(place, met.probability, len(users)).round(6),
+    }

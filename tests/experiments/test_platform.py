@@ -1,0 +1,150 @@
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from slatewise.experiments.daily_log import Met
+from slatewise.experiments.platform import Platform
+from slatewise.simulation import Policy, RandomPolicy
+from tests.experiments.worlds import platform
+
+
+def policies(where: Platform, arms: int = 3) -> list[Policy]:
+    return [RandomPolicy(where.market.catalogue) for _ in range(arms)]
+
+
+def served(where: Platform, days: int) -> list[Met]:
+    where.warm_up()
+    return [where.day(day, policies(where)) for day in range(days)]
+
+
+def test_arms_have_equal_shares_of_the_users(tmp_path: Path) -> None:
+    counts = np.bincount(platform(tmp_path).population.arm, minlength=3)
+    assert counts.max() - counts.min() <= 1
+
+
+def test_a_share_is_drawn_by_chance_and_not_by_arrival(tmp_path: Path) -> None:
+    where = platform(tmp_path, users=3_000)
+    arrivals = [where.population.arrival[where.population.arm == arm].mean() for arm in range(3)]
+    # The standard error of such a mean is 5 / √2,800 ≈ 0.1 days.
+    assert max(arrivals) - min(arrivals) < 0.5
+
+
+def test_users_stay_in_their_arm(tmp_path: Path) -> None:
+    where = platform(tmp_path)
+    served(where, 6)
+    log = pl.concat(where.log.days.values())
+    arms = log.group_by("user_id").agg(pl.col("arm").n_unique())
+    assert arms["arm"].max() == 1
+    assert (log["arm"].to_numpy() == where.population.arm[log["user_id"].to_numpy()]).all()
+
+
+def test_as_many_people_are_there_on_every_day(tmp_path: Path) -> None:
+    where = platform(tmp_path, users=2_000, days=30)
+    present = [len(where.population.present(day)) for day in range(-4, 30)]
+    # Binomial: 2,000 ± 4 · √2,000.
+    assert all(abs(count - 2_000) < 180 for count in present)
+
+
+def test_some_users_are_new_every_day_and_others_have_left(tmp_path: Path) -> None:
+    population = platform(tmp_path).population
+    for day in range(7):
+        today, tomorrow = set(population.present(day)), set(population.present(day + 1))
+        assert tomorrow - today
+        assert today - tomorrow
+
+
+def test_users_take_their_state_and_history_along(tmp_path: Path) -> None:
+    where = platform(tmp_path)
+    met = served(where, 6)
+    users = where.population.users
+    log = pl.concat(where.log.days.values()).sort("user_id", "time")
+    for (user,), rows in log.group_by("user_id"):
+        clicks = rows["click"].fill_null(-1).to_list()
+        assert users.history[user, : users.steps[user]].tolist() == clicks
+    assert sum(len(day.user) for day in met) > 0
+
+
+def test_every_slate_that_was_met_is_a_row_of_the_log(tmp_path: Path) -> None:
+    where = platform(tmp_path)
+    for day, met in enumerate(served(where, 4)):
+        rows = where.log.days[day]
+        assert rows.height == len(met.user)
+        assert (rows["source"] == "search").sum() == met.searched.sum()
+        assert rows["click"].count() == (met.clicks >= 0).sum()
+        assert (rows["slate"].list.len().to_numpy() == met.scroll).all()
+        shown = [slate[:seen].tolist() for slate, seen in zip(met.slates, met.scroll, strict=True)]
+        assert rows["slate"].to_list() == shown
+
+
+def test_training_reads_the_last_days_before_the_day(tmp_path: Path) -> None:
+    where = platform(tmp_path)
+    served(where, 5)
+    assert where.log.before(3)["day"].unique().sort().to_list() == [-1, 0, 1, 2]
+    rows = sum(where.log.days[day].height for day in range(-1, 3))
+    assert where.log.dataset(3).num_interactions == rows
+
+
+def test_what_is_yet_to_come_changes_nothing_that_training_reads(tmp_path: Path) -> None:
+    where = platform(tmp_path)
+    served(where, 5)
+    before = where.log.dataset(3).content_hash
+    for day in (3, 4):  # today and tomorrow
+        where.log.days[day] = where.log.days[day].with_columns(
+            pl.lit(None, dtype=pl.Int64).alias("click"), pl.lit("poison").alias("source")
+        )
+    assert where.log.dataset(3).content_hash == before
+    where.log.days[2] = where.log.days[2].with_columns(pl.lit("poison").alias("source"))
+    assert where.log.dataset(3).content_hash != before
+
+
+def test_searches_of_a_lost_day_are_met_and_not_recorded(tmp_path: Path) -> None:
+    where = platform(tmp_path)
+    where.warm_up()
+    steps = where.population.users.steps.copy()
+    lost = where.day(0, policies(where), lost=True)
+    kept = where.day(1, policies(where))
+    assert lost.searched.sum() > 0
+    assert (lost.clicks[lost.searched] >= 0).sum() > 0
+    assert where.log.days[0]["source"].unique().to_list() == ["recommendation"]
+    assert where.log.days[0].height == (~lost.searched).sum()
+    assert set(where.log.days[1]["source"]) == {"search", "recommendation"}
+    met = np.bincount([*lost.user, *kept.user], minlength=len(steps))
+    assert (where.population.users.steps - steps == met).all()
+
+
+def test_a_lost_search_is_in_no_history(tmp_path: Path) -> None:
+    where = platform(tmp_path)
+    users = where.population.users
+    where.day(0, policies(where), lost=True)
+    recorded = {
+        (row["user_id"], row["click"])
+        for row in where.log.days[0].drop_nulls("click").iter_rows(named=True)
+    }
+    who, step = np.nonzero(users.history >= 0)
+    clicked = zip(who.tolist(), users.history[who, step].tolist(), strict=True)
+    assert set(clicked) == recorded
+
+
+@pytest.mark.parametrize("day", [1, 2, 3, 4])
+def test_a_lost_day_is_absent_while_it_is_in_the_window(tmp_path: Path, day: int) -> None:
+    where = platform(tmp_path)
+    where.warm_up()
+    for number in range(5):
+        where.day(number, policies(where), lost=number == 0)
+    lost = where.log.before(day).filter(pl.col("day") == 0)
+    assert lost.height > 0
+    assert (lost["source"] == "recommendation").all()
+    assert (where.log.before(5)["source"] == "search").sum() > 0
+    assert 0 not in where.log.before(5)["day"]
+
+
+def test_the_same_seed_gives_the_same_days(tmp_path: Path) -> None:
+    logs = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        where = platform(tmp_path / name)
+        served(where, 2)
+        logs.append(pl.concat(where.log.days.values()))
+    assert logs[0].equals(logs[1])
