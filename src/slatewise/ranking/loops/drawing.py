@@ -102,11 +102,16 @@ def _draws(profiles: Any, spread: Any, heaps: Any) -> Any:
     count, size = profiles.shape
     blocks = np.zeros(((count + WIDTH - 1) // WIDTH, size, WIDTH), np.float32)
     tiles = np.empty(((count + TILE - 1) // TILE * TILE, size), np.float32)
+    # Element by element: numba takes two seconds to compile the assignment of a row.
     for j in range(len(tiles)):
-        tiles[j] = profiles[min(j, count - 1)]
-    lows = np.full(len(blocks) * WIDTH, np.inf, np.float32)
+        for d in range(size):
+            tiles[j, d] = profiles[min(j, count - 1), d]
+    lows = np.empty(len(blocks) * WIDTH, np.float32)
+    for j in range(len(lows)):
+        lows[j] = np.inf
     for j in range(count):
-        blocks[j // WIDTH, :, j % WIDTH] = profiles[j]
+        for d in range(size):
+            blocks[j // WIDTH, d, j % WIDTH] = profiles[j, d]
         full = heaps.sizes[j] == heaps.scores.shape[1]
         lows[j] = lowered(heaps.scores[j, 0]) if full else -np.inf
     return Draws(profiles, blocks, tiles, spread, lows, np.empty(len(lows), np.float32))

@@ -128,7 +128,7 @@ def best_first(scores: Any, items: Any) -> None:
     for size in range(len(scores) - 1, 0, -1):
         scores[0], scores[size] = scores[size], scores[0]
         items[0], items[size] = items[size], items[0]
-        _sift_down(scores, items, size, 0)
+        _sift_down(scores, items, size, np.int64(0))
 
 
 @compiled
@@ -138,7 +138,7 @@ def best_of(candidates: Any, values: Any, groups: Any, caps: Any, scores: Any, i
     There must be k within the caps.
     """
     held = np.zeros(len(caps), np.int64)
-    size = 0
+    size = np.int64(0)  # a plain 0 would be compiled for by itself
     for place in range(len(candidates)):
         item, score = candidates[place], float(values[place])
         if size < len(scores) or score >= scores[0]:

@@ -53,7 +53,7 @@ def _mean_score(columns: Any, item: Any, profile: Any) -> Any:
 def greedy(columns: Any, num_items: Any, rule: Any, profiles: Any, scores: Any, items: Any) -> None:
     """Fill scores and items [k] with the best of all for the one profile [1, D], best first."""
     held = np.zeros(len(rule.caps), np.int64)
-    size, low = 0, np.float32(-np.inf)
+    size, low = np.int64(0), np.float32(-np.inf)
     for block in range((num_items + WIDTH - 1) // WIDTH):
         at = block * WIDTH
         (near,) = squared_distances(columns.means, block, profiles, 0, 1)
@@ -137,7 +137,7 @@ def survey(
     pilot fills `times` fewer places within the caps themselves. Returns its size.
     """
     caps, held = rule.caps * times, np.zeros(len(rule.caps), np.int64)
-    size, low = 0, np.float32(-np.inf)
+    size, low = np.int64(0), np.float32(-np.inf)
     zero, around = everywhere(np.float32(0)), everywhere(wander)
     for block in range((num_items + WIDTH - 1) // WIDTH):
         at = block * WIDTH

@@ -226,6 +226,28 @@ def _sift(columns: Any, queue: Any, waiting: Any, draws: Any, low: Any, state: A
 
 
 @compiled
+def _least(draws: Any) -> Any:
+    """Return the least score to reach in any draw."""
+    least = draws.lows[0]
+    for j in range(1, len(draws.profiles)):
+        least = min(least, draws.lows[j])
+    return least
+
+
+@compiled
+def _in_order(numbers: Any) -> Any:
+    """Return a few numbers [n] in ascending order."""
+    result = numbers.copy()
+    for place in range(1, len(result)):
+        number, before = result[place], place - 1
+        while before >= 0 and result[before] > number:
+            result[before + 1] = result[before]
+            before -= 1
+        result[before + 1] = number
+    return result
+
+
+@compiled
 def _work_off(
     columns: Any,
     queue: Any,
@@ -244,7 +266,7 @@ def _work_off(
         item, chance, top = queue.items[place], queue.chances[place], queue.tops[place]
         near = np.float32(-1) if draws.spread > 0 else nears[item]
         if _visit(columns, item, near, chance, top, draws, caps, state, heaps):
-            low = draws.lows[: len(draws.profiles)].min()
+            low = _least(draws)
     return low
 
 
@@ -267,8 +289,8 @@ def thin(
     one, unknown = np.float32(1), np.float32(-1)
     for item in pilot:
         _visit(columns, item, unknown, 1.0, one, draws, rule.caps, state, heaps)
-    count, seen = len(draws.profiles), np.sort(pilot)
-    low, waiting = draws.lows[:count].min(), 0
+    count, seen = len(draws.profiles), _in_order(pilot)
+    low, waiting = _least(draws), np.int64(0)
     size = columns.rows.shape[2]
     queue = Queue(
         np.empty(WIDTH, np.int64),
@@ -305,5 +327,5 @@ def thin(
             waiting += 1
             if waiting == WIDTH:
                 low = _work_off(columns, queue, waiting, nears, draws, rule.caps, low, state, heaps)
-                waiting = 0
+                waiting = np.int64(0)
     _work_off(columns, queue, waiting, nears, draws, rule.caps, low, state, heaps)
