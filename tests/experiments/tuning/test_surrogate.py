@@ -50,9 +50,10 @@ def test_proposals_climb_to_the_top_of_a_hill(trials: list[Trial], make_trial: M
 def test_a_proposal_depends_on_the_trials_and_the_seed_alone(trials: list[Trial]) -> None:
     first = propose(SPACE, trials, seed=1)
     torch.rand(3)
-    state = torch.get_rng_state()
+    state, threads = torch.get_rng_state(), torch.get_num_threads()
     assert propose(SPACE, trials, seed=1) == first
     assert torch.equal(torch.get_rng_state(), state)
+    assert torch.get_num_threads() == threads
     for name, (low, high) in SPACE.ranges.items():
         assert low <= first[name] <= high
 

@@ -113,10 +113,18 @@ def _client(space: Space, seed: int) -> "Client":
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """Let what draws from torch's global generator draw the same each time, and restore it."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        yield
+    """Seed torch's global generator and use one thread, which few trials keep busy; restore both.
+
+    With several threads sums are added in another order, and other points chosen.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 @contextmanager
