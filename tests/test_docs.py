@@ -201,8 +201,10 @@ def test_every_setting_is_listed_with_its_default(
 
 def shown(value: Any) -> str:
     """Return a default as the pages write it."""
-    if value is None or value is False:
+    if value is None or value is False or value == ():
         return "–"
+    if isinstance(value, tuple):
+        return ", ".join(map(shown, value))
     if isinstance(value, dict):
         return ", ".join(f"{name} = {shown(part)}" for name, part in value.items())
     return f"{value:g}" if isinstance(value, int | float) else str(value)

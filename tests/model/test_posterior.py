@@ -18,6 +18,8 @@ CONFIGS = [
     ModelConfig(dynamics="linear", prior="flat", dimensions=3, sigma_h0=0.6, sigma_no_click=2.0),
     ModelConfig(dynamics="linear", prior="hierarchical", dimensions=3, sigma_max=0.5),
     ModelConfig(dynamics="gru", prior="flat", dimensions=3),
+    ModelConfig(dynamics="gru", dimensions=3, hidden=5, terms=("bias",), kappa_bias=0.3),
+    ModelConfig(dynamics="linear", prior="flat", dimensions=3, terms=("bias",)),
 ]
 every_model = pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
 
@@ -32,6 +34,11 @@ def posterior_of(config: ModelConfig, seed: int = 0, items: int = 8) -> Posterio
     for number, tensor in enumerate(posterior.tensors().values()):
         tensor.add_(0.5 * normals(100 * seed + number, *tensor.shape))
     return posterior
+
+
+def by_column(config: ModelConfig, of_vectors: float, of_biases: float) -> torch.Tensor:
+    bias = [of_biases] if "bias" in config.terms else []
+    return torch.tensor([of_vectors] * config.dimensions + bias)
 
 
 def values_of(parameters: Parameters) -> list[torch.Tensor]:
@@ -78,8 +85,8 @@ def test_the_shared_divergence_is_the_sum_of_its_parts(config: ModelConfig) -> N
     prior_scale = {
         "initial_state": config.sigma_h0,
         "no_click": config.sigma_no_click,
-        "group_means": config.kappa_mu,
-        "group_spreads": config.kappa_sigma,
+        "group_means": by_column(config, config.kappa_mu, config.kappa_bias),
+        "group_spreads": by_column(config, config.kappa_sigma, config.kappa_bias),
         "from_item": config.sigma_rnn,
         "from_state": config.sigma_rnn,
         "output": config.sigma_rnn,
@@ -183,6 +190,29 @@ def test_items_never_seen_have_the_predictive_of_their_group(prior: str) -> None
     torch.testing.assert_close(posterior.items.scale[unseen], scale[unseen])
     assert torch.equal(posterior.items.mean[seen], before[0][seen])
     assert torch.equal(posterior.items.raw[seen], before[1][seen])
+
+
+def test_a_model_with_biases_starts_like_one_without() -> None:
+    """The same draws for all else: what the bias changes is the bias."""
+    bare, biased = (
+        Posterior(ModelConfig(dimensions=3, terms=terms), torch.arange(8) % 3, 3, 6, seeded(1))
+        for terms in ((), ("bias",))
+    )
+    for name, tensor in bare.tensors().items():
+        other = biased.tensors()[name]
+        assert torch.equal(tensor, other[..., :3] if tensor.shape != other.shape else other), name
+    assert biased.items.mean.shape == (8, 4)
+    assert (biased.items.mean[:, 3] == 0).all()
+
+
+def test_views_narrow_a_bias_as_much_as_all_dimensions_of_a_vector_together() -> None:
+    posterior = posterior_of(ModelConfig(dimensions=3, terms=("bias",), sigma_max=4.0))
+    posterior.widen(torch.tensor([0, 30, 10, 5, 0, 0, 0, 0]))
+    precision = posterior.items.scale[:4].detach() ** -2
+    torch.testing.assert_close(
+        precision[:, :3], torch.tensor([4.0, 14, 22 / 3, 17 / 3])[:, None].expand(4, 3)
+    )
+    torch.testing.assert_close(precision[:, 3], torch.tensor([4.0, 34, 14, 9]))
 
 
 def test_a_predictive_wider_than_the_greatest_scale_is_cut_to_it() -> None:

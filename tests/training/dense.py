@@ -37,6 +37,8 @@ class Dense:
             for name in names
         }
         self.value = {name: q.loc + q.scale * noise[name].double() for name, q in self.q.items()}
+        self.vectors = self.value["items"][:, : config.dimensions]
+        self.biases = self.value["items"][:, config.dimensions :].sum(1)
 
     def negative_elbo(
         self,
@@ -71,7 +73,7 @@ class Dense:
                     likelihood = likelihood + self._log_likelihood(state, each)
                     scored += 1
                 if each.click >= 0:
-                    state = self._moved(state, self.value["items"][each.click])
+                    state = self._moved(state, self.vectors[each.click])
                     clicks += 1
         return -likelihood / max(scored, 1) + config.temperature * divergence
 
@@ -79,7 +81,8 @@ class Dense:
         """Cross-entropy minus entropy, with the group mean's variance in the former: [I]."""
         q = self.q["items"]
         if self.config.prior == "flat":
-            return kl_divergence(q, Normal(torch.zeros_like(q.loc), self.config.sigma_v)).sum(1)
+            scale = self._by_column(self.config.sigma_v, self.config.sigma_bias)
+            return kl_divergence(q, Normal(torch.zeros_like(q.loc), scale)).sum(1)
         means = self.q["group_means"]
         squared = self.value["group_spreads"][self.groups] ** 2 + self.config.scale_floor**2
         centre, wobble = means.loc[self.groups], means.scale[self.groups]
@@ -92,8 +95,8 @@ class Dense:
         scales = {
             "initial_state": config.sigma_h0,
             "no_click": config.sigma_no_click,
-            "group_means": config.kappa_mu,
-            "group_spreads": config.kappa_sigma,
+            "group_means": self._by_column(config.kappa_mu, config.kappa_bias),
+            "group_spreads": self._by_column(config.kappa_sigma, config.kappa_bias),
         } | dict.fromkeys(("from_item", "from_state", "output"), config.sigma_rnn)
         total = torch.zeros((), dtype=torch.float64)
         for name, q in self.q.items():
@@ -104,6 +107,10 @@ class Dense:
                     total + kl_divergence(q, Normal(torch.zeros_like(q.loc), scales[name])).sum()
                 )
         return total
+
+    def _by_column(self, of_vectors: float, of_biases: float) -> Tensor:
+        scales = [of_vectors] * self.config.dimensions
+        return torch.tensor(scales + [of_biases] * ("bias" in self.config.terms)).double()
 
     @staticmethod
     def _drift_kl(q: Normal) -> Tensor:
@@ -120,7 +127,7 @@ class Dense:
         return torch.trapezoid(mass * (log_q - log_prior), grid)
 
     def _amortised(self, clicked: list[int]) -> Normal:
-        vectors = self.value["items"][clicked]
+        vectors = self.vectors[clicked]
         weight = self.config.memory ** torch.arange(len(clicked) - 1, -1, -1).double()
         mean = (weight[:, None] * vectors).sum(0) / weight.sum()
         scale = (vectors.var(0, unbiased=False) + 0.01).sqrt()
@@ -135,9 +142,9 @@ class Dense:
 
     def _log_likelihood(self, state: Tensor, met: tuple[int, list[int], int, int]) -> Tensor:
         _, slate, click, source = met
-        items, config = self.value["items"], self.config
+        config = self.config
         profile = state if config.dynamics == "linear" else self.value["output"] @ state
-        utility = -(items - profile).square().sum(1).sqrt()  # [I]
+        utility = self.biases - (self.vectors - profile).square().sum(1).sqrt()  # [I]
         no_click = self.value["no_click"][len(slate) - 1]
         chosen = utility[click] if click >= 0 else no_click
         among = utility if config.likelihood == "all-item" else utility[slate]

@@ -29,6 +29,9 @@ CONFIGS = [
     ModelConfig(likelihood="source-aware", dynamics="gru", dimensions=D),
     ModelConfig(initial_state="amortised", dynamics="linear", dimensions=D, temperature=0.5),
     ModelConfig(initial_state="amortised", dynamics="gru", likelihood="all-item", dimensions=D),
+    ModelConfig(dynamics="gru", dimensions=D, terms=("bias",), kappa_bias=0.3),
+    ModelConfig(likelihood="all-item", dynamics="linear", dimensions=D, terms=("bias",)),
+    ModelConfig(likelihood="source-aware", prior="flat", dimensions=D, terms=("bias",)),
 ]
 
 

@@ -1,5 +1,7 @@
 """A fitted model as a recommender that can be judged."""
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -48,17 +50,19 @@ class ModelRecommender:
     def _predict(
         self, interactions: Interactions, scored: Tensor, slates: Slates, draw: int
     ) -> Predictions:
-        rows, local, _ = unique_rows(interactions.slate_items)
+        numbers, local, _ = unique_rows(interactions.slate_items)
         batch = interactions.with_items(local)
-        parameters = self._parameters(rows, draw)
+        parameters = self._parameters(numbers, draw)
         steps = ClickSteps.of(batch)
         profiles = known_profiles(parameters, self._model.config, batch, steps)
         lengths = batch.scroll_lengths
         states = profiles[steps.state_of[scored]]  # [n, D]
         seen = torch.repeat_interleave(scored, lengths)
-        items = parameters.items[batch.slate_items[seen].long()]  # [F, D]
-        gaps = torch.repeat_interleave(states, lengths[scored], dim=0) - items
+        rows = batch.slate_items[seen]  # [F]
+        gaps = torch.repeat_interleave(states, lengths[scored], dim=0) - parameters.vectors_of(rows)
         utilities = -torch.linalg.vector_norm(gaps, dim=1)
+        if parameters.biases is not None:
+            utilities = utilities + parameters.biases[rows]
         no_click = parameters.no_click_after(lengths[scored])
         return Predictions.from_utilities(slates, utilities.numpy(), no_click.numpy())
 
@@ -66,7 +70,7 @@ class ModelRecommender:
         posterior = self._model.posterior
         if not self._samples:
             mean = posterior.mean()
-            return Parameters(mean.items[rows], mean.weights, mean.initial_state, mean.no_click)
+            return replace(mean, items=mean.items[rows])
         generator = torch.Generator().manual_seed(self._seed * 1_000_003 + draw)
         return posterior.sample_around(posterior.items.rows(rows).sample(generator), generator)
 
@@ -80,7 +84,7 @@ class ModelRecommender:
             chunk = max(1, _CELLS // len(parameters.items))
             return torch.cat(
                 [
-                    top_items(-torch.cdist(part, parameters.items), k, exclude)
+                    top_items(parameters.lasting(part), k, exclude)
                     for part in torch.split(last, chunk)
                 ]
             )
@@ -94,7 +98,7 @@ class ModelRecommender:
             clicked = scored & (interactions.clicks >= 0)
             states = profiles[steps.state_of[clicked]]
             return target_ranks(
-                lambda rows: -torch.cdist(states[rows], parameters.items),
+                lambda rows: parameters.lasting(states[rows]),
                 interactions.clicked_items[clicked].long(),
                 len(parameters.items),
                 cells=_CELLS,

@@ -6,6 +6,9 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_
 
 from slatewise.config import Config
 
+Term = Literal["bias"]
+"""What may be added to the utility of an item, beside the distance."""
+
 
 class ModelConfig(Config):
     """The sequential slate model (Section 3 of the paper); every σ and κ is a standard
@@ -25,6 +28,9 @@ class ModelConfig(Config):
     """h_0: one learned state for everybody, or the paper's average over the user's clicks, taken
     over a prefix that is never scored."""
 
+    terms: tuple[Term, ...] = ()
+    """Terms of the utility beside −‖z − v_i‖; none is the paper's model."""
+
     dimensions: PositiveInt = 10
     """d, the dimension of item vectors v_i and user profiles z_t."""
     hidden: PositiveInt | None = None
@@ -43,6 +49,10 @@ class ModelConfig(Config):
     """Least group scale: below it the likelihood of item vectors has a funnel without bottom."""
     sigma_v: PositiveFloat = 0.5
     """σ_v, flat prior of the item vectors."""
+    kappa_bias: PositiveFloat = 0.5
+    """κ_b, prior of the group means of item biases, and folded-normal prior of their scales."""
+    sigma_bias: PositiveFloat = 0.5
+    """σ_b, flat prior of the item biases."""
     sigma_rnn: PositiveFloat = 1.0
     """σ_rnn, prior of the GRU's weights."""
     sigma_h0: PositiveFloat = 1.0
@@ -65,6 +75,8 @@ class ModelConfig(Config):
             raise ValueError("the amortised initial state needs hidden = dimensions")
         if self.dynamics == "linear" and self.hidden not in (None, self.dimensions):
             raise ValueError("linear dynamics have no hidden dimension of their own")
+        if len(set(self.terms)) < len(self.terms):
+            raise ValueError("a term is named twice")
         return self
 
     @property
@@ -73,7 +85,12 @@ class ModelConfig(Config):
         return self.hidden or self.dimensions
 
     @property
+    def item_columns(self) -> int:
+        """How many numbers an item has: its vector, and perhaps a bias after it."""
+        return self.dimensions + ("bias" in self.terms)
+
+    @property
     def name(self) -> str:
-        """The name the paper gives such a model, such as slate-gru-hier."""
+        """The name the paper gives such a model, such as slate-gru-hier, then +term for each."""
         prior = "hier" if self.prior == "hierarchical" else "flat"
-        return f"{self.likelihood}-{self.dynamics}-{prior}"
+        return "+".join([f"{self.likelihood}-{self.dynamics}-{prior}", *self.terms])

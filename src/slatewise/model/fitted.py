@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from slatewise.errors import SlatewiseError
+from slatewise.model.kernels.slate import split_bias
 from slatewise.model.posterior import Posterior
 
 if TYPE_CHECKING:
@@ -45,12 +46,30 @@ class SlateModel:
     @property
     def item_vectors(self) -> FloatArray:
         """[I, D] posterior means of the item vectors."""
-        return self.posterior.items.mean.detach().cpu().numpy()
+        return self._columns(self.posterior.items.mean)
 
     @property
     def item_scales(self) -> FloatArray:
         """[I, D] posterior standard deviations of the item vectors."""
-        return self.posterior.items.scale.detach().cpu().numpy()
+        return self._columns(self.posterior.items.scale)
+
+    @property
+    def item_biases(self) -> FloatArray:
+        """[I] posterior means of the item biases; 0 where the model has none."""
+        return self._bias(self.posterior.items.mean)
+
+    @property
+    def bias_scales(self) -> FloatArray:
+        """[I] posterior standard deviations of the item biases; 0 where the model has none."""
+        return self._bias(self.posterior.items.scale)
+
+    def _columns(self, items: Tensor) -> FloatArray:
+        vectors, _ = split_bias(items.detach().cpu(), self.config.dimensions)
+        return np.ascontiguousarray(vectors.numpy())
+
+    def _bias(self, items: Tensor) -> FloatArray:
+        _, biases = split_bias(items.detach().cpu(), self.config.dimensions)
+        return np.zeros(len(items), np.float32) if biases is None else biases.numpy().copy()
 
     @cached_property
     def _numbers(self) -> dict[ItemId, int]:
@@ -73,7 +92,7 @@ class SlateModel:
     def similar_items(self, item: ItemId, k: int = 10) -> list[tuple[ItemId, float]]:
         """Return the k nearest other items by posterior mean, nearest first, with the distance."""
         number = self.number_of(item)
-        vectors = self.posterior.items.mean.detach()
+        vectors = split_bias(self.posterior.items.mean.detach(), self.config.dimensions)[0]
         distance = torch.linalg.vector_norm(vectors - vectors[number], dim=1)
         distance[number] = torch.inf
         nearest = torch.topk(distance, min(k, len(distance) - 1), largest=False)

@@ -63,11 +63,10 @@ class Gaussian:
         self.raw.requires_grad_(on)
         return self
 
-    def kl(self, prior_scale: float) -> Tensor:
-        """KL divergence from N(0, prior_scale²), entry by entry."""
-        return gaussian_kl(
-            self.mean, self.scale, self.mean.new_zeros(()), self.mean.new_tensor(prior_scale)
-        )
+    def kl(self, prior_scale: float | Tensor) -> Tensor:
+        """KL divergence from N(0, prior_scale²), entry by entry; scales may be [D], by column."""
+        scale = torch.as_tensor(prior_scale, dtype=self.mean.dtype, device=self.mean.device)
+        return gaussian_kl(self.mean, self.scale, self.mean.new_zeros(()), scale)
 
 
 def gaussian_kl(mean: Tensor, scale: Tensor, prior_mean: Tensor, prior_scale: Tensor) -> Tensor:

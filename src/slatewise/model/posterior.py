@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from slatewise.model.dynamics import GruWeights, LinearWeights, Weights
 from slatewise.model.gaussian import Gaussian
@@ -30,8 +31,8 @@ _NODES, _MASSES = (part.tolist() for part in np.polynomial.hermite_e.hermegauss(
 class Posterior:
     """q(θ) = Π N(μ_k, σ_k²) with σ_k ≤ σ_max (eq. meanfield_posterior).
 
-    `items` are the item vectors, `shared` everything else by name. They live where `item_groups`
-    does.
+    `items` [I, C] are the item vectors, with the biases in one more column if the model has them;
+    `shared` is everything else by name. They live where `item_groups` does.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Posterior:
         self.config = config
         self.item_groups = item_groups  # [I]
         hidden, d = config.state_size, config.dimensions
+        bias = (0, config.item_columns - d)
 
         def around(mean: Tensor) -> Gaussian:
             return Gaussian.around(mean, _START_SCALE, config.sigma_max)
@@ -52,15 +54,16 @@ class Posterior:
         def noise(*shape: int) -> Tensor:
             return torch.randn(*shape, generator=generator)
 
-        means = _START_SPREAD * noise(num_groups, d)
+        means = pad(_START_SPREAD * noise(num_groups, d), bias)  # [G, C]; biases start at 0
         self.prior: ItemPrior
         if config.prior == "hierarchical":
             self.prior = HierarchicalPrior(config, means, _START_SCALE)
             centres = means[item_groups.cpu()]
         else:
             self.prior = FlatPrior(config)
-            centres = torch.zeros(len(item_groups), d)
-        self.items = around(centres + _START_SPREAD / 3 * noise(len(item_groups), d))  # [I, D]
+            centres = torch.zeros(len(item_groups), config.item_columns)
+        offsets = pad(_START_SPREAD / 3 * noise(len(item_groups), d), bias)
+        self.items = around(centres + offsets)  # [I, C]
         # Twice the items seen make a click about twice as likely: β_s starts in proportion.
         growth = torch.log(torch.arange(1, longest_slate + 1, dtype=torch.float32))
         self.shared = {
@@ -95,7 +98,7 @@ class Posterior:
         return self.parameters(items, values)
 
     def samples_around(self, items: Tensor, generator: torch.Generator | None = None) -> Parameters:
-        """Draw J times all that moves users, around J draws of items [J, R, D]: all [J, …].
+        """Draw J times all that moves users, around J draws of items [J, R, C]: all [J, …].
 
         What only stands above the items, such as group means, is not drawn.
         """
@@ -107,7 +110,7 @@ class Posterior:
         return self.parameters(items, values)
 
     def parameters(self, items: Tensor, shared: dict[str, Tensor]) -> Parameters:
-        """Put values together: items [I, D], and one for each name but those of the prior.
+        """Put values together: items [I, C], and one for each name but those of the prior.
 
         All may have J draws in front.
         """
@@ -145,10 +148,12 @@ class Posterior:
         An item seen a few times an epoch is updated a few times an epoch: from one small scale
         for all, its own would not have arrived when training ends.
         """
-        precision = 1 / _UNSEEN_SCALE**2 + _VIEW_PRECISION * views / self.config.dimensions
+        shared_by = torch.ones(self.config.item_columns, device=views.device)
+        shared_by[: self.config.dimensions] = self.config.dimensions
+        precision = 1 / _UNSEEN_SCALE**2 + _VIEW_PRECISION * views[:, None] / shared_by  # [I, C]
         share = precision.rsqrt().clamp(max=0.9 * self.items.sigma_max) / self.items.sigma_max
         with torch.no_grad():
-            self.items.raw.copy_(torch.logit(share)[:, None].expand_as(self.items.raw))
+            self.items.raw.copy_(torch.logit(share))
 
     def to_(self, device: torch.device | str) -> None:
         """Move to a device, in place."""

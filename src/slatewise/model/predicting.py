@@ -22,7 +22,7 @@ def known_profiles(
     `batch.slate_items` points into `parameters.items`. With an amortised initial state, the state
     after t clicks starts from the average of just those t, so every t is rolled out by itself.
     """
-    clicked = parameters.items.index_select(0, steps.clicked)  # [K, D]
+    clicked = parameters.vectors_of(steps.clicked)  # [K, D]
     if config.initial_state == "causal":
         start = parameters.initial_state.expand(batch.num_users, -1)
         return user_profiles(steps, clicked, start, parameters.weights)
@@ -55,7 +55,7 @@ def present_profiles(
     too, by `generator`.
     """
     steps = ClickSteps.of(batch)
-    clicked = parameters.items[..., steps.clicked.long(), :]  # [K, D]
+    clicked = parameters.vectors_of(steps.clicked)  # [K, D]
     if config.initial_state == "causal":
         start = parameters.initial_state[..., None, :].expand(
             *clicked.shape[:-2], batch.num_users, -1

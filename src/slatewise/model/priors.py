@@ -1,4 +1,8 @@
-"""What is believed of item vectors before any click (Section priors of the paper)."""
+"""What is believed of items before any click (Section priors of the paper).
+
+An item is a row of C numbers: its vector, and where the model has item biases, the bias last. The
+bias has prior scales of its own; otherwise a column is like the others.
+"""
 
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,7 +20,7 @@ Source = torch.Generator | Tensor | None
 
 
 class ItemPrior(Protocol):
-    """A prior of item vectors, perhaps with parameters of its own that are learned."""
+    """A prior of items, perhaps with parameters of its own that are learned."""
 
     @property
     def learned(self) -> dict[str, Gaussian]:
@@ -26,26 +30,25 @@ class ItemPrior(Protocol):
         """KL divergence of those from their hyper-prior: []."""
 
     def item_kl(self, items: Gaussian, groups: Tensor, source: Source) -> Tensor:
-        """Expected KL divergence of item vectors [R, D] of groups [R] from the prior: [R]."""
+        """Expected KL divergence of items [R, C] of groups [R] from the prior: [R]."""
 
     def draw(
         self, items: Gaussian, groups: Tensor, shares: Tensor, generator: torch.Generator | None
     ) -> ItemDraw:
-        """Draw vectors of items of groups [R], with the sums that `drawn_kl` needs."""
+        """Draw items of groups [R], with the sums that `drawn_kl` needs."""
 
     def drawn_kl(self, drawn: ItemDraw, source: Source) -> Tensor:
         """Return Σ shares · item_kl of the items drawn, from sums over groups alone: []."""
 
     def predictive(self, groups: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and standard deviation [R, D] of items nobody has seen, of groups [R]."""
+        """Mean and standard deviation [R, C] of items nobody has seen, of groups [R]."""
 
 
 class FlatPrior:
-    """v_i ~ N(0, σ_v²): items know nothing of each other."""
+    """v_i ~ N(0, σ_v²), b_i ~ N(0, σ_b²): items know nothing of each other."""
 
     def __init__(self, config: "ModelConfig") -> None:
-        self._scale = config.sigma_v
-        self._dimensions = config.dimensions
+        self._scales = _by_column(config, config.sigma_v, config.sigma_bias)
         self.learned: dict[str, Gaussian] = {}
 
     def kl(self) -> Tensor:
@@ -54,40 +57,41 @@ class FlatPrior:
 
     def item_kl(self, items: Gaussian, groups: Tensor, source: Source) -> Tensor:
         """Closed form; groups do not matter."""
-        return items.kl(self._scale).sum(-1)
+        return items.kl(self._scales).sum(-1)
 
     def draw(
         self, items: Gaussian, groups: Tensor, shares: Tensor, generator: torch.Generator | None
     ) -> ItemDraw:
         """All items are one group around 0."""
-        centre = items.mean.new_zeros(1, self._dimensions, requires_grad=False)
+        centre = items.mean.new_zeros(1, len(self._scales), requires_grad=False)
         return _draw(items, torch.zeros_like(groups), shares, centre, generator)
 
     def drawn_kl(self, drawn: ItemDraw, source: Source) -> Tensor:
         """Closed form."""
-        scale = torch.full_like(drawn.squares, self._scale)
+        scale = self._scales.to(drawn.squares)[None]
         return _grouped_kl(drawn, torch.zeros_like(scale), scale)
 
     def predictive(self, groups: Tensor) -> tuple[Tensor, Tensor]:
         """The prior itself."""
-        mean = torch.zeros(len(groups), self._dimensions, device=groups.device)
-        return mean, torch.full_like(mean, self._scale)
+        mean = torch.zeros(len(groups), len(self._scales), device=groups.device)
+        return mean, self._scales.to(mean).expand_as(mean)
 
 
 class HierarchicalPrior:
     """v_i ~ N(μ_g, S_g²) with μ_g ~ N(0, κ_μ²) and S_g folded normal with κ_Σ, entry by entry.
 
+    Biases likewise, with κ_b for both.
     The folded normal is |x| with x ~ N(0, κ_Σ²). Two changes keep its funnel harmless: the scale
     is √(x² + floor²), and the expectation over μ_g is taken in closed form, not by sampling.
     """
 
     def __init__(self, config: "ModelConfig", means: Tensor, posterior_scale: float) -> None:
-        self._kappa_mu = config.kappa_mu
-        self._kappa_sigma = config.kappa_sigma
+        self._kappa_mu = _by_column(config, config.kappa_mu, config.kappa_bias)
+        self._kappa_sigma = _by_column(config, config.kappa_sigma, config.kappa_bias)
         self._floor = config.scale_floor
         spread = torch.full_like(means, 0.5)
-        self.means = Gaussian.around(means, posterior_scale, config.sigma_max)  # [G, D]
-        self.spreads = Gaussian.around(spread, posterior_scale, config.sigma_max)  # [G, D]
+        self.means = Gaussian.around(means, posterior_scale, config.sigma_max)  # [G, C]
+        self.spreads = Gaussian.around(spread, posterior_scale, config.sigma_max)  # [G, C]
         self.learned = {"group_means": self.means, "group_spreads": self.spreads}
 
     def kl(self) -> Tensor:
@@ -96,7 +100,7 @@ class HierarchicalPrior:
 
     def item_kl(self, items: Gaussian, groups: Tensor, source: Source) -> Tensor:
         """Closed form in v_i and μ_g, one draw of the group scales (their mean if no source)."""
-        scale = self._scales(source).index_select(0, groups)  # [R, D]
+        scale = self._scales(source).index_select(0, groups)  # [R, C]
         centre = self.means.mean.index_select(0, groups)
         divergence = gaussian_kl(items.mean, items.scale, centre, scale)
         uncertain_mean = 0.5 * (self.means.scale.index_select(0, groups) / scale).square()
@@ -113,15 +117,21 @@ class HierarchicalPrior:
         return _grouped_kl(drawn, self.means.scale.square(), self._scales(source))
 
     def _scales(self, source: Source) -> Tensor:
-        """Draw the group scales S_g: [G, D]."""
+        """Draw the group scales S_g: [G, C]."""
         spread = self.spreads.mean if source is None else self.spreads.sample(source)
         return (spread.square() + self._floor**2).sqrt()
 
     def predictive(self, groups: Tensor) -> tuple[Tensor, Tensor]:
         """Mean μ_g, variance Var μ_g + E S_g²: the first two moments of the group predictive."""
         spread = self.spreads.mean.square() + self.spreads.scale.square() + self._floor**2
-        variance = self.means.scale.square() + spread  # [G, D]
+        variance = self.means.scale.square() + spread  # [G, C]
         return self.means.mean[groups], variance.sqrt()[groups]
+
+
+def _by_column(config: "ModelConfig", of_vectors: float, of_biases: float) -> Tensor:
+    """Return a scale for each number of an item: [C]."""
+    scales = [of_vectors] * config.dimensions + [of_biases]
+    return torch.tensor(scales[: config.item_columns], dtype=torch.float64)
 
 
 def _draw(
@@ -146,8 +156,8 @@ def _grouped_kl(drawn: ItemDraw, centre_variance: Tensor, scale: Tensor) -> Tens
     """Sum E KL(N(mean, σ²) || N(μ_g, S_g²)) over the items of all groups: [].
 
     As `gaussian_kl`, but ½ · E (v − μ_g)² / S_g² and log S_g are taken once for each group and not
-    for each item: `centre_variance` and `scale` are Var μ_g and S_g, both [G, D].
+    for each item: `centre_variance` and `scale` are Var μ_g and S_g, both [G, C].
     """
     mass = drawn.mass[:, None]
-    distance = (drawn.squares + mass * centre_variance) / scale.square()  # [G, D]
+    distance = (drawn.squares + mass * centre_variance) / scale.square()  # [G, C]
     return (0.5 * distance + mass * (scale.log() - 0.5)).sum() - drawn.log_scale

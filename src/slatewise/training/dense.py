@@ -128,6 +128,11 @@ class DenseSteps:
                 "the amortised initial state cannot be trained on a GPU.",
                 "Use the CPU (--device cpu), or the causal initial state.",
             )
+        if posterior.config.terms:
+            raise SlatewiseError(
+                "terms of the utility cannot be trained on a GPU.",
+                "Use the CPU (--device cpu), or leave the terms out.",
+            )
         device = interactions.clicks.device
         self.posterior = posterior
         self.users = torch.nonzero(interactions.train_end > 0).squeeze(1)

@@ -44,7 +44,7 @@ def negative_elbo(
     drawn = posterior.prior.draw(rows.items, rows.groups, rows.shares, generator)
     parameters = posterior.sample_around(drawn.vectors, generator)
     steps = ClickSteps.of(batch)
-    clicked = parameters.items.index_select(0, steps.clicked)  # [K, D]
+    clicked = parameters.vectors_of(steps.clicked)  # [K, D]
     weights = torch.ones(len(batch.clicks), device=clicked.device)
     divergence = posterior.shared_kl() / total
     if config.initial_state == "amortised":

@@ -49,11 +49,11 @@ def _copy_rows(into: Tensor, source: Tensor, places: Tensor) -> None:
 
 def _require_same_shape(posterior: Posterior, earlier: SlateModel) -> None:
     now, before = (
-        (config.dimensions, config.state_size, config.sigma_max)
+        (config.item_columns, config.dimensions, config.state_size, config.sigma_max)
         for config in (posterior.config, earlier.config)
     )
     if now != before:
         raise SlatewiseError(
-            "the model to start from has other dimensions, hidden or sigma_max.",
+            "the model to start from has other dimensions, hidden, sigma_max or item biases.",
             "Start from a model with the same, or from none.",
         )

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from slatewise.model.kernels import SlateTerms, slate_terms
 
-DIFFERENTIABLE = ("states", "items", "no_click", "extra")
+DIFFERENTIABLE = ("states", "items", "no_click", "feature_weights", "positions")
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,9 @@ class Batch:
     states: Tensor
     items: Tensor
     no_click: Tensor
-    extra: Tensor | None
+    features: Tensor | None
+    feature_weights: Tensor | None
+    positions: Tensor | None
     state_of: Tensor
     cells: Tensor
     offsets: Tensor
@@ -64,7 +66,9 @@ def random_batch(
     dims: int = 5,
     longest: int = 7,
     rows: int = 9,
-    with_extra: bool = True,
+    with_bias: bool = True,
+    num_features: int = 3,
+    num_positions: int = 4,
     with_exposure: bool = True,
     sharpness: float = 2.0,
     include_no_click: bool = False,
@@ -84,9 +88,11 @@ def random_batch(
 
     return Batch(
         states=normal(count // 2 + 1, dims),
-        items=normal(rows, dims),
+        items=normal(rows, dims + with_bias),
         no_click=normal(count),
-        extra=normal(num_cells) if with_extra else None,
+        features=normal(num_cells, num_features) if num_features else None,
+        feature_weights=normal(num_features) if num_features else None,
+        positions=normal(num_positions) if num_positions else None,
         state_of=torch.from_numpy(rng.integers(0, count // 2 + 1, count)),
         cells=torch.from_numpy(rng.integers(0, rows, num_cells)).int(),
         offsets=torch.from_numpy(offsets),
@@ -103,15 +109,23 @@ def by_hand(batch: Batch) -> tuple[float, list[float], list[float]]:
     total, log_likelihood, exposed = 0.0, [], []
     for n, click in enumerate(batch.clicks.tolist()):
         state = batch.states[batch.state_of[n]].tolist()
-        utilities = []
-        for cell in range(int(batch.offsets[n]), int(batch.offsets[n + 1])):
-            utility = -math.dist(state, batch.items[batch.cells[cell]].tolist())
-            utilities.append(utility + (0.0 if batch.extra is None else float(batch.extra[cell])))
+        utilities, lasting = [], []
+        for place, cell in enumerate(range(int(batch.offsets[n]), int(batch.offsets[n + 1]))):
+            vector = batch.items[batch.cells[cell]].tolist()
+            bias = vector.pop() if len(vector) > len(state) else 0.0
+            lasting.append(bias - math.dist(state, vector))
+            utilities.append(lasting[-1])
+            if batch.features is not None:
+                utilities[-1] += float(
+                    batch.features[cell].double() @ batch.feature_weights.double()
+                )
+            if batch.positions is not None:
+                utilities[-1] += float(batch.positions[min(place, len(batch.positions) - 1)])
         nothing = float(batch.no_click[n])
         relevance = math.exp(nothing if click < 0 else utilities[click])
         everything = math.exp(nothing) + sum(math.exp(utility) for utility in utilities)
         log_likelihood.append(math.log(relevance / everything))
-        counted = [*utilities, nothing] if batch.include_no_click else utilities
+        counted = [*lasting, nothing] if batch.include_no_click else lasting
         sharpened = sum(math.exp(utility) ** batch.sharpness for utility in counted)
         exposed.append(0.0 if batch.exposure_weights is None else math.log(sharpened))
         share = 0.0 if batch.exposure_weights is None else float(batch.exposure_weights[n])

@@ -71,6 +71,7 @@ def random_case(
     drawn: int = 4,
     whole: bool = False,
     with_no_click: bool = True,
+    with_bias: bool = False,
     sharpness: float = 2.0,
 ) -> Case:
     """Draw a case, some of whose clicks are on candidates and some of whose weights are 0."""
@@ -83,7 +84,7 @@ def random_case(
     weights = rng.exponential(size=count) * (rng.random(count) > 0.2)
     return Case(
         states=normal(states, dims),
-        items=normal(rows, dims),
+        items=normal(rows, dims + with_bias),
         no_click=normal(count) if with_no_click else None,
         candidates=torch.from_numpy(rng.permutation(rows)[: rows if whole else drawn]),
         catalogue=rows if whole else 3 * rows,
@@ -100,7 +101,10 @@ def by_hand(case: Case) -> float:
     stands_for = case.catalogue / len(chosen)
     for n, click in enumerate(case.clicked.tolist()):
         state = case.states[case.state_of[n]].tolist()
-        relevance = [math.exp(-math.dist(state, v)) ** case.sharpness for v in case.items.tolist()]
+        relevance = [
+            math.exp(sum(v[len(state) :]) - math.dist(state, v[: len(state)])) ** case.sharpness
+            for v in case.items.tolist()
+        ]
         apart = click if click >= 0 and len(chosen) < case.catalogue else -1
         inside = stands_for * sum(relevance[i] for i in chosen if i != apart)
         inside += relevance[apart] if apart >= 0 else 0.0
@@ -119,6 +123,7 @@ cases = st.builds(
     drawn=st.integers(2, 5),
     whole=st.booleans(),
     with_no_click=st.booleans(),
+    with_bias=st.booleans(),
     sharpness=st.sampled_from([0.5, 1.0, 2.0]),
 )
 
@@ -151,9 +156,10 @@ def test_the_fused_pass_agrees_with_the_reference_in_float64(case: Case) -> None
         assert_close(gradient, expected[name])
 
 
+@pytest.mark.parametrize("with_bias", [False, True])
 @pytest.mark.parametrize("whole", [False, True])
-def test_the_reference_gradient_is_that_of_finite_differences(whole: bool) -> None:
-    case = random_case(1, whole=whole).double()
+def test_the_reference_gradient_is_that_of_finite_differences(whole: bool, with_bias: bool) -> None:
+    case = random_case(1, whole=whole, with_bias=with_bias).double()
     on_candidate = torch.isin(case.clicked, case.candidates)
     assert on_candidate.any()
     assert whole or not on_candidate[case.clicked >= 0].all()
@@ -165,8 +171,9 @@ def test_the_reference_gradient_is_that_of_finite_differences(whole: bool) -> No
     assert torch.autograd.gradcheck(total, inputs)
 
 
-def test_the_fused_gradient_is_that_of_finite_differences() -> None:
-    case = random_case(2, dims=2, rows=6)
+@pytest.mark.parametrize("with_bias", [False, True])
+def test_the_fused_gradient_is_that_of_finite_differences(with_bias: bool) -> None:
+    case = random_case(2, dims=2, rows=6, with_bias=with_bias)
     _, gradients = case.gradients("numba")
     exact = case.double()
     for name, gradient in gradients.items():
@@ -305,7 +312,7 @@ def test_wrong_shapes_and_settings_are_refused() -> None:
     with pytest.raises(ValueError, match="cannot stand for"):
         replace(case, catalogue=3).total()
     with pytest.raises(ValueError, match="share D"):
-        replace(case, states=case.states[:, 1:]).total()
+        replace(case, states=case.states[:, 2:]).total()
     with pytest.raises(ValueError, match="float32 on the CPU"):
         case.double().total("numba")
 
@@ -382,7 +389,7 @@ import numpy as np
 from slatewise.model.kernels import _catalogue_numba as module
 assert module.__file__.startswith(sys.argv[1])
 columns, none = np.array([[3.0]], np.float32), np.empty(0, np.float32)
-kernel = module.catalogue_kernel(1)
+kernel = module.catalogue_kernel(1, False)
 total, _ = kernel(
     np.zeros((1, 1), np.float32), columns.T.copy(), none, columns, np.empty(0, np.int32),
     np.zeros(1, np.int64), np.full(1, -1, np.int32), np.ones(1, np.float32),

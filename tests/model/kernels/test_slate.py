@@ -24,7 +24,9 @@ ragged = st.builds(
     dims=st.sampled_from([1, 2, 5, 25, 64]),  # each is compiled once
     longest=st.integers(1, 40),
     rows=st.integers(1, 50),
-    with_extra=st.booleans(),
+    with_bias=st.booleans(),
+    num_features=st.sampled_from([0, 1, 9]),
+    num_positions=st.sampled_from([0, 1, 30]),
     with_exposure=st.booleans(),
     sharpness=st.sampled_from([0.5, 1.0, 2.0]),
     include_no_click=st.booleans(),
@@ -100,7 +102,9 @@ def test_probabilities_of_all_choices_sum_to_one(backend: str) -> None:
     batch = random_batch(3, count=length + 1, longest=1)
     same = replace(
         batch,
-        extra=None,
+        features=None,
+        feature_weights=None,
+        positions=None,
         state_of=torch.zeros(length + 1, dtype=torch.int64),
         no_click=torch.full((length + 1,), -1.5),
         cells=torch.arange(length, dtype=torch.int32).repeat(length + 1),
@@ -127,7 +131,7 @@ def test_weight_zero_counts_for_nothing(backend: str) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_state_upon_an_item_has_a_finite_gradient(backend: str) -> None:
-    batch = random_batch(6, count=4)
+    batch = random_batch(6, count=4, with_bias=False)
     _, gradients = replace(batch, states=batch.items[:1].repeat(3, 1)).gradients(backend)
     assert all(gradient.isfinite().all() for gradient in gradients.values())
     alone = replace(
@@ -160,18 +164,14 @@ def test_an_empty_slate_leaves_only_the_no_click(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_extra_of_minus_infinity_takes_a_cell_out(backend: str) -> None:
-    batch = replace(random_batch(8, count=1, longest=1), clicks=torch.tensor([0]).int())
-    two = replace(
-        batch,
-        cells=torch.tensor([int(batch.cells[0]), 3], dtype=torch.int32),
-        offsets=torch.tensor([0, 2]),
-        extra=torch.cat([batch.extra, torch.tensor([-torch.inf])]),
-    )
-    (one_terms, one), (two_terms, both) = batch.gradients(backend), two.gradients(backend)
-    torch.testing.assert_close(one_terms.log_likelihood, two_terms.log_likelihood)
-    torch.testing.assert_close(one_terms.exposed, two_terms.exposed)
-    torch.testing.assert_close(one["items"], both["items"])
+def test_features_and_positions_do_not_touch_the_exposure_term(backend: str) -> None:
+    batch = random_batch(8)
+    bare = replace(batch, features=None, feature_weights=None, positions=None)
+    terms, plain = batch.terms(backend), bare.terms(backend)
+    assert torch.equal(terms.exposed, plain.exposed)
+    assert not torch.equal(terms.log_likelihood, plain.log_likelihood)
+    raised = replace(batch, items=batch.items + torch.tensor([0.0] * 5 + [0.5]))
+    torch.testing.assert_close(raised.terms(backend).exposed, terms.exposed + 0.5 * 2)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -255,10 +255,12 @@ def test_wrong_shapes_and_settings_are_refused() -> None:
     batch = random_batch(16)
     with pytest.raises(ValueError, match="weights must be"):
         replace(batch, weights=batch.weights[1:]).terms()
-    with pytest.raises(ValueError, match="extra must be"):
-        replace(batch, extra=batch.extra[1:]).terms()
+    with pytest.raises(ValueError, match="features and their weights"):
+        replace(batch, features=batch.features[1:]).terms()
+    with pytest.raises(ValueError, match="features and their weights"):
+        replace(batch, features=None).terms()
     with pytest.raises(ValueError, match="share D"):
-        replace(batch, states=batch.states[:, 1:]).terms()
+        replace(batch, states=batch.states[:, 2:]).terms()
     with pytest.raises(ValueError, match="sharpness"):
         replace(batch, sharpness=0.0).terms()
     with pytest.raises(ValueError, match="float32 on the CPU"):
@@ -320,6 +322,6 @@ def test_slate_terms_accepts_wider_integers_and_strided_tables() -> None:
         batch,
         cells=batch.cells.long(),
         clicks=batch.clicks.long(),
-        items=batch.items.repeat(1, 2)[:, :5],
+        items=batch.items.repeat(1, 2)[:, :6],
     )
     assert torch.equal(wide.terms("numba").total, batch.terms("numba").total)

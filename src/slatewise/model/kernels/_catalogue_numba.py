@@ -50,11 +50,21 @@ def _measure(state: Any, columns: Any, distances: Any) -> Any:
 
 
 @_part
-def _relate(distances: Any, nearest: Any, sharpness: Any, relevances: Any) -> Any:
+def _discount(distances: Any, biases: Any, remoteness: Any) -> Any:
+    """Fill in distances less biases [K], which are utilities negated; return the least."""
+    least = _INFINITY
+    for k in range(len(distances)):
+        remoteness[k] = distances[k] - biases[k]
+        least = min(least, remoteness[k])
+    return least
+
+
+@_part
+def _relate(remoteness: Any, nearest: Any, sharpness: Any, relevances: Any) -> Any:
     """Fill in the relevances [K], 1 for the nearest; return their sum."""
     total = _ZERO
-    for k in range(len(distances)):
-        relevance = exponential(sharpness * (nearest - distances[k]))
+    for k in range(len(remoteness)):
+        relevance = exponential(sharpness * (nearest - remoteness[k]))
         relevances[k] = relevance
         total += relevance
     return total
@@ -102,8 +112,10 @@ def _by_state(
 
 
 @functools.cache
-def catalogue_kernel(dims: int) -> Kernel:  # noqa: PLR0915 - one loop is the point
+def catalogue_kernel(dims: int, has_bias: bool) -> Kernel:  # noqa: PLR0915 - one loop is the point
     """Return the fused pass for vectors of so many dimensions; see `catalogue.catalogue_terms`.
+
+    With `has_bias`, rows of items and columns of candidates are one longer, and end with the bias.
 
     It returns the total and -1, or the first interaction with an index out of range. `columns`
     [D, K] are the candidates; `place` [R] is the column of each item, -1 for none, and empty where
@@ -112,7 +124,7 @@ def catalogue_kernel(dims: int) -> Kernel:  # noqa: PLR0915 - one loop is the po
     source = _SOURCE
 
     @parts._compile(*REORDER)
-    def kernel(  # noqa: PLR0915 - one loop is the point
+    def kernel(  # noqa: PLR0912, PLR0915 - one loop is the point
         states: Any,
         items: Any,
         no_click: Any,
@@ -137,13 +149,16 @@ def catalogue_kernel(dims: int) -> Kernel:  # noqa: PLR0915 - one loop is the po
             return total, fault
         distances, relevances = np.empty(count, np.float32), np.empty(count, np.float32)
         apart = np.zeros(count, np.float32)
+        remoteness = np.empty(count, np.float32) if has_bias else distances
         for m in range(len(states)):
             n = first[m]
             if n < 0:
                 continue
             state = _load(states, m, dims)
             nearest = _measure(states[m], columns, distances)
-            everything = _relate(distances, nearest, sharpness, relevances)
+            if has_bias:
+                nearest = _discount(distances, columns[dims], remoteness)
+            everything = _relate(remoteness, nearest, sharpness, relevances)
             top = log_weight - sharpness * nearest
             common = _ZERO
             while n >= 0:
@@ -156,6 +171,8 @@ def catalogue_kernel(dims: int) -> Kernel:  # noqa: PLR0915 - one loop is the po
                         _squared_norm(_subtract(state, _load(items, row, dims)))
                     )
                     own, at = -sharpness * own_distance, np.int64(place[row])
+                    if has_bias:
+                        own += sharpness * items[row, dims]
                 nothing = sharpness * no_click[n] if len(no_click) > 0 else -_INFINITY
                 highest = max(top, own, nothing)
                 unit = exponential(top - highest)
@@ -174,6 +191,8 @@ def catalogue_kernel(dims: int) -> Kernel:  # noqa: PLR0915 - one loop is the po
                     if len(no_click) > 0:
                         no_click_gradient[n] = share * nothing_part
                     if known:
+                        if has_bias:
+                            items_gradient[row, dims] += share * own_part
                         slope = share * own_part / (own_distance if own_distance > 0 else _INFINITY)
                         step = _times(_subtract(state, _load(items, row, dims)), slope)
                         _store(items_gradient, row, _add(_load(items_gradient, row, dims), step))
@@ -183,6 +202,8 @@ def catalogue_kernel(dims: int) -> Kernel:  # noqa: PLR0915 - one loop is the po
             if want_gradients:
                 for k in range(count):
                     slope = relevances[k] * (common + apart[k])
+                    if has_bias:
+                        columns_gradient[dims, k] += slope
                     relevances[k] = slope / (distances[k] if distances[k] > 0 else _INFINITY)
                     apart[k] = _ZERO
                 _pull(states[m], columns, relevances, columns_gradient, states_gradient[m])

@@ -78,9 +78,10 @@ class _VectorModel(models.PrimitiveModel):
         super().__init__(manager, vector, vector.llvm)  # type: ignore[no-untyped-call]
 
 
-def _place(context: Any, builder: Any, table: Any, value: Any, row: Any, lanes: int) -> Any:
-    data = context.make_array(table)(context, builder, value).data
-    return builder.gep(data, [builder.mul(row, ir.Constant(INT64, lanes))])
+def _place(context: Any, builder: Any, table: Any, value: Any, row: Any) -> Any:
+    """Return where a row of a matrix begins; it may be longer than the lanes that are read."""
+    array = context.make_array(table)(context, builder, value)
+    return builder.gep(array.data, [builder.mul(row, builder.extract_value(array.shape, 1))])
 
 
 def _pieces(builder: Any, value: Any) -> list[Any]:
@@ -104,7 +105,7 @@ def _load(typing: Any, table: Any, row: Any, lanes: Any) -> Any:
     vector = Vector(lanes.literal_value)
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        row_at = _place(context, builder, table, values[0], values[1], vector.lanes)
+        row_at = _place(context, builder, table, values[0], values[1])
         pieces = []
         for start, kind in zip(vector.starts, vector.llvm.elements, strict=True):
             place = builder.gep(row_at, [ir.Constant(INT64, start)])
@@ -117,7 +118,7 @@ def _load(typing: Any, table: Any, row: Any, lanes: Any) -> Any:
 @_intrinsic
 def _store(typing: Any, table: Any, row: Any, vector: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        row_at = _place(context, builder, table, values[0], values[1], vector.lanes)
+        row_at = _place(context, builder, table, values[0], values[1])
         for start, piece in zip(vector.starts, _pieces(builder, values[2]), strict=True):
             place = builder.gep(row_at, [ir.Constant(INT64, start)])
             builder.store(piece, builder.bitcast(place, piece.type.as_pointer()), align=4)
@@ -131,7 +132,7 @@ def _prefetch(typing: Any, table: Any, row: Any, lanes: Any) -> Any:
     size = 4 * lanes.literal_value
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        row_at = _place(context, builder, table, values[0], values[1], lanes.literal_value)
+        row_at = _place(context, builder, table, values[0], values[1])
         start = builder.bitcast(row_at, ir.IntType(8).as_pointer())
         kind = ir.FunctionType(ir.VoidType(), [start.type, INT32, INT32, INT32])
         prefetch = _declare(builder.module, kind, "llvm.prefetch.p0")
@@ -271,11 +272,13 @@ def _longest_slate(offsets: Any, num_cells: Any) -> Any:
 
 
 @functools.cache
-def slate_kernel(dims: int) -> Kernel:  # noqa: PLR0915 - one loop is the point
+def slate_kernel(dims: int, terms: bool) -> Kernel:  # noqa: PLR0915 - one loop is the point
     """Return the fused pass for vectors of so many dimensions; see `slate.slate_terms`.
 
-    It returns the total and -1, or the first interaction with an index out of range. Gradients
-    are added to the arrays given; those of inputs that need none are empty.
+    With `terms`, a row of items one longer than that ends with the item's bias, and features and
+    positions count; without, the loop is compiled as if they did not exist. It returns the total
+    and -1, or the first interaction with an index out of range. Gradients are added to the arrays
+    given; those of inputs that need none are empty.
     """
 
     @_compile(*REORDER)
@@ -283,7 +286,9 @@ def slate_kernel(dims: int) -> Kernel:  # noqa: PLR0915 - one loop is the point
         states: Any,
         items: Any,
         no_click: Any,
-        extra: Any,
+        feature_weights: Any,
+        positions: Any,
+        features: Any,
         state_of: Any,
         cells: Any,
         offsets: Any,
@@ -298,18 +303,26 @@ def slate_kernel(dims: int) -> Kernel:  # noqa: PLR0915 - one loop is the point
         states_gradient: Any,
         items_gradient: Any,
         no_click_gradient: Any,
-        extra_gradient: Any,
+        weights_gradient: Any,
+        positions_gradient: Any,
     ) -> Any:
         total = 0.0
-        has_extra, has_exposure = len(extra) > 0, len(exposure_weights) > 0
+        has_bias, has_exposure = terms and items.shape[1] > dims, len(exposure_weights) > 0
+        num_features = len(feature_weights) if terms else 0
+        last_position = len(positions) - 1 if terms else -1
         to_states, to_items = len(states_gradient) > 0, len(items_gradient) > 0
-        to_no_click, to_extra = len(no_click_gradient) > 0, len(extra_gradient) > 0
+        to_no_click, to_weights = len(no_click_gradient) > 0, terms and len(weights_gradient) > 0
+        to_positions = terms and len(positions_gradient) > 0
         longest = _longest_slate(offsets, len(cells))
         if longest < 0:
             return total, np.int64(0)
         distances = np.empty(longest, np.float32)
         utilities = np.empty(longest, np.float32)
+        lasting = np.empty(longest, np.float32) if terms else utilities
         parts = np.empty(longest, np.float32)
+        # All cells add to these few numbers: too many for float32.
+        weights_slope = np.zeros(num_features, np.float64)
+        positions_slope = np.zeros(last_position + 1, np.float64)
         for n in range(len(offsets) - 1):
             start, length = offsets[n], offsets[n + 1] - offsets[n]
             click = clicks[n]
@@ -319,6 +332,7 @@ def slate_kernel(dims: int) -> Kernel:  # noqa: PLR0915 - one loop is the point
             state = _load(states, at, dims)
 
             best_item: Any = np.float32(-np.inf)
+            best_lasting: Any = np.float32(-np.inf)
             for j in range(length):
                 if start + j + AHEAD < len(cells):
                     soon = np.int64(cells[start + j + AHEAD])
@@ -332,8 +346,14 @@ def slate_kernel(dims: int) -> Kernel:  # noqa: PLR0915 - one loop is the point
                 distance = math.sqrt(_squared_norm(difference))
                 distances[j] = distance
                 utility = -distance
-                if has_extra:
-                    utility += extra[start + j]
+                if has_bias:
+                    utility += items[row, dims]
+                lasting[j] = utility
+                best_lasting = utility if utility > best_lasting else best_lasting
+                for p in range(num_features):
+                    utility += feature_weights[p] * features[start + j, p]
+                if last_position >= 0:
+                    utility += positions[min(j, last_position)]
                 utilities[j] = utility
                 best_item = utility if utility > best_item else best_item
 
@@ -352,15 +372,17 @@ def slate_kernel(dims: int) -> Kernel:  # noqa: PLR0915 - one loop is the point
             exposed_nothing, exposed_sum, exposure = _ZERO, _ZERO, _ZERO
             if has_exposure:
                 exposure = exposure_weights[n]
-                best = best if include_no_click else best_item
+                best = best_lasting
+                if include_no_click and nothing > best:
+                    best = nothing
                 exposed[n] = best
                 if best > -np.inf:
                     if include_no_click:
                         exposed_nothing = exponential(sharpness * (nothing - best))
                     exposed_sum = exposed_nothing
                     for j in range(length):
-                        part = exponential(sharpness * (utilities[j] - best))
-                        utilities[j] = part
+                        part = exponential(sharpness * (lasting[j] - best))
+                        lasting[j] = part
                         exposed_sum += part
                     exposed[n] = sharpness * best + math.log(exposed_sum)
                 if exposure != 0:
@@ -385,19 +407,28 @@ def slate_kernel(dims: int) -> Kernel:  # noqa: PLR0915 - one loop is the point
             state_slope = _zeros(dims)
             for j in range(length):
                 slope = scale * parts[j]
+                if to_weights:
+                    for p in range(num_features):
+                        weights_slope[p] += slope * features[start + j, p]
+                if to_positions:
+                    positions_slope[min(j, last_position)] += slope
                 if exposed_scale != 0:
-                    slope += exposed_scale * utilities[j]
-                if to_extra:
-                    extra_gradient[start + j] = slope
+                    slope += exposed_scale * lasting[j]
+                row = np.int64(cells[start + j])
+                if has_bias and to_items:
+                    items_gradient[row, dims] += slope
                 # A distance has no slope at 0; any value between -1 and 1 will do, so take 0.
                 slope /= np.float32(np.inf) if distances[j] == 0 else distances[j]
-                row = np.int64(cells[start + j])
                 step = _times(_subtract(state, _load(items, row, dims)), slope)
                 state_slope = _subtract(state_slope, step)
                 if to_items:
                     _store(items_gradient, row, _add(_load(items_gradient, row, dims), step))
             if to_states:
                 _store(states_gradient, at, _add(_load(states_gradient, at, dims), state_slope))
+        if to_weights:
+            weights_gradient[:] = weights_slope
+        if to_positions:
+            positions_gradient[:] = positions_slope
         return total, np.int64(-1)
 
     return kernel

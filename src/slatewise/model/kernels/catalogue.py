@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from slatewise.model.kernels._loading import Backend, plain, takes_numba
+from slatewise.model.kernels.slate import check_items, split_bias
 
 
 def catalogue_terms(
@@ -29,13 +30,13 @@ def catalogue_terms(
 ) -> Tensor:
     """Return sum_n weights_n log(Σ_I r^κ + β_n^κ), the sum over the catalogue estimated: [].
 
-    A relevance is r = exp(-||z - v||). The candidates, each of which stands for I / K items, take
-    the place of the catalogue; the clicked item is counted itself, and not among them. So the sum
-    inside the logarithm is unbiased.
+    A relevance is r = exp(-||z - v|| + b). The candidates, each of which stands for I / K items,
+    take the place of the catalogue; the clicked item is counted itself, and not among them. So the
+    sum inside the logarithm is unbiased.
 
     Args:
         states: [M, D] user states z.
-        items: [R, D] item vectors v.
+        items: [R, D] item vectors v, or [R, D + 1] with the bias b in the last column.
         no_click: [N] utility log β of clicking nothing; None leaves it out of the sum.
         candidates: [K] distinct rows of `items`, drawn uniformly or all there are.
         catalogue: I, the number of items they stand for.
@@ -52,8 +53,7 @@ def catalogue_terms(
         raise ValueError(f"sharpness must be positive, not {sharpness}")
     if not 1 <= len(candidates) <= catalogue:
         raise ValueError(f"{len(candidates)} candidates cannot stand for {catalogue} items")
-    if states.ndim != 2 or items.ndim != 2 or states.shape[1] != items.shape[1]:
-        raise ValueError(f"states {list(states.shape)} and items {list(items.shape)} must share D")
+    check_items(states, items)
     count, weights = len(clicked), weights.detach()
     for name, tensor in (("no_click", no_click), ("state_of", state_of), ("weights", weights)):
         if tensor is not None and tensor.shape != (count,):
@@ -93,8 +93,12 @@ def catalogue_log_sum(
     sharpness: float,
 ) -> Tensor:
     """Estimate log Σ_I r^κ for each interaction; arguments as in `catalogue_terms`: [N]."""
-    distance = many_distances(states, items.index_select(0, candidates))  # [M, K]
-    scores = math.log(catalogue / len(candidates)) - sharpness * distance  # [M, K]
+    dims = states.shape[1]
+    vectors, biases = split_bias(items.index_select(0, candidates), dims)
+    utility = -many_distances(states, vectors)  # [M, K]
+    if biases is not None:
+        utility = utility + biases
+    scores = math.log(catalogue / len(candidates)) + sharpness * utility  # [M, K]
     log_sum = torch.logsumexp(scores, dim=1).index_select(0, state_of)  # [N]
     if len(candidates) == catalogue:
         return log_sum
@@ -104,9 +108,11 @@ def catalogue_log_sum(
     again = scores.index_select(0, state_of[both])
     again = again.scatter(1, place[clicked[both]].long()[:, None], -torch.inf)
     log_sum = log_sum.index_copy(0, both, torch.logsumexp(again, dim=1))
-    chosen = items.index_select(0, clicked.clamp(min=0).long())
+    chosen, bias = split_bias(items.index_select(0, clicked.clamp(min=0).long()), dims)
     gap = states.index_select(0, state_of) - chosen
     own = -sharpness * torch.linalg.vector_norm(gap, dim=1)
+    if bias is not None:
+        own = own + sharpness * bias
     return torch.where(clicked >= 0, torch.logaddexp(own, log_sum), log_sum)
 
 
@@ -150,13 +156,13 @@ class _Fused(torch.autograd.Function):
         module = importlib.import_module("slatewise.model.kernels._catalogue_numba")
         floats = [plain(states), plain(items)]
         floats.append(floats[0].new_empty(0) if no_click is None else plain(no_click))
-        columns = floats[1].index_select(0, candidates).T.contiguous()  # [D, K]
+        columns = floats[1].index_select(0, candidates).T.contiguous()  # [D, K], or [D + 1, K]
         sampled = len(candidates) < catalogue
         place = _columns_of(candidates, len(items)) if sampled else candidates.new_empty(0).int()
         # All or none: what one of them costs is small beside the distances.
         wanted = any(ctx.needs_input_grad[:3])
         gradients = [torch.zeros_like(part) if wanted else part for part in (*floats, columns)]
-        total, fault = module.catalogue_kernel(states.shape[1])(
+        total, fault = module.catalogue_kernel(states.shape[1], items.shape[1] > states.shape[1])(
             *(part.numpy() for part in (*floats, columns, place)),
             plain(state_of, torch.int64).numpy(),
             plain(clicked, torch.int32).numpy(),

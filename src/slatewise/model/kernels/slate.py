@@ -1,7 +1,7 @@
 """What a batch of choices from slates says about states and items, with its gradient.
 
 Shapes: M states, N interactions, F cells (items of all slates, one after the other), R item rows,
-D dimensions.
+D dimensions, P features of a cell, S slate positions.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class SlateTerms:
     """The terms of N interactions and their weighted sum."""
 
     total: Tensor
-    """[] differentiable with respect to states, items, no_click and extra"""
+    """[] differentiable with respect to states, items, no_click, feature_weights and positions"""
     log_likelihood: Tensor
     """[N] without gradient"""
     exposed: Tensor
@@ -36,7 +36,9 @@ def slate_terms(
     offsets: Tensor,
     clicks: Tensor,
     weights: Tensor,
-    extra: Tensor | None = None,
+    features: Tensor | None = None,
+    feature_weights: Tensor | None = None,
+    positions: Tensor | None = None,
     exposure_weights: Tensor | None = None,
     sharpness: float = 1.0,
     include_no_click: bool = False,
@@ -44,21 +46,26 @@ def slate_terms(
 ) -> SlateTerms:
     """Return sum_n weights_n (log_likelihood_n + exposure_weights_n exposed_n) and its parts.
 
-    A cell's utility is u = -||z - v|| + extra, its relevance exp(u) (eq. click-softmax). Per
-    interaction, `log_likelihood` is u of the click minus logsumexp of u over the slate and the
-    no-click option; `exposed` is logsumexp of sharpness * u over the slate, the part of the
-    exposure term that depends on the slate.
+    A cell's utility is u = -||z - v|| + b + features · feature_weights + its position's number; its
+    relevance is exp(u) (eq. click-softmax, with further terms). Per interaction, `log_likelihood`
+    is u of the click minus logsumexp of u over the slate and the no-click option; `exposed` is
+    logsumexp of sharpness * (-||z - v|| + b) over the slate, the part of the exposure term that
+    depends on the slate. Only what lasts is in it: the other side of that term sums over items that
+    were not shown, which have no position, and whose features nobody computed.
 
     Args:
         states: [M, D] user states z.
-        items: [R, D] item vectors v.
+        items: [R, D] item vectors v, or [R, D + 1] with the bias b in the last column.
         no_click: [N] utility of clicking nothing.
         state_of: [N] int64, the state before each interaction.
         cells: [F] int32, the row of `items` in each cell.
         offsets: [N + 1] int64, slate n is `cells[offsets[n] : offsets[n + 1]]`.
         clicks: [N] int32, position in the slate, -1 for no click.
         weights: [N] a constant: no gradient flows to it.
-        extra: [F] terms added to the utility; -inf takes a cell out.
+        features: [F, P] a constant.
+        feature_weights: [P] given with the features.
+        positions: [S] added to the utility of the first, second, … item of a slate; of items
+            further down, the last.
         exposure_weights: [N] a constant; None leaves the exposure term out.
         sharpness: positive exponent of the relevance in the exposure term.
         include_no_click: whether the no-click option counts in the exposure term.
@@ -70,17 +77,19 @@ def slate_terms(
     if not sharpness > 0:
         raise ValueError(f"sharpness must be positive, not {sharpness}")
     floats = [states, items, no_click, weights]
-    floats += [tensor for tensor in (extra, exposure_weights) if tensor is not None]
+    given = (features, feature_weights, positions, exposure_weights)
+    floats += [tensor for tensor in given if tensor is not None]
     _check_shapes(states, items, no_click, state_of, cells, offsets, clicks, weights)
-    _check_lengths(
-        (extra, len(cells), "extra"), (exposure_weights, len(clicks), "exposure_weights")
-    )
+    _check_lengths((exposure_weights, len(clicks), "exposure_weights"))
+    _check_features(features, feature_weights, len(cells))
     run = _fused if takes_numba(backend, states.shape[1], floats) else _reference
     total, log_likelihood, exposed = run(
         states,
         items,
         no_click,
-        extra,
+        feature_weights,
+        positions,
+        features=None if features is None else features.detach(),
         state_of=state_of,
         cells=cells,
         offsets=offsets,
@@ -103,8 +112,7 @@ def _check_shapes(
     clicks: Tensor,
     weights: Tensor,
 ) -> None:
-    if states.ndim != 2 or items.ndim != 2 or states.shape[1] != items.shape[1]:
-        raise ValueError(f"states {list(states.shape)} and items {list(items.shape)} must share D")
+    check_items(states, items)
     if cells.ndim != 1:
         raise ValueError(f"cells must be one row, not {list(cells.shape)}")
     count = len(clicks)
@@ -115,6 +123,20 @@ def _check_shapes(
         (weights, count, "weights"),
         (offsets, count + 1, "offsets"),
     )
+
+
+def check_items(states: Tensor, items: Tensor) -> None:
+    """Refuse rows of items that are not D long, or D + 1 with a bias."""
+    if states.ndim != 2 or items.ndim != 2 or items.shape[1] - states.shape[1] not in (0, 1):
+        raise ValueError(f"states {list(states.shape)} and items {list(items.shape)} must share D")
+
+
+def _check_features(features: Tensor | None, weights: Tensor | None, num_cells: int) -> None:
+    if features is None and weights is None:
+        return
+    if features is None or weights is None or features.shape != (num_cells, *weights.shape):
+        shapes = [None if part is None else list(part.shape) for part in (features, weights)]
+        raise ValueError(f"features and their weights must be [{num_cells}, P], [P], not {shapes}")
 
 
 def _check_lengths(*expected: tuple[Tensor | None, int, str]) -> None:
@@ -130,8 +152,10 @@ def _reference(
     states: Tensor,
     items: Tensor,
     no_click: Tensor,
-    extra: Tensor | None,
+    feature_weights: Tensor | None,
+    positions: Tensor | None,
     *,
+    features: Tensor | None,
     state_of: Tensor,
     cells: Tensor,
     offsets: Tensor,
@@ -145,9 +169,16 @@ def _reference(
     each = torch.arange(count, device=clicks.device)  # [N]
     of_cell = torch.repeat_interleave(each, offsets.diff(), output_size=num_cells)  # [F]
     seen_by = states.index_select(0, state_of.index_select(0, of_cell))  # [F, D]
-    utility = -safe_norm(seen_by - items.index_select(0, cells))  # [F]
-    if extra is not None:
-        utility = utility + extra
+    vectors, biases = split_bias(items.index_select(0, cells), states.shape[1])
+    lasting = -safe_norm(seen_by - vectors)  # [F]
+    if biases is not None:
+        lasting = lasting + biases
+    utility = lasting
+    if features is not None and feature_weights is not None:
+        utility = utility + features @ feature_weights
+    if positions is not None:
+        place = torch.arange(num_cells, device=clicks.device) - offsets[of_cell]
+        utility = utility + positions[place.clamp(max=len(positions) - 1)]
     choices, of_choice = torch.cat([utility, no_click]), torch.cat([of_cell, each])  # [F + N]
     chosen = torch.where(clicks >= 0, offsets[:-1] + clicks, num_cells + each)  # [N]
     log_likelihood = choices.index_select(0, chosen) - _logsumexp(choices, of_choice, count)
@@ -155,13 +186,20 @@ def _reference(
     exposed = torch.zeros_like(log_likelihood)
     if exposure_weights is not None:
         if include_no_click:
-            exposed = _logsumexp(sharpness * choices, of_choice, count)
+            exposed = _logsumexp(sharpness * torch.cat([lasting, no_click]), of_choice, count)
         else:
-            exposed = _logsumexp(sharpness * utility, of_cell, count)
+            exposed = _logsumexp(sharpness * lasting, of_cell, count)
         counted = exposure_weights != 0  # an empty slate has -inf
         terms = terms + torch.where(counted, exposure_weights * exposed, 0.0)
     total = torch.where(weights != 0, weights * terms, 0.0).sum()
     return total, log_likelihood.detach(), exposed.detach()
+
+
+def split_bias(items: Tensor, dims: int) -> tuple[Tensor, Tensor | None]:
+    """Split rows of items into vectors [..., D] and biases [...], None where they have none."""
+    if items.shape[-1] == dims:
+        return items, None
+    return items[..., :dims], items[..., dims]
 
 
 def safe_norm(difference: Tensor) -> Tensor:
@@ -183,12 +221,9 @@ def _logsumexp(values: Tensor, segments: Tensor, count: int) -> Tensor:
 # One fused pass.
 
 
-def _fused(
-    states: Tensor, items: Tensor, no_click: Tensor, extra: Tensor | None, **constants: Any
-) -> tuple[Tensor, Tensor, Tensor]:
-    inputs = [states, items, no_click, extra]
+def _fused(*inputs: Tensor | None, **constants: Any) -> tuple[Tensor, Tensor, Tensor]:
     if not torch.is_grad_enabled():  # autograd would still ask for gradients
-        inputs = [None if tensor is None else tensor.detach() for tensor in inputs]
+        inputs = tuple(None if tensor is None else tensor.detach() for tensor in inputs)
     return _Fused.apply(*inputs, constants)  # type: ignore[no-any-return,no-untyped-call]
 
 
@@ -199,23 +234,27 @@ class _Fused(torch.autograd.Function):
         states: Tensor,
         items: Tensor,
         no_click: Tensor,
-        extra: Tensor | None,
+        feature_weights: Tensor | None,
+        positions: Tensor | None,
         constants: dict[str, Any],
     ) -> tuple[Tensor, Tensor, Tensor]:
         module = compiled()
         assert module is not None
         nothing = no_click.new_empty(0)
-        floats = [plain(tensor) for tensor in (states, items, no_click)]
-        floats.append(nothing if extra is None else plain(extra))
-        wanted = list(ctx.needs_input_grad[:4])
+        inputs = (states, items, no_click, feature_weights, positions)
+        floats = [nothing if tensor is None else plain(tensor) for tensor in inputs]
+        wanted = list(ctx.needs_input_grad[:5])
         gradients = [
             torch.zeros_like(value) if want else value.new_empty((0, *value.shape[1:]))
             for value, want in zip(floats, wanted, strict=True)
         ]
         log_likelihood, exposed = torch.zeros_like(floats[2]), torch.zeros_like(floats[2])
-        exposure_weights = constants["exposure_weights"]
-        total, fault = module.slate_kernel(states.shape[1])(
+        features, exposure_weights = constants["features"], constants["exposure_weights"]
+        dims = states.shape[1]
+        terms = items.shape[1] > dims or feature_weights is not None or positions is not None
+        total, fault = module.slate_kernel(dims, terms)(
             *(value.numpy() for value in floats),
+            (nothing[:, None] if features is None else plain(features)).numpy(),
             plain(constants["state_of"], torch.int64).numpy(),
             plain(constants["cells"], torch.int32).numpy(),
             plain(constants["offsets"], torch.int64).numpy(),
