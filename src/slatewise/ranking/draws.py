@@ -32,6 +32,8 @@ def rank_draws(
     few items are drawn, and why the law is that of drawing all, is in docs/thompson.md.
     """
     zs = checked_profiles(table, profiles, k, 2)
+    if seed < 0:
+        raise SlatewiseError(f"The seed {seed} is negative.", "Give a seed from 0 on.")
     known, vectors = _checked_known(table, zs, known_items, known_vectors)
     part, filter, numbers = narrowed(table, filter)
     if numbers is not None:

@@ -65,9 +65,9 @@ def _keep_known(
         for j in range(len(profiles)):
             total = 0.0
             for d in range(profiles.shape[1]):
-                gap = float(profiles[j, d]) - vectors[j, c, d]
+                gap = np.float64(profiles[j, d]) - vectors[j, c, d]
                 total += gap * gap
-            score, size = float(columns.offers[item]) - math.sqrt(total), heaps.sizes[j]
+            score, size = np.float64(columns.offers[item]) - math.sqrt(total), heaps.sizes[j]
             scores, items, held = heaps.scores[j], heaps.items[j], heaps.held[j]
             size = keep(scores, items, size, score, item, columns.groups, rule.caps, held)
             heaps.sizes[j] = size
@@ -84,13 +84,13 @@ def _centre(profiles: Any) -> Any:
     for d in range(size):
         total = 0.0
         for j in range(count):
-            total += float(profiles[j, d])
+            total += np.float64(profiles[j, d])
         centre[0, d] = total / count
     farthest, squares = 0.0, 0.0
     for j in range(count):
         total = 0.0
         for d in range(size):
-            total += (float(profiles[j, d]) - float(centre[0, d])) ** 2
+            total += (np.float64(profiles[j, d]) - np.float64(centre[0, d])) ** 2
         squares += total
         farthest = max(farthest, total)
     spread = np.float32(math.sqrt(farthest) * (1 + 1e-5))

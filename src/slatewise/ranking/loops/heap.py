@@ -140,7 +140,7 @@ def best_of(candidates: Any, values: Any, groups: Any, caps: Any, scores: Any, i
     held = np.zeros(len(caps), np.int64)
     size = np.int64(0)  # a plain 0 would be compiled for by itself
     for place in range(len(candidates)):
-        item, score = candidates[place], float(values[place])
+        item, score = candidates[place], np.float64(values[place])
         if size < len(scores) or score >= scores[0]:
             size = keep(scores, items, size, score, item, groups, caps, held)
     best_first(scores, items)

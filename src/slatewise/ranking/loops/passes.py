@@ -1,7 +1,7 @@
 """Passes over all means.
 
 What a pass does in floats only screens, with a margin for rounding; whatever passes is settled in
-doubles. `columns` and `rule` are the tuples of `ranking.columns` and `ranking.filters`.
+doubles, by np.float64: float() of a float is a float to numba. `columns` and `rule` are the tuples of `ranking.columns` and `ranking.filters`.
 """
 
 import math
@@ -44,9 +44,9 @@ def _mean_score(columns: Any, item: Any, profile: Any) -> Any:
     block, lane = item // WIDTH, item % WIDTH
     total = 0.0
     for d in range(len(profile)):
-        gap = float(columns.means[block, d, lane]) - float(profile[d])
+        gap = np.float64(columns.means[block, d, lane]) - np.float64(profile[d])
         total += gap * gap
-    return float(columns.offers[item]) - math.sqrt(total)
+    return np.float64(columns.offers[item]) - math.sqrt(total)
 
 
 @compiled
@@ -163,7 +163,7 @@ def survey(
 
 @compiled
 def _hope(columns: Any, item: Any, near: Any, wander: Any) -> Any:
-    total, widest = float(columns.spreads[0, item]), float(columns.spreads[1, item])
+    total, widest = np.float64(columns.spreads[0, item]), np.float64(columns.spreads[1, item])
     variance = 2.0 * widest * (total + 2.0 * near) + wander * near
     best = max(near + total - 2.0 * math.sqrt(variance), 0.0)
-    return float(columns.offers[item]) - math.sqrt(best)
+    return np.float64(columns.offers[item]) - math.sqrt(best)

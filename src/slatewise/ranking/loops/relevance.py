@@ -66,8 +66,8 @@ def mean_relevance(
             for node in range(len(rates)):
                 rate, product, exponent = rates[node], 1.0, 0.0
                 for d in range(profiles.shape[1]):
-                    gap = float(profiles[m, d]) - float(mean[d])
-                    u = 1.0 + 2.0 * rate * float(scale[d]) ** 2
+                    gap = np.float64(profiles[m, d]) - np.float64(mean[d])
+                    u = 1.0 + 2.0 * rate * np.float64(scale[d]) ** 2
                     product *= u  # infinite when the node counts for nothing
                     exponent -= gap * gap / u
                 total += weights[node] * math.exp(rate * exponent) / math.sqrt(product)

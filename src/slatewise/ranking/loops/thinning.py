@@ -92,8 +92,8 @@ def _drawn(mean: Any, scale: Any, profile: Any, tau: Any, bound: Any, state: Any
     """
     x, s, w = 0.0, 0.0, 0.0
     for d in range(len(profile)):
-        gap = float(profile[d]) - float(mean[d])
-        spread = float(scale[d]) ** 2
+        gap = np.float64(profile[d]) - np.float64(mean[d])
+        spread = np.float64(scale[d]) ** 2
         x += gap * gap
         s += spread
         w = max(w, spread)
@@ -107,9 +107,9 @@ def _drawn(mean: Any, scale: Any, profile: Any, tau: Any, bound: Any, state: Any
         return -1.0
     distance = 0.0
     for d in range(len(profile)):
-        width = float(scale[d])
+        width = np.float64(scale[d])
         factor = 1.0 / (1.0 + 2.0 * tilt * width * width)
-        gap = (float(profile[d]) - float(mean[d])) * factor
+        gap = (np.float64(profile[d]) - np.float64(mean[d])) * factor
         gap += width * math.sqrt(factor) * normal(state)
         distance += gap * gap
         if distance > tau:
@@ -124,8 +124,8 @@ def _log_chance(mean: Any, scale: Any, profile: Any, tau: Any, tilt: Any) -> Any
     """Return log C with C = exp(λτ) E exp(−λD): Chernoff's bound of P(D < τ) at the tilt λ."""
     level, product = tilt * tau, 1.0
     for d in range(len(profile)):
-        gap = float(profile[d]) - float(mean[d])
-        factor = 1.0 + 2.0 * tilt * float(scale[d]) ** 2
+        gap = np.float64(profile[d]) - np.float64(mean[d])
+        factor = 1.0 + 2.0 * tilt * np.float64(scale[d]) ** 2
         level -= tilt * gap * gap / factor
         product *= factor
         if product > 1e200:
@@ -147,7 +147,7 @@ def _fill_bounds(columns: Any, item: Any, near: Any, most: Any, draws: Any) -> A
         bound = smaller(_tail_bound(nears, spread, widest, reach), everywhere(most))
         store(draws.bounds, block * WIDTH, bound)
         total += sum_of(bound)
-    return float(total) * (1 + 1e-5)
+    return np.float64(total) * (1 + 1e-5)
 
 
 @compiled
@@ -171,9 +171,9 @@ def _visit(
     left = uniform(state) * chance
     if left >= _fill_bounds(columns, item, near, most, draws):
         return False
-    changed, offer, limit = False, float(columns.offers[item]), heaps.scores.shape[1]
+    changed, offer, limit = False, np.float64(columns.offers[item]), heaps.scores.shape[1]
     for j in range(len(draws.profiles)):
-        bound = float(draws.bounds[j])
+        bound = np.float64(draws.bounds[j])
         if left >= bound:
             left = (left - bound) / (1.0 - bound)
             continue
@@ -217,7 +217,7 @@ def _sift(columns: Any, queue: Any, waiting: Any, draws: Any, low: Any, state: A
     store(queue.tops, 0, smaller(top, load(queue.tops, 0)))
     left = 0
     for place in range(waiting):
-        chance = min(1.0, float(queue.tops[place]) * len(draws.profiles))
+        chance = min(1.0, np.float64(queue.tops[place]) * len(draws.profiles))
         if uniform(state) * queue.chances[place] < chance:
             queue.items[left], queue.chances[left] = queue.items[place], chance
             queue.tops[left] = queue.tops[place]
@@ -319,7 +319,7 @@ def thin(
             if (found >> lane) & 1 == 0 or not may(item, num_items, rule) or among(item, seen):
                 continue
             # What 24 random bits make of the share, exactly.
-            chance = min(1.0, math.ceil(float(shares[lane]) * 2.0**24) * 2.0**-24)
+            chance = min(1.0, math.ceil(np.float64(shares[lane]) * 2.0**24) * 2.0**-24)
             queue.items[waiting], queue.chances[waiting] = item, chance
             queue.tops[waiting] = tops[lane]
             for d in range(0, size, WIDTH):

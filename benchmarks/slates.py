@@ -1,0 +1,254 @@
+"""How long it takes to rank a catalogue on one CPU thread, beside reading its means once.
+
+The floor is a compiled sum over the means of all items: the same bytes, nothing else. `greedy` is
+the exact ranking of the means; `draws` are J exact posterior draws at once, with one profile for
+all or with profiles that differ (δ is the distance of the farthest from their middle); `expected`
+ranks by expected relevance. Times are CPU seconds of the process, the best of some runs taken in
+turn, so that a busy moment hits all alike. `naive` draws a vector for every item, once, with
+numpy; J draws take J times as long, which is computed, not run.
+
+Means are standard normal, 25 dimensions; scales are σ for every item; a ranking has 20 items.
+Two threads are timed by the wall: 2 requests one after the other, then at the same time. Memory
+is that of a process of its own that opens a table on disk and answers one request of each kind.
+"""
+
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from harness import Row, Target, parser, report, show, size_of
+from slatewise.ranking import (
+    Filter,
+    ItemTable,
+    rank_draws,
+    rank_expected,
+    rank_means,
+    rank_means_many,
+)
+
+DIMS, K, DRAWS, USERS = 25, 20, 20, 256
+SMALL, MIDDLE, LARGE = 100_000, 1_300_000, 10_000_000
+SCALES = (0.2, 0.5)
+AROUND = (0.05, 0.1, 0.2)
+"""Standard deviation of profiles that differ: δ is about .3, .6 and 1.2."""
+Times = dict[str, float]
+
+
+def main() -> None:
+    """Measure the catalogues at two scales, then threads, memory and an approximate index."""
+    arguments = parser(__doc__)
+    arguments.add_argument("--repeats", type=int, default=15, help="of which the best counts")
+    arguments.add_argument(
+        "--large", action="store_true", help="10 million items too; takes 3.5 GB of memory"
+    )
+    options = arguments.parse_args()
+    rows = [
+        _measure(num_items, scale, options.repeats)
+        for num_items in (SMALL, MIDDLE, *((LARGE,) if options.large else ()))
+        for scale in SCALES
+    ]
+    with _table(MIDDLE, SCALES[0]) as table:
+        threads, approximate = _two_threads(table, options.repeats), _approximate(table)
+    memory = _memory(MIDDLE)
+    if approximate:
+        shown = {"index": "{}", "recall": "{:.4f}", "ms": "{:.3f}", "build_s": "{:.1f}"}
+        show("Approximate index beside exact greedy, 1.3 million items", shown, approximate)
+    print(f"Two requests at once take {threads:.2f} times one request, by the wall.")
+    print(", ".join(f"{name}: {value:.2f} GB" for name, value in memory.items()))
+    report(
+        options,
+        f"CPU milliseconds of a request, {DIMS} dimensions, best {K}, J = {DRAWS}",
+        _columns(rows[0]),
+        rows,
+        _targets(rows),
+        threads=threads,
+        memory=memory,
+        approximate=approximate,
+    )
+
+
+def _columns(row: Row) -> dict[str, str]:
+    special = {"items": "{:,}", "sigma": "{}", "naive": "{:,.0f}"}
+    return {name: special.get(name, "{:.2f}") for name in row}
+
+
+def _targets(rows: list[Row]) -> list[Target]:
+    targets = []
+    for row in rows:
+        if row["items"] < MIDDLE:  # the fixed cost of a request counts there
+            continue
+        name = f"{row['items']:,} items, σ {row['sigma']}"
+        draws = row["draws"] / row["greedy"]
+        targets += [
+            Target(f"greedy over its floor, {name}", row["greedy"] / row["floor"], 1.8),
+            Target(f"draws over greedy, {name}", draws, 2.0 if row["sigma"] == 0.2 else 3.0),
+            Target(f"naive over draws, {name}", row["naive"] / row["draws"], 300, at_least=True),
+            Target(f"availability, {name}", row["half_off"] / row["greedy"], 1.05),
+        ]
+    return targets
+
+
+@contextmanager
+def _table(num_items: int, scale: float) -> Iterator[ItemTable]:
+    rng = np.random.default_rng(0)
+    means = rng.standard_normal((num_items, DIMS), dtype=np.float32)
+    groups = rng.integers(0, 300, num_items)
+    with tempfile.TemporaryDirectory() as directory:
+        scales = np.broadcast_to(np.float32(scale), means.shape)
+        biases = np.zeros(num_items, np.float32)
+        yield ItemTable.create(means, scales, biases, groups, Path(directory) / "table")
+
+
+def _measure(num_items: int, scale: float, repeats: int) -> Row:
+    rng = np.random.default_rng(1)
+    z = (0.8 * rng.normal(size=DIMS)).astype(np.float32)
+    users = (0.8 * rng.normal(size=(USERS, DIMS))).astype(np.float32)
+    same = np.tile(z, (DRAWS, 1))
+    seeds = iter(range(1_000_000))
+    with _table(num_items, scale) as table:
+        means = table.snapshot()[1].means.reshape(-1)[: num_items * DIMS]
+        works: dict[str, Callable[[], object]] = {
+            "floor": lambda: _sum(means),
+            "greedy": lambda: rank_means(table, z, K),
+            "caps": lambda: rank_means(table, z, K, Filter(caps=[3] * 300)),
+            "draws": lambda: rank_draws(table, same, K, next(seeds)),
+            "one_draw": lambda: rank_draws(table, same[:1], K, next(seeds)),
+        }
+        for around in AROUND:
+            zs = (same + around * rng.normal(size=same.shape)).astype(np.float32)
+            far = np.linalg.norm(zs - zs.mean(0), axis=1).max()
+            works[f"δ_{far:.1f}"] = lambda zs=zs: rank_draws(table, zs, K, next(seeds))
+        works["expected"] = lambda: rank_expected(table, z[None], K)
+        times = _in_turn(works, repeats)
+        times["half_off"] = times["greedy"] * _half_off(table, z, repeats)
+        times["batch"] = _in_turn({"": lambda: rank_means_many(table, users, K)}, 2)[""] / USERS
+        times["naive"] = DRAWS * _in_turn({"": lambda: _naive(table, z, rng)}, 1)[""]
+    return {"items": num_items, "sigma": scale, **times}
+
+
+def _in_turn(works: dict[str, Callable[[], object]], repeats: int) -> Times:
+    """Return the least CPU milliseconds of each, run one after the other over and over."""
+    best = dict.fromkeys(works, float("inf"))
+    for work in works.values():  # compiles
+        work()
+    for _ in range(repeats):
+        for name, work in works.items():
+            start = time.process_time()
+            work()
+            best[name] = min(best[name], 1000 * (time.process_time() - start))
+    return best
+
+
+def _half_off(table: ItemTable, z: npt.NDArray[Any], repeats: int) -> float:
+    """Return the time of greedy with half of the items switched off, over that with all."""
+    half = np.flatnonzero(np.random.default_rng(2).random(table.num_items) < 0.5)
+    best = {True: float("inf"), False: float("inf")}
+    for _ in range(repeats):
+        for on in best:
+            table.set_available(half, on)
+            rank_means(table, z, K)  # the cache is as after any request
+            times = _in_turn({"": lambda: rank_means(table, z, K)}, 1)
+            best[on] = min(best[on], times[""])
+    table.set_available(half, True)
+    return best[False] / best[True]
+
+
+def _naive(table: ItemTable, z: npt.NDArray[Any], rng: np.random.Generator) -> None:
+    """Draw all items once and sort out the best, in pieces that stay in the cache."""
+    scores = np.empty(table.num_items, np.float32)
+    for start in range(0, table.num_items, 1 << 14):
+        items = np.arange(start, min(start + (1 << 14), table.num_items))
+        drawn = rng.standard_normal((len(items), DIMS), dtype=np.float32)
+        gaps = drawn * table.scales_of(items) + table.means_of(items) - z
+        scores[items] = -np.sqrt(np.square(gaps).sum(1))
+    np.argpartition(-scores, K)
+
+
+def _two_threads(table: ItemTable, repeats: int) -> float:
+    """Return the wall time of two requests at once over that of one, at best."""
+    zs = np.zeros((DRAWS, DIMS), np.float32)
+
+    def serve() -> None:
+        for seed in range(10):
+            rank_draws(table, zs, K, seed)
+
+    best = [float("inf"), float("inf")]
+    for _ in range(repeats):
+        for place, count in enumerate((1, 2)):
+            threads = [threading.Thread(target=serve) for _ in range(count)]
+            start = time.perf_counter()
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            best[place] = min(best[place], time.perf_counter() - start)
+    return best[1] / best[0]
+
+
+def _memory(num_items: int) -> dict[str, float]:
+    """Return the size of a table on disk, and what a process that ranks from it takes."""
+    script = (
+        "import sys, psutil, numpy as np\n"
+        "from slatewise.ranking import *\n"
+        "table = ItemTable.open(sys.argv[1]); z = np.zeros((20, 25))\n"
+        "rank_means(table, z[0], 20); rank_draws(table, z, 20, 0)\n"
+        "used = psutil.Process().memory_full_info()\n"
+        "print(used.uss, used.rss)\n"
+    )
+    rng = np.random.default_rng(0)
+    means = rng.standard_normal((num_items, DIMS), dtype=np.float32)
+    with tempfile.TemporaryDirectory() as directory:
+        place = Path(directory) / "table"
+        zeros = np.zeros(num_items, np.float32)
+        ItemTable.create(means, np.full_like(means, 0.2), zeros, zeros, place)
+        command = [sys.executable, "-c", script, str(place)]
+        # Two at a time: a page that both have mapped counts as neither's own.
+        both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+        own, all_ = (int(number) for number in both[0].communicate()[0].split())
+        both[1].communicate()
+        return {"on disk": size_of(place) / 1e9, "own": own / 1e9, "with maps": all_ / 1e9}
+
+
+def _approximate(table: ItemTable) -> list[Row]:
+    """Compare the optional index with exact greedy; say so if faiss is missing."""
+    if find_spec("faiss") is None:
+        print("faiss is not installed: the approximate index is not measured.")
+        return []
+    from slatewise.ranking.approximate import ApproximateIndex  # noqa: PLC0415
+
+    zs = 0.8 * np.random.default_rng(3).normal(size=(100, DIMS))
+    exact = rank_means_many(table, zs, K).items
+    start, rows = time.process_time(), []
+    index = ApproximateIndex(table, lists=1024)
+    built = time.process_time() - start
+    for probes in (4, 16, 64):
+        found = [index.rank_means(z, K, probes).items for z in zs]
+        recall = np.mean([len(np.intersect1d(*pair)) for pair in zip(found, exact, strict=True)])
+        works = {"": lambda probes=probes: [index.rank_means(z, K, probes) for z in zs]}
+        taken = _in_turn(works, 3)[""] / len(zs)
+        name = f"{probes} of 1,024 lists"
+        rows.append({"index": name, "recall": recall / K, "ms": taken, "build_s": built})
+    return rows
+
+
+@numba.njit(fastmath=True, nogil=True)
+def _sum(values: Any) -> Any:
+    total = np.float32(0)
+    for value in values:
+        total += value
+    return total
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""An approximate index over the means, for greedy ranking only (needs `faiss`).
+
+It finds what lies near in the lists that it probes; a draw of an uncertain item may land near
+anywhere, so that an index over means would never show it. The benchmark measures its recall.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from slatewise.errors import SlatewiseError
+from slatewise.ranking.request import Ranking, checked_profiles, whole_ranking
+from slatewise.ranking.table import ItemTable
+
+_ROWS_AT_ONCE = 1 << 18
+_TRAINING_ROWS_A_LIST = 40
+
+
+class ApproximateIndex:
+    """The means of a table in lists by nearness, as they were when the index was made.
+
+    Only for tables without biases. Items that are unavailable when a request comes are left out,
+    which may leave places empty.
+    """
+
+    def __init__(self, table: ItemTable, lists: int = 1024, seed: int = 0) -> None:
+        faiss = _faiss()
+        self._table = table
+        every = np.arange(table.num_items)
+        if np.any(table.biases_of(every)):
+            raise SlatewiseError(
+                "An approximate index knows distances, and this table has biases.",
+                "Rank exactly.",
+            )
+        if table.num_items < lists * _TRAINING_ROWS_A_LIST:
+            raise SlatewiseError(
+                f"{table.num_items:,} items are too few for {lists:,} lists.",
+                "Take fewer lists, or rank exactly.",
+            )
+        rng = np.random.default_rng(seed)
+        sample = rng.choice(table.num_items, lists * _TRAINING_ROWS_A_LIST, replace=False)
+        quantizer = faiss.IndexFlatL2(table.dimensions)
+        self._index = faiss.IndexIVFFlat(quantizer, table.dimensions, lists)
+        self._index.cp.seed = seed
+        self._index.train(table.means_of(sample))
+        for start in range(0, table.num_items, _ROWS_AT_ONCE):
+            self._index.add(table.means_of(every[start : start + _ROWS_AT_ONCE]))
+
+    def rank_means(self, profile: npt.ArrayLike, k: int, probes: int = 16) -> Ranking:
+        """Return k items near a profile [D], nearly always the nearest, from so many lists."""
+        z = checked_profiles(self._table, profile, k, 1)[None]
+        parameters = _faiss().SearchParametersIVF(nprobe=probes)
+        squares, items = (part[0] for part in self._index.search(z, k, params=parameters))
+        offers = self._table.snapshot()[1].offers
+        kept = (items >= 0) & (offers[items] > -np.inf)
+        return whole_ranking(-np.sqrt(squares[kept], dtype=np.float64), items[kept], k, None)
+
+
+def _faiss() -> Any:
+    try:
+        import faiss  # noqa: PLC0415
+    except ImportError as error:
+        raise SlatewiseError(
+            "The approximate index needs faiss.", "Install slatewise[faiss]."
+        ) from error
+    return faiss

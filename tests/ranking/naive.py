@@ -1,0 +1,80 @@
+"""Ranking by drawing and sorting everything, in plain numpy: what the engine is held to."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from slatewise.ranking import Filter, ItemTable, Ranking
+
+Array = npt.NDArray[Any]
+
+
+class World(NamedTuple):
+    """A small catalogue and the table made of it."""
+
+    means: Array
+    scales: Array
+    biases: Array
+    groups: Array
+    table: ItemTable
+
+
+def make_world(
+    num_items: int = 300,
+    dimensions: int = 5,
+    scale: float = 0.2,
+    bias: float = 0.0,
+    num_groups: int = 4,
+    seed: int = 0,
+) -> World:
+    """Make items around the origin, with scales that differ by item and dimension."""
+    rng = np.random.default_rng(seed)
+    means = rng.normal(size=(num_items, dimensions)).astype(np.float32)
+    wide = np.exp(0.4 * rng.normal(size=(num_items, dimensions)))
+    scales = (scale * wide).astype(np.float32)
+    biases = (bias * rng.normal(size=num_items)).astype(np.float32)
+    groups = rng.integers(0, num_groups, num_items)
+    table = ItemTable.create(means, scales, biases, groups)
+    return World(means, scales, biases, groups, table)
+
+
+def top(scores: Array, groups: Array, k: int, filter: Filter, available: Array) -> Ranking:
+    """Take the best of scores [n, I] one after the other, within filter and caps: [n, k]."""
+    left = np.where(available, scores, -np.inf)
+    left[:, np.asarray(filter.exclude, int)] = -np.inf
+    if filter.allow is not None:
+        left[:, np.setdiff1d(np.arange(left.shape[1]), filter.allow)] = -np.inf
+    draws, every = np.arange(len(left)), np.asarray(filter.caps if filter.caps is not None else [])
+    room = np.tile(np.where(every < 0, k, every), (len(left), 1))
+    items, best = np.full((len(left), k), -1), np.full((len(left), k), -np.inf)
+    for place in range(k):
+        allowed = room[:, groups] > 0 if len(every) else True
+        open_ = np.where(allowed, left, -np.inf)
+        chosen = open_.argmax(1)
+        found = open_[draws, chosen] > -np.inf
+        items[found, place] = chosen[found]
+        best[found, place] = open_[draws, chosen][found]
+        left[draws, chosen] = -np.inf
+        if len(every):
+            room[draws, groups[chosen]] -= 1
+    return Ranking(items, best)
+
+
+def mean_scores(world: World, profile: Array) -> Array:
+    """Return the score [I] of every mean, in doubles."""
+    gaps = world.means.astype(float) - np.asarray(profile, np.float32).astype(float)
+    result: Array = world.biases.astype(float) - np.sqrt(np.square(gaps).sum(1))
+    return result
+
+
+def draw_scores(
+    world: World, profiles: Array, rng: np.random.Generator, known: Any = (), vectors: Any = None
+) -> Array:
+    """Return the scores [J, I] of fresh draws of all items, one for each profile."""
+    drawn = rng.normal(size=(len(profiles), *world.means.shape)) * world.scales + world.means
+    if len(known):
+        drawn[:, np.asarray(known)] = vectors
+    gaps = drawn - profiles[:, None]
+    result: Array = world.biases - np.sqrt(np.square(gaps).sum(-1))
+    return result
