@@ -6,9 +6,9 @@ moved past it. Beside it, how both fare when ever less of the log is search.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, Self
 
-from pydantic import PositiveInt, field_validator
+from pydantic import PositiveInt, field_validator, model_validator
 
 from slatewise.experiments.comparing import percent
 from slatewise.experiments.days import run_days
@@ -38,7 +38,7 @@ class MissingSearchConfig(OnlineConfig):
     before: PositiveInt = 7
     """Days before the loss."""
     lost: PositiveInt = 7
-    """Days whose searches are lost; fewer than the window has."""
+    """Days whose searches are lost; no more than the window has."""
     after: PositiveInt = 7
     """Days after the window has moved past the loss."""
     shares: tuple[float, ...] = (1.0, 0.8, 0.5, 0.2, 0.0)
@@ -51,6 +51,12 @@ class MissingSearchConfig(OnlineConfig):
             raise ValueError("shares are different numbers from 0 to 1")
         return shares
 
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if self.lost > self.window:
+            raise ValueError("more days are lost than the window has: no night would lack them all")
+        return self
+
     def periods(self) -> dict[str, range]:
         """Return the days of each period.
 
@@ -59,13 +65,14 @@ class MissingSearchConfig(OnlineConfig):
         """
         found, back = self.before + self.lost, self.before + self.window + 1
         over = self.before + self.window + self.lost
-        return {
+        periods = {
             BEFORE: range(self.before),
             LOST: range(self.before, found),
-            MISSING: range(found, max(found, back)),
-            LEAVING: range(max(found, back), over),
+            MISSING: range(found, back),
+            LEAVING: range(back, over),
             AFTER: range(over, over + self.after),
         }
+        return {name: days for name, days in periods.items() if days}  # a single day leaves at once
 
 
 def units(config: MissingSearchConfig) -> list[Unit]:

@@ -53,6 +53,8 @@ class OnlineConfig(StudyConfig):
     def _online(self) -> Self:
         if self.dataset is not None:
             raise ValueError("a dataset does not answer to slates: leave it out, and simulate")
+        if self.simulated(self.seeds[0]).life.hours:
+            raise ValueError("items of this world come and go, which online studies do not follow")
         return self
 
     def people(self) -> int:

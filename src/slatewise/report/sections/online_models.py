@@ -1,0 +1,99 @@
+"""Table 1, right, and Figure 2: click rates of the variants, over all days and day by day."""
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from slatewise.experiments.storing import StudyResult
+from slatewise.report import figures
+from slatewise.report.section import Figure, Section, Table, text_of
+
+MEASURES = (
+    "Two measures stand side by side. Realised clicks are what a platform would count. Expected "
+    "clicks are the simulator's exact probabilities of a click on the very slates that were shown: "
+    "the same mean without the luck of the clicks, so their intervals are narrower. Intervals "
+    "resample users, who are what was assigned, and are widened by what seeds differ beyond that."
+)
+
+
+def section(result: StudyResult) -> Section:
+    """Show the study of models."""
+    settings = result.about["settings"]
+    return Section(
+        str(result.about["title"]),
+        [
+            "Every variant gets an equal random share of the simulated users for "
+            f"{settings['days']} days, and recommends greedily. Users stay in their arm; search "
+            "answers all alike. Every night all models are retrained on the log of all arms, the "
+            f"last {settings['window']} days of it.",
+            MEASURES,
+        ],
+        [
+            Table.of(
+                result.tables["table1"],
+                "Table 1, right: click rates of recommendation slates",
+                caption="The levels come from different worlds: compare the order.",
+                file="rates",
+                paper=("paper: click rate",),
+            ),
+            nights(result.tables["nights"]),
+        ],
+        [
+            rate_bars(result.tables["rates"], "Expected click rate over all days"),
+            daily(result.tables["daily"], "Figure 2: click rate by day", "daily"),
+        ],
+    )
+
+
+def rate_bars(rates: pl.DataFrame, title: str) -> Figure:
+    """Draw the expected click rate of every arm with its interval."""
+    rows = rates.filter(measure="expected").to_dicts()
+    bars = [
+        figures.Bar(row["arm"], row["value"], row["low"], row["high"], row["by_seed"])
+        for row in rows
+    ]
+    data, layout = figures.intervals(bars, "expected clicks per recommendation slate")
+    caption = (
+        "Further right is better. Overlapping intervals do not settle a comparison: see the "
+        "findings, which compare within each simulated world."
+    )
+    return Figure(title, data, layout, caption, "rates")
+
+
+def daily(rows: pl.DataFrame, title: str, file: str, caption: str = "") -> Figure:
+    """Draw the realised click rate of every arm and day, with its credible interval."""
+    drawn = [
+        figures.Line(
+            str(arm),
+            [day + 1 for day in part["day"]],
+            part["value"].to_list(),
+            part["low"].to_list(),
+            part["high"].to_list(),
+            hover="day %{x}: %{y:.3f}",
+        )
+        for (arm,), part in rows.sort("day").group_by("arm", maintain_order=True)
+    ]
+    layout = figures.layout("day", "clicks per recommendation slate", height=420)
+    caption = caption or (
+        "Realised clicks, all seeds together, with 95 % credible intervals that know of users. "
+        "A day of one arm is few slates: look for what lasts."
+    )
+    return Figure(title, figures.lines(drawn), layout, caption, file)
+
+
+def nights(rows: pl.DataFrame) -> Table:
+    """Tell what the models learned from."""
+    first = rows.group_by("variant", maintain_order=True).agg(
+        pl.col("interactions").mean(), pl.col("search_share").mean(), pl.col("epochs").mean()
+    )
+    columns: Sequence[str] = ("model", "interactions a night", "share of search", "epochs a night")
+    shown = [
+        [
+            row["variant"],
+            text_of(round(row["interactions"])),
+            f"{row['search_share']:.1%}",
+            f"{row['epochs']:.1f}",
+        ]
+        for row in first.to_dicts()
+    ]
+    return Table("What the models learned from", columns, shown, file="nights")
