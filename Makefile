@@ -27,6 +27,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/simulate.py --check
 	$(BIN)/python benchmarks/ingest.py --check
 	$(BIN)/python benchmarks/train_cpu.py --check
+	$(BIN)/python benchmarks/slates.py --check
 
 clean:
 	rm -rf $(VENV) demo

@@ -8,7 +8,7 @@ from . import naive
 
 pytest.importorskip("faiss", reason="faiss is not installed: the approximate index is not tested")
 
-from slatewise.ranking.approximate import ApproximateIndex  # noqa: E402
+from slatewise.ranking.approximate import ApproximateIndex
 
 
 def test_the_index_finds_nearly_what_exact_ranking_finds() -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from slatewise.errors import SlatewiseError
 from slatewise.ranking import Filter, ItemTable, Ranking, rank_draws
+from slatewise.ranking.filters import NO_FILTER
 
 from . import naive
 
@@ -26,13 +27,13 @@ class Case(NamedTuple):
 
     world: naive.World
     profiles: naive.Array
-    filter: Filter = Filter()
+    filter: Filter = NO_FILTER
     known: Any = ()
     vectors: Any = None
 
 
 def case(
-    scale: float = 0.2, bias: float = 0.0, around: float = 0.0, filter: Filter = Filter()
+    scale: float = 0.2, bias: float = 0.0, around: float = 0.0, filter: Filter = NO_FILTER
 ) -> Case:
     world = naive.make_world(scale=scale, bias=bias)
     rng = np.random.default_rng(7)
@@ -64,7 +65,7 @@ def unavailable_items() -> Case:
     return all_
 
 
-def known_items(filter: Filter = Filter()) -> Case:
+def known_items(filter: Filter = NO_FILTER) -> Case:
     unsure = case(0.3, around=0.1, filter=filter)
     gaps = np.square(unsure.world.means - unsure.profiles[0]).sum(1)
     known = np.argsort(gaps)[[0, 3, 8, 200]]

@@ -7,12 +7,10 @@ import numpy.typing as npt
 
 from slatewise.errors import SlatewiseError
 from slatewise.ranking.columns import Floats32
-from slatewise.ranking.filters import Filter, narrowed, rules
+from slatewise.ranking.filters import NO_FILTER, Filter, narrowed, rules
 from slatewise.ranking.loops import drawing, heap
 from slatewise.ranking.request import Floats, Ranking, checked_profiles, whole_ranking
 from slatewise.ranking.table import Ints, ItemTable
-
-_NO_FILTER = Filter()
 
 
 def rank_draws(
@@ -20,7 +18,7 @@ def rank_draws(
     profiles: npt.ArrayLike,
     k: int,
     seed: int,
-    filter: Filter = _NO_FILTER,
+    filter: Filter = NO_FILTER,
     known_items: npt.ArrayLike = (),
     known_vectors: npt.ArrayLike | None = None,
 ) -> Ranking:

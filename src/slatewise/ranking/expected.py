@@ -9,18 +9,17 @@ import numpy as np
 import numpy.typing as npt
 
 from slatewise.ranking.columns import Columns, Floats32
-from slatewise.ranking.filters import Filter, Rules, narrowed, rules
+from slatewise.ranking.filters import NO_FILTER, Filter, Rules, narrowed, rules
 from slatewise.ranking.loops import heap, relevance
 from slatewise.ranking.request import Floats, Ranking, checked_profiles, whole_ranking
 from slatewise.ranking.table import Ints, ItemTable
 
-_NO_FILTER = Filter()
 _COARSE_ERROR = 1.003
 """The coarse quadrature is within 0.2 % for distances up to 50; the rest is for rounding."""
 
 
 def rank_expected(
-    table: ItemTable, profiles: npt.ArrayLike, k: int, filter: Filter = _NO_FILTER
+    table: ItemTable, profiles: npt.ArrayLike, k: int, filter: Filter = NO_FILTER
 ) -> Ranking:
     """Rank by (1/M) Σ_m E exp(bias_i − ‖z_m − v_i‖) for profiles [M, D]: the mean relevance [k]."""
     zs = checked_profiles(table, profiles, k, 2)

@@ -22,6 +22,10 @@ class Filter:
     """The most items of each group [G] in one ranking; -1 sets no limit."""
 
 
+NO_FILTER = Filter()
+"""Everything that is available may be ranked."""
+
+
 class Rules(NamedTuple):
     """A filter as the loops read it; an empty array sets no rule."""
 

@@ -7,16 +7,14 @@ import numpy.typing as npt
 
 from slatewise.errors import SlatewiseError
 from slatewise.ranking.columns import Floats32
-from slatewise.ranking.filters import Filter, narrowed, rules
+from slatewise.ranking.filters import NO_FILTER, Filter, narrowed, rules
 from slatewise.ranking.loops import heap, passes
 from slatewise.ranking.request import Ranking, checked_profiles, whole_ranking
 from slatewise.ranking.table import ItemTable
 
-_NO_FILTER = Filter()
-
 
 def rank_means(
-    table: ItemTable, profile: npt.ArrayLike, k: int, filter: Filter = _NO_FILTER
+    table: ItemTable, profile: npt.ArrayLike, k: int, filter: Filter = NO_FILTER
 ) -> Ranking:
     """Return the k items with the greatest bias_i − ‖z − mean_i‖ for a profile z [D].
 
@@ -37,7 +35,7 @@ def rank_means_many(
     table: ItemTable,
     profiles: npt.ArrayLike,
     k: int,
-    filters: Sequence[Filter] | Filter = _NO_FILTER,
+    filters: Sequence[Filter] | Filter = NO_FILTER,
 ) -> Ranking:
     """Rank for many profiles [B, D], each with its filter or all with one: [B, k].
 

@@ -98,7 +98,7 @@ class ItemTable:
     @property
     def dimensions(self) -> int:
         """The length D of an item vector."""
-        return self._columns.rows.shape[2]
+        return int(self._columns.rows.shape[2])
 
     @property
     def groups(self) -> npt.NDArray[np.int32]:
@@ -113,11 +113,13 @@ class ItemTable:
 
     def means_of(self, items: npt.ArrayLike) -> Floats32:
         """Return the means [n, D] of items [n]."""
-        return self._columns.rows[self.checked(items), 0]
+        means: Floats32 = self._columns.rows[self.checked(items), 0]
+        return means
 
     def scales_of(self, items: npt.ArrayLike) -> Floats32:
         """Return the scales [n, D] of items [n]."""
-        return self._columns.rows[self.checked(items), 1]
+        scales: Floats32 = self._columns.rows[self.checked(items), 1]
+        return scales
 
     def biases_of(self, items: npt.ArrayLike) -> Floats32:
         """Return the biases [n] of items [n]."""

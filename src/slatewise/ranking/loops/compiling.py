@@ -33,8 +33,15 @@ def compiled(function: Kernel) -> Kernel:
     set, or there is no place to write, the result is not kept.
     """
     try:
-        kernel: Kernel = _njit(cache=True, **_OPTIONS)(function)
-        vars(kernel._cache._cache_file)["_source_stamp"] = _STAMP  # type: ignore[attr-defined]
-    except (RuntimeError, AttributeError, TypeError):
+        kernel = _njit(cache=True, **_OPTIONS)(function)
+        _restamp(kernel._cache._cache_file)
+    except (RuntimeError, AttributeError):
         kernel = _njit(**_OPTIONS)(function)
-    return kernel
+    result: Kernel = kernel
+    return result
+
+
+def _restamp(file: Any) -> None:
+    if not isinstance(file._source_stamp, tuple | str | list):
+        raise AttributeError("numba keeps its stamp elsewhere")
+    file._source_stamp = _STAMP

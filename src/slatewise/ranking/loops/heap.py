@@ -72,7 +72,7 @@ def keep(
         if len(caps):
             held[groups[item]] += 1
         return size + 1
-    replaced = max(replaced, 0)
+    replaced = max(replaced, np.int64(0))
     if _worse(scores[replaced], items[replaced], score, item):
         if len(caps):
             held[groups[items[replaced]]] -= 1

@@ -291,4 +291,5 @@ def squared_distances(typing: Any, blocks: Any, block: Any, rows: Any, row: Any,
         results = [builder.load(total) for total in sums]
         return context.make_tuple(builder, signature.return_type, results)
 
-    return types.UniTuple(lanes, number)(blocks, types.int64, rows, types.int64, count), generate
+    returned: Any = types.UniTuple(lanes, number)  # type: ignore[no-untyped-call]
+    return returned(blocks, types.int64, rows, types.int64, count), generate

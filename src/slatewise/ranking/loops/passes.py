@@ -1,7 +1,8 @@
 """Passes over all means.
 
 What a pass does in floats only screens, with a margin for rounding; whatever passes is settled in
-doubles, by np.float64: float() of a float is a float to numba. `columns` and `rule` are the tuples of `ranking.columns` and `ranking.filters`.
+doubles, by np.float64: to numba, float() of a float is a float. `columns` and `rule` are the
+tuples of `ranking.columns` and `ranking.filters`.
 """
 
 import math
