@@ -14,15 +14,15 @@ _njit: Any = numba.njit
 _OPTIONS = {"error_model": "numpy", "nogil": True, "fastmath": {"contract"}}
 
 
-def _digest() -> str:
-    """Return a digest of all files of this folder."""
-    digest = hashlib.blake2b(digest_size=16)
-    for file in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(file.read_bytes())
-    return digest.hexdigest()
+def digest(folder: Path) -> str:
+    """Return a digest of all code in a folder."""
+    result = hashlib.blake2b(digest_size=16)
+    for file in sorted(folder.glob("*.py")):
+        result.update(file.read_bytes())
+    return result.hexdigest()
 
 
-_STAMP = _digest()
+_STAMP = digest(Path(__file__).parent)
 
 
 def compiled(function: Kernel) -> Kernel:
@@ -42,6 +42,6 @@ def compiled(function: Kernel) -> Kernel:
 
 
 def _restamp(file: Any) -> None:
-    if not isinstance(file._source_stamp, tuple | str | list):
+    if not hasattr(file, "_source_stamp"):
         raise AttributeError("numba keeps its stamp elsewhere")
     file._source_stamp = _STAMP
