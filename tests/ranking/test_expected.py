@@ -10,10 +10,7 @@ from . import naive
 
 
 def relevance(world: naive.World, profiles: naive.Array, items: naive.Array) -> naive.Array:
-    """Return the expected relevance of items [n] by a fine quadrature of another integral.
-
-    E exp(−√D) = ∫ exp(−r) P(√D < r) dr, with the law of √D from a million draws.
-    """
+    """Return the expected relevance of items [n] by 400,000 draws, in pairs of opposite sign."""
     rng = np.random.default_rng(0)
     normal = rng.normal(size=(200_000, world.means.shape[1]))
     normal = np.concatenate([normal, -normal])
@@ -66,8 +63,6 @@ def test_no_item_that_is_left_out_would_be_better() -> None:
     for filter in (Filter(), Filter(caps=[5, -1, 2]), Filter(exclude=np.arange(100))):
         for count in (1, 3):
             zs = rng.normal(size=(count, 5))
-            every = rank_expected(table, zs, 3000).items
-            every = every[every >= 0]
             room = {0: 5, 1: 3000, 2: 2} if filter.caps else dict.fromkeys(range(3), 3000)
             wanted = []
             for item in rank_expected(table, zs, 3000, Filter(exclude=filter.exclude)).items:
