@@ -129,6 +129,8 @@ def test_strategies_are_compared_with_greedy_in_both_parts(strategies: StudyResu
         "20.9 %",
         "20.0 %",
     ]
+    headline = strategies.tables["headline"]
+    assert not any("[" in str(value) for row in headline.rows() for value in row)
     assert "expected, last 1 days" in strategies.tables["table3_own"].columns
 
 
@@ -169,6 +171,7 @@ def test_a_part_of_no_days_is_left_out() -> None:
         ("online-strategies", {"strategies": ["greedy", "greedy"]}, "given twice"),
         ("missing-search", {"lost": 1, "shares": [1.5]}, "from 0 to 1"),
         ("missing-search", {"lost": 5}, "more days are lost"),
+        ("online-strategies", {"days": 0, "own_days": 0}, "nothing would be run"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(

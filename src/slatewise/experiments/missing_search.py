@@ -108,7 +108,15 @@ def summarise(config: MissingSearchConfig, tables: Tables) -> Summary:
         swept = _swept(tables["shares"], config.resamples)
         shown["sweep"] = _sweep_rows(swept, config.shares)
         findings += _sweep_findings(swept, config.shares)
-    return Summary(shown, findings, headline="table2")
+    columns = (
+        "period",
+        "days",
+        "paper: all-item / slate",
+        "all-item / slate",
+        "of realised clicks",
+    )
+    shown["headline"] = [{name: row[name] for name in columns} for row in shown["table2"]]
+    return Summary(shown, findings, headline="headline")
 
 
 def _relative(rates: Rates, period: str, measure: Measure = "expected") -> Sampled:

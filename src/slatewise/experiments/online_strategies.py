@@ -6,10 +6,10 @@ same people to itself, from the same warm-up on, and learns from nothing but its
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, Self
 
 import polars as pl
-from pydantic import Field, NonNegativeInt, PositiveInt, field_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
 
 from slatewise.experiments.comparing import Question, answer, differences, percent
 from slatewise.experiments.days import run_days
@@ -53,10 +53,16 @@ class OnlineStrategiesConfig(OnlineConfig):
     own_days: NonNegativeInt = 30
     """How long every arm learns from its own slates; 0 leaves that out."""
     own_users: PositiveInt | None = None
-    """People of every arm that learns by itself; a quarter of `users` without it."""
+    """People of every arm that learns by itself; half of `users` without it."""
 
     _variants = field_validator("variants")(require_variants)
     _strategies = field_validator("strategies")(require_strategies)
+
+    @model_validator(mode="after")
+    def _something(self) -> Self:
+        if not self.days and not self.own_days:
+            raise ValueError("days and own_days are both 0: nothing would be run")
+        return self
 
     def arms(self) -> list[Arm]:
         """Return every model with every strategy."""
@@ -76,7 +82,7 @@ def run(config: OnlineStrategiesConfig, unit: Unit, bench: Bench) -> Tables:
         tables = run_days(config, unit.seed, config.arms(), config.days, bench)
     else:
         arm = next(arm for arm in config.arms() if unit.part == f"{OWN}-{arm.name}")
-        people = config.own_users or max(1, config.people() // 4)
+        people = config.own_users or max(1, config.people() // 2)
         alone = config.model_copy(update={"users": people})
         tables = run_days(alone, unit.seed, [arm], config.own_days, bench)
     part = POOLED if unit.part == POOLED else OWN
@@ -100,8 +106,11 @@ def summarise(config: OnlineStrategiesConfig, tables: Tables) -> Summary:
             shown.setdefault(name, []).extend({"part": part, **row} for row in found)
         shown[f"table3_{part}"] = _table3(config, rates, made["varied"], part)
         findings += _findings(config, rates, part)
-    headline = f"table3_{POOLED if config.days else OWN}"
-    return Summary(shown, findings, headline=headline if headline in shown else "")
+    shown["headline"] = [
+        {name: row[name].partition(" [")[0] for name in row if name not in ("clicks", "slates")}
+        for row in shown[f"table3_{POOLED if config.days else OWN}"]
+    ]
+    return Summary(shown, findings, headline="headline")
 
 
 def _periods(config: OnlineStrategiesConfig) -> dict[str, dict[str, range]]:

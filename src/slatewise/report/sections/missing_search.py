@@ -85,6 +85,8 @@ def _line(rows: pl.DataFrame, name: str) -> figures.Line:
     return figures.Line(
         name,
         rows["search_share"].to_list(),
-        *(rows[column].to_list() for column in ("value", "low", "high")),
+        rows["value"].to_list(),
+        rows["low"].to_list(),
+        rows["high"].to_list(),
         hover="%{x:.0%} search: %{y:.4f}",
     )
