@@ -8,9 +8,17 @@ import pytest
 
 from slatewise.errors import SlatewiseError
 from slatewise.experiments.missing_search import AFTER, BEFORE, LEAVING, LOST, MISSING
+from slatewise.experiments.online import OnlineConfig
 from slatewise.experiments.storing import StudyResult
-from slatewise.experiments.study import Unit, find_study, run_study, study_config
+from slatewise.experiments.study import (
+    StudyConfig,
+    Unit,
+    find_study,
+    run_study,
+    study_config,
+)
 from tests.experiments.worlds import SMALL, bench
+from tests.test_docs import shown, table
 
 
 def config(name: str, **changes: Any) -> Any:
@@ -187,3 +195,13 @@ def test_both_truths_can_be_chosen(tmp_path: Path) -> None:
         settings = config("missing-search", truth=truth, lost=1)
         tables = study.run(settings, Unit(0, "share-0.5"), bench(tmp_path / truth))
         assert len(tables["shares"]) == 2
+
+
+def test_every_setting_of_the_online_studies_is_listed_with_its_default() -> None:
+    own = OnlineConfig.model_fields.keys() - StudyConfig.model_fields.keys()
+    listed = {row[0]: row[1] for row in table("experiments.md", "Online studies")}
+    assert listed.keys() == own
+    for name in own - {"nightly"}:
+        assert listed[name] == shown(OnlineConfig.model_fields[name].default)
+    changed = OnlineConfig().nightly.model_dump(exclude_defaults=True)
+    assert listed["nightly"] == shown(changed)
