@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from slatewise.errors import InputError, SlatewiseError
-from slatewise.ranking import Filter, ItemTable, rank_means
+from slatewise.ranking import Filter, ItemTable, rank_draws, rank_expected, rank_means
 from slatewise.ranking.columns import CONTENTS
 
 from . import naive
@@ -109,6 +109,28 @@ def test_requests_go_on_while_items_are_appended() -> None:
     thread.join()
     assert not wrong
     assert table.num_items == 2000 + 60 * 25
+
+
+def test_requests_go_on_while_items_are_switched() -> None:
+    table = ItemTable.create(*rows(30))
+    done, found = threading.Event(), []
+
+    def serve() -> None:
+        while not done.is_set():
+            found.append(rank_means(table, np.zeros(3), 30).items)
+            found.append(rank_draws(table, np.zeros((2, 3)), 30, len(found)).items[1])
+            found.append(rank_expected(table, np.zeros((1, 3)), 30).items)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    for seed in range(3000):
+        table.set_available(np.arange(30), bool(seed % 2))
+    done.set()
+    thread.join()
+    for items in found:
+        there = items[items >= 0]
+        assert len(np.unique(there)) == len(there)
+        assert (there < 30).all()
 
 
 def test_take_makes_a_table_of_some_items() -> None:

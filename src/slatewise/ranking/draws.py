@@ -9,7 +9,13 @@ from slatewise.errors import SlatewiseError
 from slatewise.ranking.columns import Floats32
 from slatewise.ranking.filters import NO_FILTER, Filter, narrowed, rules
 from slatewise.ranking.loops import drawing, heap
-from slatewise.ranking.request import Floats, Ranking, checked_profiles, whole_ranking
+from slatewise.ranking.request import (
+    Floats,
+    Ranking,
+    checked_profiles,
+    no_ranking,
+    whole_ranking,
+)
 from slatewise.ranking.table import Ints, ItemTable
 
 
@@ -62,12 +68,9 @@ def _rank(
     num_items, columns = table.snapshot()
     rule = rules(table, filter)
     size, count = heap.room(columns, num_items, rule, k), len(zs)
-    heaps = _Heaps(
-        held=np.zeros((count, len(rule.caps)), np.int64),
-        sizes=np.zeros(count, np.int64),
-        scores=np.empty((count, size)),
-        items=np.empty((count, size), np.int64),
-    )
+    items, scores = no_ranking(count, size)
+    held = np.zeros((count, len(rule.caps)), np.int64)
+    heaps = _Heaps(held, np.zeros(count, np.int64), scores, items)
     if size and count:
         unknown = rule._replace(excluded=np.union1d(rule.excluded, known))
         words = np.random.SeedSequence(seed).generate_state(5, np.uint64)

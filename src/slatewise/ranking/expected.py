@@ -11,7 +11,13 @@ import numpy.typing as npt
 from slatewise.ranking.columns import Columns, Floats32
 from slatewise.ranking.filters import NO_FILTER, Filter, Rules, narrowed, rules
 from slatewise.ranking.loops import heap, relevance
-from slatewise.ranking.request import Floats, Ranking, checked_profiles, whole_ranking
+from slatewise.ranking.request import (
+    Floats,
+    Ranking,
+    checked_profiles,
+    no_ranking,
+    whole_ranking,
+)
 from slatewise.ranking.table import Ints, ItemTable
 
 _COARSE_ERROR = 1.003
@@ -27,7 +33,7 @@ def rank_expected(
     num_items, columns = part.snapshot()
     rule = rules(part, filter)
     size = heap.room(columns, num_items, rule, k)
-    best, items = np.empty(size), np.empty(size, np.int64)
+    items, best = no_ranking(size)
     if size and len(zs):
         chosen = _shortlist(num_items, columns, zs, rule, size)
         values = np.empty(len(chosen))
@@ -65,7 +71,7 @@ def _shortlist(num_items: int, columns: Columns, zs: Floats32, rule: Rules, size
     eligible = np.flatnonzero(may)
     factor = np.exp(offers[eligible] - offers.max())
     lower, upper = lower[eligible] * factor, upper[eligible] * factor
-    best, items = np.empty(size), np.empty(size, np.int64)
+    items, best = no_ranking(size)
     heap.best_of(eligible, lower, columns.groups, rule.caps, best, items)
     chosen: Ints = eligible[upper >= best[-1]]
     return chosen

@@ -9,7 +9,7 @@ from slatewise.errors import SlatewiseError
 from slatewise.ranking.columns import Floats32
 from slatewise.ranking.filters import NO_FILTER, Filter, narrowed, rules
 from slatewise.ranking.loops import heap, passes
-from slatewise.ranking.request import Ranking, checked_profiles, whole_ranking
+from slatewise.ranking.request import Ranking, checked_profiles, no_ranking, whole_ranking
 from slatewise.ranking.table import ItemTable
 
 
@@ -25,7 +25,7 @@ def rank_means(
     num_items, columns = part.snapshot()
     rule = rules(part, filter)
     size = heap.room(columns, num_items, rule, k)
-    best, items = np.empty(size), np.empty(size, np.int64)
+    items, best = no_ranking(size)  # an item may be switched off while we rank
     if size:
         passes.greedy(columns, num_items, rule, z, best, items)
     return whole_ranking(best, items, k, numbers)
@@ -49,7 +49,7 @@ def rank_means_many(
         )
     listed = [b for b, filter in enumerate(each) if filter.allow is not None]
     others = [b for b, filter in enumerate(each) if filter.allow is None]
-    result = Ranking(np.full((len(rows), k), -1), np.full((len(rows), k), -np.inf))
+    result = no_ranking(len(rows), k)
     if others:
         together = _together(table, rows[others], k, [each[b] for b in others])
         result.items[others], result.scores[others] = together
@@ -72,7 +72,7 @@ def _together(table: ItemTable, rows: Floats32, k: int, filters: Sequence[Filter
     starts[1 : len(rows) + 1] = np.cumsum([len(rule.excluded) for rule in laid_out])
     padded = np.zeros((size, table.dimensions), np.float32)
     padded[: len(rows)] = rows
-    best, items = np.full((size, k), -np.inf), np.full((size, k), -1)
+    items, best = no_ranking(size, k)
     request = padded, excluded, starts, all_caps, limits
     passes.greedy_many(columns, num_items, *request, best, items)
     return Ranking(items[: len(rows)], best[: len(rows)])

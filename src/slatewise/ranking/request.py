@@ -21,6 +21,11 @@ class Ranking(NamedTuple):
     """Their scores [..., k]; -inf where there is no item."""
 
 
+def no_ranking(*shape: int) -> Ranking:
+    """Return places without items."""
+    return Ranking(np.full(shape, -1), np.full(shape, -np.inf))
+
+
 def whole_ranking(scores: Floats, items: Ints, k: int, numbers: Ints | None) -> Ranking:
     """Fill the best [..., n] up to k; item i is numbers[i] of the whole table (None: i)."""
     if numbers is not None:
@@ -29,7 +34,7 @@ def whole_ranking(scores: Floats, items: Ints, k: int, numbers: Ints | None) -> 
     if found == k:
         return Ranking(items, scores)
     shape = (*items.shape[:-1], k)
-    ranking = Ranking(np.full(shape, -1), np.full(shape, -np.inf))
+    ranking = no_ranking(*shape)
     ranking.items[..., :found] = items
     ranking.scores[..., :found] = scores
     return ranking

@@ -71,8 +71,10 @@ class ItemTable:
         try:
             array = self._spare.pop()
         except IndexError:
+            array = np.empty(0, np.float32)
+        if len(array) < size:
             array = np.empty(size, np.float32)
-        yield array if len(array) >= size else np.empty(size, np.float32)
+        yield array
         self._spare.append(array)
 
     def take(self, items: npt.ArrayLike) -> "ItemTable":

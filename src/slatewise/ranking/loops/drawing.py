@@ -45,7 +45,8 @@ def draw(
     draws = _draws(profiles, spread, heaps)
     thin(columns, num_items, unknown, draws, nears, pilot[:size], state, keys, heaps)
     for j in range(len(profiles)):
-        best_first(heaps.scores[j], heaps.items[j])
+        size = heaps.sizes[j]
+        best_first(heaps.scores[j, :size], heaps.items[j, :size])
 
 
 @compiled

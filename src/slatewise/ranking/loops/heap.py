@@ -124,7 +124,7 @@ def room(columns: Any, num_items: Any, rule: Any, k: Any) -> Any:
 
 @compiled
 def best_first(scores: Any, items: Any) -> None:
-    """Put a full heap in order."""
+    """Put a heap in order."""
     for size in range(len(scores) - 1, 0, -1):
         scores[0], scores[size] = scores[size], scores[0]
         items[0], items[size] = items[size], items[0]
@@ -135,7 +135,7 @@ def best_first(scores: Any, items: Any) -> None:
 def best_of(candidates: Any, values: Any, groups: Any, caps: Any, scores: Any, items: Any) -> None:
     """Fill scores and items [k] with the best of candidates [n] by values [n], best first.
 
-    There must be k within the caps.
+    Where fewer fit within the caps, the last places stay as they are.
     """
     held = np.zeros(len(caps), np.int64)
     size = np.int64(0)  # a plain 0 would be compiled for by itself
@@ -143,7 +143,7 @@ def best_of(candidates: Any, values: Any, groups: Any, caps: Any, scores: Any, i
         item, score = candidates[place], np.float64(values[place])
         if size < len(scores) or score >= scores[0]:
             size = keep(scores, items, size, score, item, groups, caps, held)
-    best_first(scores, items)
+    best_first(scores[:size], items[:size])
 
 
 @compiled

@@ -68,7 +68,7 @@ def greedy(columns: Any, num_items: Any, rule: Any, profiles: Any, scores: Any, 
                 size = keep(scores, items, size, score, item, columns.groups, rule.caps, held)
                 if size == len(scores):
                     low = lowered(scores[0])
-    best_first(scores, items)
+    best_first(scores[:size], items[:size])
 
 
 @compiled
@@ -115,7 +115,7 @@ def greedy_many(
                     if sizes[b] == limits[b]:
                         lows[b] = lowered(best[0])
     for b in range(count):
-        best_first(scores[b, : limits[b]], items[b, : limits[b]])
+        best_first(scores[b, : sizes[b]], items[b, : sizes[b]])
 
 
 @compiled
