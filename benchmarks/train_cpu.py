@@ -13,6 +13,9 @@ The second table times whole training steps: gather, sample, dynamics, likelihoo
 backward, update. `same items` spreads one set of 10,000 items over the larger catalogue: only the
 size of the tables differs, and with it the cache. `other items` draws from the whole catalogue, so
 that a batch also touches more distinct items, and a step has more rows to sample and update.
+
+The third table times the same steps with every term of the utility: item biases, positions, and
+features of cells and interactions that were computed before, as in training.
 """
 
 from collections.abc import Callable
@@ -34,6 +37,7 @@ from slatewise.training.steps import SparseSteps
 
 USERS, STEPS, LONGEST, DIMS = 512, 20, 25, 25
 SMALL, LARGE = 10_000, 1_000_000
+TERMS = ("bias", "history", "popularity", "propensity", "position")
 
 
 def main() -> None:
@@ -60,6 +64,19 @@ def main() -> None:
         )
     ]
     steps = _timed_in_turn(made, options.repeats)
+    paired = _timed_in_turn(
+        [
+            _step(dynamics, SMALL, "other items", terms)
+            for dynamics in ("linear", "gru")
+            for terms in ((), TERMS)
+        ],
+        options.repeats,
+    )
+    costs = [
+        {"dynamics": bare["dynamics"], "bare_ms": bare["step_ms"], "all_ms": full["step_ms"]}
+        | {"times": full["step_ms"] / bare["step_ms"]}
+        for bare, full in zip(paired[::2], paired[1::2], strict=True)
+    ]
     show(
         "Whole steps",
         {
@@ -73,6 +90,11 @@ def main() -> None:
             "times_gather": "{:.1f}",
         },
         steps,
+    )
+    show(
+        "Whole steps with every term of the utility",
+        {"dynamics": "{}", "bare_ms": "{:.1f}", "all_ms": "{:.1f}", "times": "{:.2f}"},
+        costs,
     )
     report(
         options,
@@ -107,8 +129,13 @@ def main() -> None:
             Target(f"growth of a {small['dynamics']} step with the catalogue", ratio, 1.3)
             for small, large in zip(steps[::3], steps[1::3], strict=True)
             for ratio in [large["step_ms"] / small["step_ms"]]
+        ]
+        + [
+            Target(f"{row['dynamics']} step with every term, beside without", row["times"], 1.5)
+            for row in costs
         ],
         steps=steps,
+        terms=costs,
     )
 
 
@@ -205,7 +232,7 @@ def _gather_and_add(items: Any, gradient: Any, gathered: Any, cells: Any) -> Non
         loops._store(gradient, row, added)
 
 
-def _step(dynamics: str, catalogue: int, drawn_from: str) -> "_Step":
+def _step(dynamics: str, catalogue: int, drawn_from: str, terms: tuple[str, ...] = ()) -> "_Step":
     """Make whole steps over users whose items come from a catalogue of that size."""
     rng = np.random.default_rng(1)
     batch = _batch(SMALL if drawn_from == "same items" else catalogue, "zipf")
@@ -219,9 +246,11 @@ def _step(dynamics: str, catalogue: int, drawn_from: str) -> "_Step":
         clicks=batch.clicks,
         slate_offsets=batch.offsets,
         slate_items=spread[batch.cells.long()],
+        cell_features=torch.randn(len(batch.cells), 7) if terms else None,
+        step_features=torch.randn(USERS * STEPS, 1) if terms else None,
     )
     groups = torch.from_numpy(rng.integers(0, 290, catalogue))
-    model = ModelConfig(dynamics=dynamics, dimensions=DIMS)
+    model = ModelConfig.build({"dynamics": dynamics, "dimensions": DIMS, "terms": terms}, "model")
     posterior = Posterior(model, groups, 290, LONGEST)
     steps = SparseSteps(posterior, interactions, TrainingConfig(batch_users=USERS), None)
     users = torch.arange(USERS)

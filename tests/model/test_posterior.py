@@ -20,6 +20,12 @@ CONFIGS = [
     ModelConfig(dynamics="gru", prior="flat", dimensions=3),
     ModelConfig(dynamics="gru", dimensions=3, hidden=5, terms=("bias",), kappa_bias=0.3),
     ModelConfig(dynamics="linear", prior="flat", dimensions=3, terms=("bias",)),
+    ModelConfig(
+        dimensions=3,
+        terms=("bias", "position", "propensity", "popularity", "history"),
+        sigma_weights=0.7,
+        sigma_position=0.4,
+    ),
 ]
 every_model = pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
 
@@ -90,6 +96,8 @@ def test_the_shared_divergence_is_the_sum_of_its_parts(config: ModelConfig) -> N
         "from_item": config.sigma_rnn,
         "from_state": config.sigma_rnn,
         "output": config.sigma_rnn,
+        "position": config.sigma_position,
+        **dict.fromkeys(("history", "popularity", "propensity"), config.sigma_weights),
     }
     expected = torch.zeros(())
     for name, part in posterior.shared.items():
@@ -190,6 +198,18 @@ def test_items_never_seen_have_the_predictive_of_their_group(prior: str) -> None
     torch.testing.assert_close(posterior.items.scale[unseen], scale[unseen])
     assert torch.equal(posterior.items.mean[seen], before[0][seen])
     assert torch.equal(posterior.items.raw[seen], before[1][seen])
+
+
+def test_weights_stand_in_the_order_of_the_features_however_terms_are_named() -> None:
+    posterior = posterior_of(CONFIGS[-1])
+    mean, shared = posterior.mean(), posterior.shared
+    expected = torch.cat([shared["history"].mean, shared["popularity"].mean])
+    assert torch.equal(mean.cell_weights, expected)
+    assert expected.shape == (3 + 4,)
+    assert torch.equal(mean.step_weights, shared["propensity"].mean)
+    assert torch.equal(mean.positions, shared["position"].mean)
+    drawn = posterior.samples_around(torch.zeros(5, 8, 4), seeded(0))
+    assert drawn.cell_weights.shape == (5, 7)
 
 
 def test_a_model_with_biases_starts_like_one_without() -> None:

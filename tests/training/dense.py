@@ -70,7 +70,7 @@ class Dense:
             clicks = 0
             for each in met:
                 if clicks >= known:
-                    likelihood = likelihood + self._log_likelihood(state, each)
+                    likelihood = likelihood + self._log_likelihood(state, each, batch)
                     scored += 1
                 if each.click >= 0:
                     state = self._moved(state, self.vectors[each.click])
@@ -97,6 +97,8 @@ class Dense:
             "no_click": config.sigma_no_click,
             "group_means": self._by_column(config.kappa_mu, config.kappa_bias),
             "group_spreads": self._by_column(config.kappa_sigma, config.kappa_bias),
+            "position": config.sigma_position,
+            **dict.fromkeys(("history", "popularity", "propensity"), config.sigma_weights),
         } | dict.fromkeys(("from_item", "from_state", "output"), config.sigma_rnn)
         total = torch.zeros((), dtype=torch.float64)
         for name, q in self.q.items():
@@ -140,15 +142,38 @@ class Dense:
         weights = self.value["from_item"], self.value["from_state"]
         return torch.gru_cell(item[None], state[None], *weights)[0]
 
-    def _log_likelihood(self, state: Tensor, met: tuple[int, list[int], int, int]) -> Tensor:
-        _, slate, click, source = met
+    def _passing(self, n: int, batch: Interactions) -> tuple[Tensor, Tensor]:
+        """What features and positions add: to each item of the slate, and to no click."""
+        items = torch.zeros(int(batch.scroll_lengths[n]), dtype=torch.float64)
+        no_click = torch.zeros((), dtype=torch.float64)
+        first, end = batch.slate_offsets[n], batch.slate_offsets[n + 1]
+        weights = [self.value[name] for name in ("history", "popularity") if name in self.value]
+        if weights:
+            items = items + batch.cell_features[first:end].double() @ torch.cat(weights)
+        if "position" in self.value:
+            items = items + self.value["position"][: len(items)]
+        if "propensity" in self.value:
+            no_click = batch.step_features[n].double() @ self.value["propensity"]
+        return items, no_click
+
+    def _log_likelihood(
+        self, state: Tensor, met: tuple[int, list[int], int, int], batch: Interactions
+    ) -> Tensor:
+        n, slate, click, source = met
         config = self.config
         profile = state if config.dynamics == "linear" else self.value["output"] @ state
         utility = self.biases - (self.vectors - profile).square().sum(1).sqrt()  # [I]
-        no_click = self.value["no_click"][len(slate) - 1]
-        chosen = utility[click] if click >= 0 else no_click
-        among = utility if config.likelihood == "all-item" else utility[slate]
-        log_likelihood = chosen - torch.logsumexp(torch.cat([among, no_click[None]]), 0)
+        on_items, on_no_click = self._passing(n, batch)
+        no_click = self.value["no_click"][len(slate) - 1] + on_no_click
+        in_slate = utility[slate] + on_items
+        chosen = in_slate[slate.index(click)] if click >= 0 else no_click
+        log_likelihood = chosen - torch.logsumexp(torch.cat([in_slate, no_click[None]]), 0)
+        if config.likelihood == "all-item":
+            seen, everything = (
+                torch.logsumexp(torch.cat([part, no_click[None]]), 0)
+                for part in (utility[slate], utility)
+            )
+            log_likelihood = log_likelihood + seen - everything
         if config.likelihood == "source-aware":
             kappa, lam = config.sharpness, config.exposure.get(self.sources[source], 0.0)
             seen = torch.logsumexp(kappa * utility[slate], 0)

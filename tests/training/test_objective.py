@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 import torch
@@ -21,6 +22,7 @@ from tests.training.dense import Dense, leaves
 ITEMS, GROUPS, D, LONGEST = 12, 3, 4, 6
 SOURCES = ["recommendation", "search"]
 TOTAL = 200
+TERMS = ("bias", "history", "popularity", "propensity", "position")
 CONFIGS = [
     ModelConfig(dynamics="linear", prior="hierarchical", dimensions=D),
     ModelConfig(dynamics="gru", prior="hierarchical", dimensions=D, hidden=5, temperature=0.3),
@@ -32,6 +34,9 @@ CONFIGS = [
     ModelConfig(dynamics="gru", dimensions=D, terms=("bias",), kappa_bias=0.3),
     ModelConfig(likelihood="all-item", dynamics="linear", dimensions=D, terms=("bias",)),
     ModelConfig(likelihood="source-aware", prior="flat", dimensions=D, terms=("bias",)),
+    ModelConfig(dynamics="gru", dimensions=D, terms=TERMS, sigma_weights=0.7, sigma_position=0.4),
+    ModelConfig(likelihood="all-item", dynamics="linear", dimensions=D, terms=TERMS),
+    ModelConfig(likelihood="source-aware", dimensions=D, terms=("history", "propensity")),
 ]
 
 
@@ -60,6 +65,12 @@ def test_loss_and_gradient_are_those_of_all_items_one_user_after_the_other(
     """For the same noise; gradients of τ, λ, float32 constants and quadrature leave 1e-6."""
     batch = random_interactions(11, users=12, items=ITEMS, longest_slate=LONGEST)
     posterior = posterior_of(config)
+    weights = posterior.mean().cell_weights
+    batch = replace(
+        batch,
+        cell_features=normals(70, len(batch.slate_items), 0 if weights is None else len(weights)),
+        step_features=normals(71, len(batch.clicks), 1),
+    )
     parts = {"items": posterior.items, **posterior.shared}
     noise = {
         name: normals(90 + i, *part.mean.shape) for i, (name, part) in enumerate(parts.items())

@@ -41,8 +41,8 @@ def evaluate(
     model, opened = runs.load(run), SlateDataset.open(dataset)
     evaluation.require_same_items(model, opened)
     name = model.config.name
-    by_mean = evaluation.ModelRecommender(model)
-    by_draws = evaluation.ModelRecommender(model, samples=samples, seed=seed)
+    by_mean = evaluation.ModelRecommender(model, log=opened)
+    by_draws = evaluation.ModelRecommender(model, samples=samples, seed=seed, log=opened)
     titles = {name: by_mean, f"{name}, {samples} draws": by_draws}
     # Each has errors of its own: averaging over draws corrects part of what the mean gets wrong.
     calibrations = {

@@ -78,7 +78,7 @@ def train(
             resume=resume,
             observer=observe,
         )
-    calibration = calibrate(ModelRecommender(fitted), opened)
+    calibration = calibrate(ModelRecommender(fitted, log=opened), opened)
     runs.update(run, calibration=calibration.to_json())
     account = table(model.name, "", "")
     account.add_row(

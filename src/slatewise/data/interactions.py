@@ -1,7 +1,7 @@
 """Interactions as tensors, for any set of users at once, on any device."""
 
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -30,6 +30,10 @@ class Interactions:
     """[N + 1] int64: the slate of n is `slate_items[slate_offsets[n] : slate_offsets[n + 1]]`"""
     slate_items: Tensor
     """[F] int32"""
+    cell_features: Tensor | None = None
+    """[F, P] float32: what a model's terms say of each item seen, where they were computed"""
+    step_features: Tensor | None = None
+    """[N, Q] float32: the same of each interaction"""
 
     @classmethod
     def of_dataset(cls, dataset: "SlateDataset", device: torch.device | str) -> "Interactions":
@@ -38,6 +42,7 @@ class Interactions:
             **{
                 field.name: torch.from_numpy(getattr(dataset, field.name)).to(device)
                 for field in fields(cls)
+                if field.default is not None
             }
         )
 
@@ -84,9 +89,11 @@ class Interactions:
 
     def to(self, device: torch.device | str) -> "Interactions":
         """Return the same interactions on a device."""
-        return Interactions(
-            **{field.name: getattr(self, field.name).to(device) for field in fields(self)}
-        )
+        parts = {field.name: getattr(self, field.name) for field in fields(self)}
+        moved: dict[str, Any] = {
+            name: None if part is None else part.to(device) for name, part in parts.items()
+        }
+        return Interactions(**moved)
 
     def of_users(self, users: Tensor, ends: Tensor | None = None) -> "Interactions":
         """Gather the interactions of users [B], in that order, without a loop over them.
@@ -97,6 +104,7 @@ class Interactions:
         counts = counts if ends is None else torch.minimum(counts, ends)
         rows = _ranges(first, counts)
         start, lengths = _rows(self.slate_offsets, rows)
+        cells = _ranges(start, lengths)
         return Interactions(
             user_offsets=_offsets(counts),
             train_end=self.train_end[users],
@@ -105,13 +113,19 @@ class Interactions:
             sources=self.sources[rows],
             clicks=self.clicks[rows],
             slate_offsets=_offsets(lengths),
-            slate_items=self.slate_items.index_select(0, _ranges(start, lengths)),
+            slate_items=self.slate_items.index_select(0, cells),
+            cell_features=_taken(self.cell_features, cells),
+            step_features=_taken(self.step_features, rows),
         )
 
 
 def _rows(offsets: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
     start = offsets[index]
     return start, offsets[index + 1] - start
+
+
+def _taken(features: Tensor | None, rows: Tensor) -> Tensor | None:
+    return None if features is None else features.index_select(0, rows)
 
 
 def _offsets(lengths: Tensor) -> Tensor:

@@ -24,8 +24,17 @@ _CELLS = 1 << 24
 class ModelRecommender:
     """Predicts and ranks by the posterior mean, or averages predictions over posterior draws."""
 
-    def __init__(self, model: SlateModel, *, samples: int = 0, seed: int = 0) -> None:
+    def __init__(
+        self,
+        model: SlateModel,
+        *,
+        samples: int = 0,
+        seed: int = 0,
+        log: SlateDataset | None = None,
+    ) -> None:
+        """Take a model; one with popularity also needs the log, of which it reads only the past."""
         self._model = model
+        self._terms = model.terms.in_log(log)
         self._samples = samples
         self._seed = seed
 
@@ -35,6 +44,7 @@ class ModelRecommender:
         With samples, probabilities are averaged over as many draws of everything uncertain.
         """
         slates = Slates.of(interactions, scored)
+        interactions = self._terms.describe(interactions)
         with torch.no_grad():
             draws = [
                 self._predict(interactions, scored, slates, draw)
@@ -63,7 +73,10 @@ class ModelRecommender:
         utilities = -torch.linalg.vector_norm(gaps, dim=1)
         if parameters.biases is not None:
             utilities = utilities + parameters.biases[rows]
-        no_click = parameters.no_click_after(lengths[scored])
+        passing = parameters.passing(batch)
+        if passing is not None:
+            utilities = utilities + passing[seen]
+        no_click = parameters.no_click_in(batch)[scored]
         return Predictions.from_utilities(slates, utilities.numpy(), no_click.numpy())
 
     def _parameters(self, rows: Tensor, draw: int) -> Parameters:

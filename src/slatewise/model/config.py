@@ -1,13 +1,13 @@
 """What a model is: its likelihood, dynamics and priors, with the paper's symbol for each number."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from slatewise.config import Config
 
-Term = Literal["bias"]
-"""What may be added to the utility of an item, beside the distance."""
+Term = Literal["bias", "history", "popularity", "propensity", "position"]
+"""What may be added to the utility of an item or of no click, beside the distance."""
 
 
 class ModelConfig(Config):
@@ -53,6 +53,12 @@ class ModelConfig(Config):
     """κ_b, prior of the group means of item biases, and folded-normal prior of their scales."""
     sigma_bias: PositiveFloat = 0.5
     """σ_b, flat prior of the item biases."""
+    sigma_weights: PositiveFloat = 1.0
+    """σ_w, prior of the weights of features, which are divided by their typical size."""
+    sigma_position: PositiveFloat = 1.0
+    """Prior of what a position in the slate adds."""
+    half_lives: Annotated[tuple[PositiveFloat, ...], Field(min_length=1)] = (1.0, 24.0)
+    """Hours after which an event counts half in the popularity of an item."""
     sigma_rnn: PositiveFloat = 1.0
     """σ_rnn, prior of the GRU's weights."""
     sigma_h0: PositiveFloat = 1.0

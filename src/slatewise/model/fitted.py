@@ -12,6 +12,7 @@ from torch import Tensor
 from slatewise.errors import SlatewiseError
 from slatewise.model.kernels.slate import split_bias
 from slatewise.model.posterior import Posterior
+from slatewise.model.terms import FittedTerms
 
 if TYPE_CHECKING:
     from slatewise.model.config import ModelConfig
@@ -37,6 +38,8 @@ class SlateModel:
     """temperature and no-click offset of each source, fitted on validation users"""
     metrics: dict[str, Any] = field(default_factory=dict)
     """what training measured"""
+    terms: FittedTerms = field(default_factory=FittedTerms)
+    """what the features of the utility's terms are computed with"""
 
     @property
     def config(self) -> "ModelConfig":
@@ -62,6 +65,22 @@ class SlateModel:
     def bias_scales(self) -> FloatArray:
         """[I] posterior standard deviations of the item biases; 0 where the model has none."""
         return self._bias(self.posterior.items.scale)
+
+    @property
+    def term_weights(self) -> list[dict[str, Any]]:
+        """What each feature adds to a utility where it has its typical size, most first.
+
+        One record per feature: its `term`, `feature`, meaning in `words`, what it `acts_on`, and
+        the posterior `mean` and `scale` of its weight.
+        """
+        rows = [
+            {"term": name, "feature": column, "words": term.words(column), "acts_on": term.acts_on}
+            | {"mean": weights.mean[place].item(), "scale": weights.scale[place].item()}
+            for name, term in self.terms.by_name.items()
+            for weights in [self.posterior.shared[name]]
+            for place, column in enumerate(term.columns(self.config))
+        ]
+        return sorted(rows, key=lambda row: -abs(row["mean"]))
 
     def _columns(self, items: Tensor) -> FloatArray:
         vectors, _ = split_bias(items.detach().cpu(), self.config.dimensions)

@@ -3,6 +3,10 @@
 log P = slate + λ · exposure, with exposure = log Σ_slate r^κ − log Σ_I r^κ and r = exp(utility).
 λ = 0 is the slate likelihood. λ = κ = 1 with the no-click option in both sums is the all-item
 likelihood. λ by source, with no-click in neither sum, is the source-aware likelihood.
+
+Both sums of the exposure term take only what lasts of a utility, −‖z − v‖ + b: the catalogue's are
+of items that were not shown, so they have no position, and their features at that moment are those
+of a million items nobody asked for. What is in one sum must be in the other.
 """
 
 import math
@@ -16,7 +20,7 @@ from slatewise.data.interactions import Interactions
 from slatewise.errors import SlatewiseError
 from slatewise.model.kernels.catalogue import catalogue_terms
 from slatewise.model.kernels.slate import slate_terms
-from slatewise.model.parameters import Parameters
+from slatewise.model.parameters import Parameters, required
 
 if TYPE_CHECKING:
     from slatewise.model.config import ModelConfig
@@ -88,7 +92,7 @@ def batch_likelihood(
     `profiles` [M, D] are user profiles, `state_of` [N] says which of them met each interaction,
     `weights` [N] how much it counts. `batch.slate_items` points into `parameters.items`.
     """
-    no_click = parameters.no_click_after(batch.scroll_lengths)  # [N]
+    no_click = parameters.no_click_in(batch)  # [N]
     lambdas = None
     if exposure is not None:
         lambdas = exposure.source_weights.to(profiles.device)[batch.sources.long()]
@@ -101,6 +105,9 @@ def batch_likelihood(
         offsets=batch.slate_offsets,
         clicks=batch.clicks,
         weights=weights,
+        features=None if parameters.cell_weights is None else required(batch.cell_features),
+        feature_weights=parameters.cell_weights,
+        positions=parameters.positions,
         exposure_weights=lambdas,
         sharpness=1.0 if exposure is None else exposure.sharpness,
         include_no_click=exposure is not None and exposure.includes_no_click,

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from slatewise.data.interactions import Interactions
+from slatewise.features.position import positions
 from slatewise.model.dynamics import LinearWeights, Weights
 from slatewise.model.kernels.slate import split_bias
 
@@ -21,6 +23,12 @@ class Parameters:
     """[d_h] h_0 of a user nobody knows yet"""
     no_click: Tensor
     """[S] log β_s, the utility of not clicking after s = 1 … S items seen"""
+    cell_weights: Tensor | None = None
+    """[P] of the features of items seen"""
+    step_weights: Tensor | None = None
+    """[Q] of the features of interactions, which act on the utility of not clicking"""
+    positions: Tensor | None = None
+    """[S] what the first, second, … position of a slate adds to the utility of its item"""
 
     @property
     def dimensions(self) -> int:
@@ -54,3 +62,27 @@ class Parameters:
     def no_click_after(self, scroll: Tensor) -> Tensor:
         """Return log β_s for scroll lengths [N]; longer ones than known count as the longest."""
         return self.no_click.index_select(0, scroll.clamp(max=len(self.no_click)) - 1)
+
+    def no_click_in(self, batch: Interactions) -> Tensor:
+        """Return the utility of not clicking in each interaction, features included: [N]."""
+        utility = self.no_click_after(batch.scroll_lengths)
+        if self.step_weights is None:
+            return utility
+        return utility + required(batch.step_features) @ self.step_weights
+
+    def passing(self, batch: Interactions) -> Tensor | None:
+        """Return what features and positions add to the utility of items seen: [F], None for 0."""
+        added = None
+        if self.cell_weights is not None:
+            added = required(batch.cell_features) @ self.cell_weights
+        if self.positions is not None:
+            place = self.positions[positions(batch).clamp(max=len(self.positions) - 1)]
+            added = place if added is None else added + place
+        return added
+
+
+def required(features: Tensor | None) -> Tensor:
+    """Refuse to go on without features where a model has weights for them."""
+    if features is None:
+        raise ValueError("the model has terms whose features the interactions lack: describe them")
+    return features

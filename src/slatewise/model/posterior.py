@@ -12,6 +12,7 @@ from slatewise.model.dynamics import GruWeights, LinearWeights, Weights
 from slatewise.model.gaussian import Gaussian
 from slatewise.model.parameters import Parameters
 from slatewise.model.priors import FlatPrior, HierarchicalPrior, ItemPrior
+from slatewise.model.terms import terms_of
 
 if TYPE_CHECKING:
     from slatewise.model.config import ModelConfig
@@ -80,6 +81,10 @@ class Posterior:
             self.shared["from_item"] = around(copy + 0.1 * small * noise(3 * hidden, d))
             self.shared["from_state"] = around(0.1 * small * noise(3 * hidden, hidden))
             self.shared["output"] = around(torch.eye(d, hidden) + 0.1 * small * noise(d, hidden))
+        for name, term in terms_of(config).items():
+            self.shared[name] = around(torch.zeros(len(term.columns(config))))
+        if "position" in config.terms:
+            self.shared["position"] = around(torch.zeros(longest_slate))
         self.to_(item_groups.device)  # drawn on the CPU: the same everywhere
 
     def mean(self) -> Parameters:
@@ -120,13 +125,30 @@ class Posterior:
             weights = LinearWeights(drift[:, None, None] if drift.ndim else drift)
         else:
             weights = GruWeights(shared["from_item"], shared["from_state"], shared["output"])
-        return Parameters(items, weights, shared["initial_state"], shared["no_click"])
+        return Parameters(
+            items,
+            weights,
+            shared["initial_state"],
+            shared["no_click"],
+            cell_weights=self._weights(shared, "items"),
+            step_weights=self._weights(shared, "no click"),
+            positions=shared.get("position"),
+        )
+
+    def _weights(self, shared: dict[str, Tensor], acts_on: str) -> Tensor | None:
+        """Put the weights of all terms that act on the same side by side: [P]."""
+        parts = [shared[name] for name in terms_of(self.config, acts_on)]
+        return torch.cat(parts, dim=-1) if parts else None
 
     def shared_kl(self) -> Tensor:
         """KL divergence of everything but the item vectors from the prior: []."""
         config, shared = self.config, self.shared
         total = self.prior.kl() + shared["initial_state"].kl(config.sigma_h0).sum()
         total = total + shared["no_click"].kl(config.sigma_no_click).sum()
+        for name in terms_of(config):
+            total = total + shared[name].kl(config.sigma_weights).sum()
+        if "position" in shared:
+            total = total + shared["position"].kl(config.sigma_position).sum()
         if "drift_logit" in shared:
             return total + drift_kl(shared["drift_logit"])
         for name in ("from_item", "from_state", "output"):

@@ -16,6 +16,7 @@ from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
 from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
+from slatewise.model.terms import FittedTerms
 from slatewise.training import runs
 from slatewise.training.config import TrainingConfig
 from slatewise.training.loop import Progress, Training
@@ -55,10 +56,11 @@ def fit(
     _require_device(device)
     groups = torch.tensor(dataset.item_groups, dtype=torch.int64, device=device)
     with _one_thread(), _stop_on_interrupt() as interrupted:
+        terms = FittedTerms.fit(model, dataset)
         work = Training(
             model,
             training,
-            dataset.interactions(device),
+            terms.in_log(dataset).describe_all(dataset).to(device),
             groups,
             dataset.num_groups,
             dataset.source_names,
@@ -96,6 +98,7 @@ def fit(
             "epochs": len(work.progress.history),
             "skipped_steps": work.progress.skipped,
         },
+        terms=terms,
     )
     if run is not None:
         runs.write_model(fitted, Path(run), about)

@@ -18,6 +18,7 @@ from slatewise.files import atomic_directory
 from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
 from slatewise.model.posterior import Posterior
+from slatewise.model.terms import FittedTerms
 from slatewise.version import __version__
 
 FORMAT: Final = "slatewise-run"
@@ -58,6 +59,7 @@ def write_model(model: SlateModel, path: Path, about: dict[str, Any]) -> None:
         "sources": model.source_names,
         "calibration": model.calibration,
         "metrics": model.metrics,
+        "terms": model.terms.to_json(),
         "digests": {name: _digest(path / name) for name in _HASHED},
     }
     write_json(path / RUN, about | description)
@@ -107,6 +109,7 @@ def load(path: str | Path) -> SlateModel:
         tensors["views"],
         run["calibration"],
         run["metrics"],
+        FittedTerms.from_json(run.get("terms", {}), posterior.config, str(path / RUN)),
     )
 
 

@@ -21,11 +21,14 @@ def take_over(posterior: Posterior, earlier: SlateModel, dataset: SlateDataset) 
     old, new = earlier.posterior.tensors(), posterior.tensors()
     groups = _places(dataset.group_names, earlier.group_names)  # [G]
     items = _places(dataset.item_ids.to_list(), earlier.item_ids)  # [I]
-    rest = [name for name in new if name in old and not name.startswith("items.")]
+    apart = ["items."]
+    if posterior.config.half_lives != earlier.config.half_lives:
+        apart.append("popularity.")
+    rest = [name for name in new if name in old and not name.startswith(tuple(apart))]
     for name in rest:
         if name.startswith("group_"):
             _copy_rows(new[name], old[name], groups)
-        elif name.startswith("no_click."):  # [longest slate], which may have grown
+        elif name.startswith(("no_click.", "position.")):  # [longest slate], which may have grown
             steps = torch.arange(len(new[name]))
             _copy_rows(new[name], old[name], torch.where(steps < len(old[name]), steps, -1))
         else:

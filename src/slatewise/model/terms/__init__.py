@@ -1,0 +1,8 @@
+"""Terms of the utility that are linear in features from the strict past, a module each."""
+
+from slatewise.model.terms.describing import Describer
+from slatewise.model.terms.fitted import FittedTerms
+from slatewise.model.terms.registry import TERMS, terms_of
+from slatewise.model.terms.term import FeatureTerm
+
+__all__ = ["TERMS", "Describer", "FeatureTerm", "FittedTerms", "terms_of"]

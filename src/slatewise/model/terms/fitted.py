@@ -1,0 +1,57 @@
+"""The terms of a model, fitted to the log it was trained on and saved with it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from slatewise.data.dataset import SlateDataset
+from slatewise.errors import SlatewiseError
+from slatewise.model.terms.describing import Describer
+from slatewise.model.terms.registry import terms_of
+from slatewise.model.terms.term import FeatureTerm
+
+if TYPE_CHECKING:
+    from slatewise.model.config import ModelConfig
+
+
+@dataclass(frozen=True)
+class FittedTerms:
+    """What the features of a model are computed with."""
+
+    by_name: dict[str, FeatureTerm] = field(default_factory=dict)
+    """in the order of their columns"""
+
+    @classmethod
+    def fit(cls, config: "ModelConfig", dataset: SlateDataset) -> "FittedTerms":
+        """Fit those that the configuration names; none for the paper's model."""
+        return cls({name: term.fit(config, dataset) for name, term in terms_of(config).items()})
+
+    def in_log(self, log: SlateDataset | None) -> Describer:
+        """Return what computes features in a log, of which only some terms need to know."""
+        of_items, of_no_click = (
+            [term.describe_in(log) for term in self.by_name.values() if term.acts_on == target]
+            for target in ("items", "no click")
+        )
+        return Describer(of_items, of_no_click)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values, to be saved."""
+        return {name: term.model_dump() for name, term in self.by_name.items()}
+
+    @classmethod
+    def from_json(
+        cls, stored: Mapping[str, Any], config: "ModelConfig", where: str
+    ) -> "FittedTerms":
+        """Take over what `to_json` returned, refusing terms that are not those of the model."""
+        wanted = terms_of(config)
+        if stored.keys() != wanted.keys():
+            raise SlatewiseError(
+                f"{where}: the terms are not those of the model.",
+                "The files of a run belong together: copy the whole directory.",
+            )
+        return cls(
+            {
+                name: term.build(stored[name], f"{where}, terms.{name}")
+                for name, term in wanted.items()
+            }
+        )

@@ -1,0 +1,57 @@
+"""What everybody clicks now: click rates and clicks of items, fading with time."""
+
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import torch
+
+from slatewise.config import Config
+from slatewise.data.dataset import SlateDataset
+from slatewise.errors import SlatewiseError
+from slatewise.features.popularity import Popularity, PopularityConfig
+from slatewise.features.popularity_index import PopularityIndex
+from slatewise.model.terms.term import Describe, training_sample, typical_sizes
+
+if TYPE_CHECKING:
+    from slatewise.model.config import ModelConfig
+
+
+class PopularityTerm(Config):
+    """Σ w_p x_p(item, time) over the features of `slatewise.features.popularity`."""
+
+    acts_on: ClassVar[Literal["items", "no click"]] = "items"
+
+    popularity: Popularity
+    """What the features are computed with."""
+    sizes: tuple[float, ...]
+    """By which they are divided."""
+
+    @classmethod
+    def columns(cls, config: "ModelConfig") -> tuple[str, ...]:
+        """Name the features: two for each half-life."""
+        settings = PopularityConfig(half_lives=config.half_lives)
+        return Popularity(settings=settings, rate=1.0).names
+
+    @classmethod
+    def fit(cls, config: "ModelConfig", dataset: SlateDataset) -> "PopularityTerm":
+        """Count the click rate, and judge the size of features by training users."""
+        settings = PopularityConfig(half_lives=config.half_lives)
+        popularity = Popularity.fit(dataset, settings)
+        index = PopularityIndex.of(popularity, dataset)
+        return cls(
+            popularity=popularity, sizes=typical_sizes(index.cells(training_sample(dataset)))
+        )
+
+    def describe_in(self, log: SlateDataset | None) -> Describe:
+        """Go through the log once: what everybody did before a moment is what counts then."""
+        if log is None:
+            raise SlatewiseError(
+                "the popularity of an item is not known without a log.",
+                "Give the dataset too, such as ModelRecommender(model, log=dataset).",
+            )
+        index, sizes = PopularityIndex.of(self.popularity, log), torch.tensor(self.sizes)
+        return lambda interactions: index.cells(interactions) / sizes
+
+    def words(self, column: str) -> str:
+        """Say what a feature is."""
+        name, _, half_life = column.rpartition("_")
+        return f"{name.replace('_', ' ')} lately (half-life {half_life})"

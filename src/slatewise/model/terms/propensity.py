@@ -1,0 +1,42 @@
+"""How readily the user has clicked so far, on the no-click option."""
+
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from slatewise.config import Config
+from slatewise.data.dataset import SlateDataset
+from slatewise.features.propensity import Propensity
+from slatewise.model.terms.term import Describe, training_sample, typical_sizes
+
+if TYPE_CHECKING:
+    from slatewise.model.config import ModelConfig
+
+
+class PropensityTerm(Config):
+    """w x(user) with the feature of `slatewise.features.propensity`; w is negative as a rule."""
+
+    acts_on: ClassVar[Literal["items", "no click"]] = "no click"
+
+    propensity: Propensity
+    """What the feature is computed with."""
+    size: float
+    """By which it is divided."""
+
+    @classmethod
+    def columns(cls, config: "ModelConfig") -> tuple[str, ...]:
+        """Name the feature."""
+        return ("click_propensity",)
+
+    @classmethod
+    def fit(cls, config: "ModelConfig", dataset: SlateDataset) -> "PropensityTerm":
+        """Count click rates, and find how many slates the prior of a user is worth."""
+        propensity = Propensity.fit(dataset)
+        features = propensity.features(training_sample(dataset))
+        return cls(propensity=propensity, size=typical_sizes(features[:, None])[0])
+
+    def describe_in(self, log: SlateDataset | None) -> Describe:
+        """Of the log nothing is needed: what a user clicked is in her own interactions."""
+        return lambda interactions: self.propensity.features(interactions)[:, None] / self.size
+
+    def words(self, column: str) -> str:
+        """Say what the feature is."""
+        return "how readily the user clicked so far"

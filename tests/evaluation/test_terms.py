@@ -1,0 +1,152 @@
+"""A model with terms is judged like any other, and never reads the future."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import slatewise
+from slatewise.data import SlateDataset
+from slatewise.errors import SlatewiseError
+from slatewise.evaluation import ModelRecommender, calibrate, evaluate
+from slatewise.model.config import ModelConfig
+from slatewise.model.fitted import SlateModel
+from slatewise.training import TrainingConfig, fit
+from tests.model.terms.logs import ITEMS, START, Rows, dataset_of, rows_of
+
+ALL = ("bias", "history", "popularity", "propensity", "position")
+D = 5
+CONFIG = ModelConfig(dimensions=D, terms=ALL, half_lives=(2.0,))
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> tuple[SlateDataset, SlateModel]:
+    dataset = dataset_of(tmp_path_factory.mktemp("terms") / "log", rows_of(0))
+    return dataset, fit(dataset, CONFIG, TrainingConfig(batch_users=8, max_epochs=5))
+
+
+def everything(
+    dataset: SlateDataset,
+) -> tuple[slatewise.data.interactions.Interactions, torch.Tensor]:
+    batch = dataset.interactions()
+    return batch, torch.ones(len(batch.clicks), dtype=torch.bool)
+
+
+def test_predictions_follow_the_equations(world: tuple[SlateDataset, SlateModel]) -> None:
+    dataset, model = world
+    batch, scored = everything(dataset)
+    bare = ModelConfig(dimensions=D)
+    found = ModelRecommender(model, log=dataset).predict(batch, scored)
+    described = model.terms.in_log(dataset).describe(batch)
+    # The same model with all terms taken out, and their sum added by hand.
+    mean = model.posterior.mean()
+    without = SlateModel(
+        type(model.posterior)(bare, model.posterior.item_groups, 2, len(mean.no_click)),
+        model.item_ids,
+        model.group_names,
+        model.source_names,
+        model.views,
+    )
+    kept = model.posterior.tensors()
+    columns = {name: t.shape[-1] for name, t in without.posterior.tensors().items() if t.ndim}
+    without.posterior.load(
+        {name: kept[name][..., : columns[name]] for name in without.posterior.tensors()}
+    )
+    plain = ModelRecommender(without).predict(batch, scored)
+    for n in range(0, len(batch.clicks), 7):
+        cells = slice(int(batch.slate_offsets[n]), int(batch.slate_offsets[n + 1]))
+        places = range(cells.stop - cells.start)
+        utility = plain.log_probabilities[cells].copy()
+        utility += model.item_biases[batch.slate_items[cells]]
+        utility += (described.cell_features[cells] @ mean.cell_weights).detach().numpy()
+        utility += mean.positions[list(places)].detach().numpy()
+        nothing = plain.no_click_log_probabilities[n]
+        nothing += float((described.step_features[n] @ mean.step_weights).detach())
+        whole = np.logaddexp(np.logaddexp.reduce(utility), nothing)
+        assert found.log_probabilities[cells] == pytest.approx(utility - whole, abs=1e-5)
+        assert found.no_click_log_probabilities[n] == pytest.approx(nothing - whole, abs=1e-5)
+
+
+def changed_after(rows: Rows, moment: int) -> Rows:
+    """Replace slates and clicks of everybody from a moment on."""
+    rng = np.random.default_rng(1)
+    out: Rows = []
+    for row in rows:
+        slate = rng.permutation(ITEMS)[: rng.integers(1, 6)].tolist()
+        later = {"slate": slate, "click": slate[0] if rng.random() < 0.7 else None}
+        out.append(row | (later if int(str(row["time"])) >= moment else {}))
+    return out
+
+
+@pytest.mark.parametrize("samples", [0, 3])
+def test_nothing_after_a_moment_changes_a_prediction_at_it(
+    world: tuple[SlateDataset, SlateModel], tmp_path: Path, samples: int
+) -> None:
+    dataset, model = world
+    moment = START + 86_400
+    other = dataset_of(tmp_path / "log", changed_after(rows_of(0), moment))
+    assert other.item_ids.to_list() == dataset.item_ids.to_list()
+    assert other.source_names == dataset.source_names
+    found = []
+    for log in (dataset, other):
+        batch, _ = everything(log)
+        before = batch.times < moment * 1_000_000
+        # All in the batch: what comes later may be seen, and must not be looked at.
+        predicted = ModelRecommender(model, samples=samples, log=log).predict(batch, before)
+        found.append((predicted.log_probabilities, predicted.no_click_log_probabilities))
+    assert not torch.equal(dataset.interactions().slate_items, other.interactions().slate_items)
+    for one, two in zip(*found, strict=True):
+        assert one == pytest.approx(two, abs=1e-5)
+
+
+def test_a_saved_model_predicts_the_same(
+    world: tuple[SlateDataset, SlateModel], tmp_path: Path
+) -> None:
+    dataset, model = world
+    slatewise.save(model, tmp_path / "run")
+    loaded = slatewise.load(tmp_path / "run")
+    assert loaded.terms == model.terms
+    assert loaded.term_weights == model.term_weights
+    one, two = (
+        ModelRecommender(each, log=dataset).predict(*everything(dataset))
+        for each in (model, loaded)
+    )
+    assert np.array_equal(one.log_probabilities, two.log_probabilities)
+
+
+def test_a_model_with_terms_is_evaluated_and_calibrated(
+    world: tuple[SlateDataset, SlateModel],
+) -> None:
+    dataset, model = world
+    recommender = ModelRecommender(model, log=dataset)
+    judged = evaluate(recommender, dataset, k=5, calibration=calibrate(recommender, dataset))
+    assert judged.calibrated is not None
+    assert np.isfinite(judged["log_likelihood"].value)
+    assert len(model.term_weights) == 3 + 2 + 1
+
+
+def test_biases_rank_and_positions_and_features_do_not(
+    world: tuple[SlateDataset, SlateModel],
+) -> None:
+    dataset, model = world
+    batch = dataset.interactions()
+    first = ModelRecommender(model, log=dataset).rank(batch, ITEMS)
+    mean = model.posterior.mean()
+    lengths = torch.linalg.vector_norm(mean.vectors, dim=1)
+    torch.testing.assert_close(mean.lasting(torch.zeros(1, D))[0], mean.biases - lengths)
+    for name in ("history", "popularity", "propensity", "position"):
+        model.posterior.shared[name].mean.data += 3
+    try:
+        assert torch.equal(first, ModelRecommender(model, log=dataset).rank(batch, ITEMS))
+        model.posterior.items.mean.data[5, D] += 50
+        assert (ModelRecommender(model, log=dataset).rank(batch, 1) == 5).all()
+    finally:
+        model.posterior.items.mean.data[5, D] -= 50
+        for name in ("history", "popularity", "propensity", "position"):
+            model.posterior.shared[name].mean.data -= 3
+
+
+def test_a_model_with_popularity_needs_its_log(world: tuple[SlateDataset, SlateModel]) -> None:
+    with pytest.raises(SlatewiseError, match="log=dataset"):
+        ModelRecommender(world[1])
