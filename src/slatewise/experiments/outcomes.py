@@ -3,7 +3,7 @@
 `shown`   a row per day and arm, with a list over the users who met recommendation slates: how many
           slates, how many clicks, and how many were to be expected (exact probabilities, summed)
 `slates`  a row per day and arm: how varied the recommendation slates were
-`arms`    a row per arm: its users, and how varied its slates of all days were together
+`arms`    a row per arm: how its slates of all days together covered the catalogue
 `nights`  a row per night and model: what it learned from
 """
 
