@@ -52,7 +52,7 @@ def rate_bars(rates: pl.DataFrame, title: str) -> Figure:
         figures.Bar(row["arm"], row["value"], row["low"], row["high"], row["by_seed"])
         for row in rows
     ]
-    data, layout = figures.intervals(bars, "expected clicks per recommendation slate")
+    data, layout = figures.intervals(bars, "expected click rate")
     caption = (
         "Further right is better. Overlapping intervals do not settle a comparison: see the "
         "findings, which compare within each simulated world."

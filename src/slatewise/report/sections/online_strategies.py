@@ -68,7 +68,7 @@ def _against_greedy(differences: pl.DataFrame, how: str) -> Figure:
         )
         for row in differences.filter(measure="expected").to_dicts()
     ]
-    data, layout = figures.intervals(bars, "expected click rate minus that of greedy")
+    data, layout = figures.intervals(bars, "click rate minus greedy's")
     caption = "Right of 0 a strategy has more clicks than greedy with the same kind of model."
     return Figure(f"Against greedy, {how}", data, layout, caption, "differences")
 
