@@ -24,7 +24,7 @@ def test_the_mean_profile_is_that_of_the_model(
     parameters = posterior.parameters(torch.from_numpy(VECTORS), mean)
     batch = Interactions.of_clicks(torch.arange(clicks), torch.tensor([0, clicks]))
     expected = present_profiles(parameters, posterior.config, batch)[0]
-    found = UserDynamics(posterior).mean(VECTORS[:clicks])
+    found = UserDynamics(posterior).mean(VECTORS[:clicks], np.full(clicks, -1))
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
@@ -36,7 +36,7 @@ def test_drawn_profiles_have_the_moments_of_the_models_own_draws(dynamics: Dynam
             posterior.shared[name].raw.fill_(-1.0)  # as uncertain as half a unit
     draws = 20_000
     vectors = np.repeat(VECTORS[None], draws, axis=0)
-    mine = UserDynamics(posterior).draws(vectors, np.random.default_rng(1))
+    mine = UserDynamics(posterior).draws(vectors, np.full(6, -1), np.random.default_rng(1))
     seeded = torch.Generator().manual_seed(2)
     parameters = posterior.samples_around(torch.from_numpy(vectors), seeded)
     batch = Interactions.of_clicks(torch.arange(6), torch.tensor([0, 6]))

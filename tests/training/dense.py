@@ -75,6 +75,8 @@ class Dense:
                 if each.click >= 0:
                     state = self._moved(state, self.vectors[each.click])
                     clicks += 1
+                elif self.sources[each.source] in config.evidence:
+                    state = self._moved_by_slate(state, each.slate, each.source)
         return -likelihood / max(scored, 1) + config.temperature * divergence
 
     def item_kl(self) -> Tensor:
@@ -95,6 +97,7 @@ class Dense:
         scales = {
             "initial_state": config.sigma_h0,
             "no_click": config.sigma_no_click,
+            "evidence": config.sigma_evidence,
             "group_means": self._by_column(config.kappa_mu, config.kappa_bias),
             "group_spreads": self._by_column(config.kappa_sigma, config.kappa_bias),
             "position": config.sigma_position,
@@ -134,6 +137,22 @@ class Dense:
         mean = (weight[:, None] * vectors).sum(0) / weight.sum()
         scale = (vectors.var(0, unbiased=False) + 0.01).sqrt()
         return Normal(mean, scale.clamp(max=self.config.sigma_max))
+
+    def _moved_by_slate(self, state: Tensor, slate: list[int], source: int) -> Tensor:
+        """Go a fraction of the way to where a click with an open update gate would lead."""
+        fraction = torch.tanh(
+            self.value["evidence"][self.config.evidence.index(self.sources[source])]
+        )
+        target = self.vectors[slate].mean(0)
+        if self.config.dynamics == "gru":
+            weights = self.value["from_item"], self.value["from_state"]
+            units = len(state)
+            reset = torch.sigmoid(weights[0][:units] @ target + weights[1][:units] @ state)
+            inner = reset * (weights[1][2 * units :] @ state)
+            target = torch.tanh(weights[0][2 * units :] @ target + inner)
+        if fraction < 0:
+            fraction = fraction * torch.exp(-(target - state).norm())
+        return (1 - fraction) * state + fraction * target
 
     def _moved(self, state: Tensor, item: Tensor) -> Tensor:
         if self.config.dynamics == "linear":

@@ -37,14 +37,17 @@ CONFIGS = [
     ModelConfig(dynamics="gru", dimensions=D, terms=TERMS, sigma_weights=0.7, sigma_position=0.4),
     ModelConfig(likelihood="all-item", dynamics="linear", dimensions=D, terms=TERMS),
     ModelConfig(likelihood="source-aware", dimensions=D, terms=("history", "propensity")),
+    ModelConfig(dynamics="linear", dimensions=D, evidence=("search",), sigma_evidence=0.4),
+    ModelConfig(dynamics="gru", dimensions=D, evidence=("search", "recommendation"), terms=TERMS),
+    ModelConfig(initial_state="amortised", dimensions=D, evidence=("recommendation",)),
 ]
 
 
 def posterior_of(config: ModelConfig) -> Posterior:
     """A posterior in float64, away from where posteriors start."""
-    posterior = Posterior(
-        config, torch.arange(ITEMS) % GROUPS, GROUPS, LONGEST, torch.Generator().manual_seed(0)
-    )
+    seeded = torch.Generator().manual_seed(0)
+    groups = torch.arange(ITEMS) % GROUPS
+    posterior = Posterior(config, groups, GROUPS, LONGEST, seeded, SOURCES)
     for number, part in enumerate([posterior.items, *posterior.shared.values()]):
         part.mean = part.mean.double() + 0.3 * normals(number, *part.mean.shape)
         part.raw = part.raw.double() + 0.5 * normals(50 + number, *part.raw.shape)
@@ -85,7 +88,7 @@ def test_loss_and_gradient_are_those_of_all_items_one_user_after_the_other(
     def same_noise(self: Gaussian, generator: torch.Generator | None = None) -> Tensor:
         return by_part[id(self)]
 
-    order = ClickSteps.of(batch).users
+    order = ClickSteps.of(batch, posterior.mean().evidence).users
 
     def same_initial(self: InitialStates, generator: torch.Generator | None) -> Tensor:
         drawn = self.mean + self.scale * initial_noise[order]

@@ -63,7 +63,7 @@ class ModelRecommender:
         numbers, local, _ = unique_rows(interactions.slate_items)
         batch = interactions.with_items(local)
         parameters = self._parameters(numbers, draw)
-        steps = ClickSteps.of(batch)
+        steps = ClickSteps.of(batch, parameters.evidence)
         profiles = known_profiles(parameters, self._model.config, batch, steps)
         lengths = batch.scroll_lengths
         states = profiles[steps.state_of[scored]]  # [n, D]
@@ -91,7 +91,7 @@ class ModelRecommender:
         """Return the k most relevant items after all these interactions; see `Ranker`."""
         with torch.no_grad():
             parameters = self._model.posterior.mean()
-            steps = ClickSteps.of(interactions)
+            steps = ClickSteps.of(interactions, parameters.evidence)
             profiles = known_profiles(parameters, self._model.config, interactions, steps)
             last = profiles[steps.last_state]  # [B, D]
             chunk = max(1, _CELLS // len(parameters.items))
@@ -106,7 +106,7 @@ class ModelRecommender:
         """Return the rank of each next click among all items; see `Ranker`."""
         with torch.no_grad():
             parameters = self._model.posterior.mean()
-            steps = ClickSteps.of(interactions)
+            steps = ClickSteps.of(interactions, parameters.evidence)
             profiles = known_profiles(parameters, self._model.config, interactions, steps)
             clicked = scored & (interactions.clicks >= 0)
             states = profiles[steps.state_of[clicked]]
@@ -119,9 +119,14 @@ class ModelRecommender:
 
 
 def require_same_items(model: SlateModel, dataset: SlateDataset) -> None:
-    """Refuse a dataset whose items are not those of the model, in the same order."""
+    """Refuse a dataset whose items, or sources if they matter, are not those of the model."""
     if dataset.item_ids.to_list() != model.item_ids:
         raise SlatewiseError(
             f"the items of {dataset.path} are not those of the run.",
             "Evaluate on the dataset it was trained on, or on one with the same items table.",
+        )
+    if model.config.evidence and dataset.source_names != model.source_names:
+        raise SlatewiseError(
+            f"the sources of {dataset.path} are not those of the run, in the same order.",
+            "A model with evidence is evaluated on a log with the sources it was trained on.",
         )

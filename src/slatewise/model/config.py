@@ -30,6 +30,9 @@ class ModelConfig(Config):
 
     terms: tuple[Term, ...] = ()
     """Terms of the utility beside −‖z − v_i‖; none is the paper's model."""
+    evidence: tuple[str, ...] = ()
+    """Sources whose slates move the user without a click too, once they are past; none is the
+    paper's model."""
 
     dimensions: PositiveInt = 10
     """d, the dimension of item vectors v_i and user profiles z_t."""
@@ -65,6 +68,8 @@ class ModelConfig(Config):
     """σ_h0, prior of the initial state."""
     sigma_no_click: PositiveFloat = 3.0
     """Prior of log β_s, the utility of not clicking; the paper leaves it open."""
+    sigma_evidence: PositiveFloat = 1.0
+    """Prior of artanh ρ, the fraction of the way that a slate without a click moves the user."""
     memory: float = Field(default=0.8, gt=0, le=1)
     """w, by which the amortised initial state weighs a click less than the next one."""
 
@@ -83,6 +88,8 @@ class ModelConfig(Config):
             raise ValueError("linear dynamics have no hidden dimension of their own")
         if len(set(self.terms)) < len(self.terms):
             raise ValueError("a term is named twice")
+        if len(set(self.evidence)) < len(self.evidence):
+            raise ValueError("evidence names a source twice")
         return self
 
     @property
@@ -97,6 +104,10 @@ class ModelConfig(Config):
 
     @property
     def name(self) -> str:
-        """The name the paper gives such a model, such as slate-gru-hier, then +term for each."""
+        """The name the paper gives such a model, such as slate-gru-hier, then +term for each.
+
+        +evidence stands at the end where slates without a click move users.
+        """
         prior = "hier" if self.prior == "hierarchical" else "flat"
-        return "+".join([f"{self.likelihood}-{self.dynamics}-{prior}", *self.terms])
+        more = [*self.terms, "evidence"] if self.evidence else self.terms
+        return "+".join([f"{self.likelihood}-{self.dynamics}-{prior}", *more])

@@ -2,7 +2,8 @@
 
 The state changes with clicks only, so a user with C clicks has C + 1 states however many slates
 she met. All users of a batch advance together, those with most clicks first: step t concerns the
-first `active[t]` of them, and nothing is computed for users who have no click left.
+first `active[t]` of them, and nothing is computed for users who have no click left. Where slates
+without a click are evidence too (see `evidence`), they are steps among the clicks.
 
 Weights, vectors and states may all carry one more dimension in front: J posterior draws at once.
 """
@@ -14,6 +15,9 @@ import torch
 from torch import Tensor
 
 from slatewise.data.interactions import Interactions
+from slatewise.model.evidence import Evidence, slate_share
+from slatewise.model.kernels._loading import takes_numba
+from slatewise.model.kernels.rolling import roll_gru, roll_linear
 
 
 class LinearWeights(NamedTuple):
@@ -44,12 +48,31 @@ def linear_step(state: Tensor, clicked: Tensor, weights: LinearWeights) -> Tenso
 
 def gru_step(state: Tensor, inputs: Tensor, weights: GruWeights) -> Tensor:
     """Advance the state [B, d_h] by a click whose `inputs` are W_i v [B, 3 d_h] (eq. gru)."""
+    update, new = gru_gates(state, inputs, weights)
+    return new + update * (state - new)
+
+
+def gru_gates(state: Tensor, inputs: Tensor, weights: GruWeights) -> tuple[Tensor, Tensor]:
+    """Return how much stays of the state [B, d_h] at a click, and what it moves towards."""
     reset_in, update_in, new_in = inputs.chunk(3, dim=-1)
     reset_state, update_state, new_state = (state @ weights.from_state.mT).chunk(3, dim=-1)
     reset = torch.sigmoid(reset_in + reset_state)
     update = torch.sigmoid(update_in + update_state)
-    new = torch.tanh(new_in + reset * new_state)
-    return new + update * (state - new)
+    return update, torch.tanh(new_in + reset * new_state)
+
+
+@dataclass(frozen=True)
+class SlateSteps:
+    """Steps of which some are slates without a click; a click is a slate of one."""
+
+    kinds: Tensor
+    """[K] −1 for a click, else the place of the slate's source in `Evidence.fractions`"""
+    cells: Tensor
+    """[F] the items of all slates of the batch"""
+    starts: Tensor
+    """[K] where the items of a step begin in `cells`"""
+    ends: Tensor
+    """[K] where they end"""
 
 
 @dataclass(frozen=True)
@@ -57,7 +80,8 @@ class ClickSteps:
     """Which clicks move whom, for the users of a batch: indices only, no parameters.
 
     States are numbered by step: first those before any click, of all B users in the order
-    `users`, then those after one click, of the users who have one, and so on: M in all.
+    `users`, then those after one click, of the users who have one, and so on: M in all. With
+    evidence, read "click, or slate without a click that counts" for click.
     """
 
     users: Tensor
@@ -65,20 +89,27 @@ class ClickSteps:
     active: list[int]
     """how many users have a first click, a second click, …"""
     clicked: Tensor
-    """[K] items clicked: all first clicks, then all second clicks, …"""
+    """[K] items clicked: all first clicks, then all second clicks, …; −1 for a slate without"""
     state_of: Tensor
     """[N] the state in which each interaction found its user"""
     last_state: Tensor
     """[B] the state after all clicks, by user of the batch"""
+    slates: SlateSteps | None = None
+    """what each step brings, where it need not be a click"""
 
     @classmethod
-    def of(cls, batch: Interactions) -> "ClickSteps":
-        """Lay out the states of a batch, without a loop over users."""
-        is_click = batch.clicks >= 0  # [N]
+    def of(cls, batch: Interactions, evidence: Evidence | None = None) -> "ClickSteps":
+        """Lay out the states of a batch, without a loop over users.
+
+        An interaction finds its user in the state that those before it led to.
+        """
+        moves = batch.clicks >= 0  # [N]
+        if evidence is not None:
+            moves = moves | (evidence.place[batch.sources.long()] >= 0)
         users, interactions = batch.num_users, len(batch.clicks)
         lengths = batch.user_offsets.diff()
         user_of = torch.repeat_interleave(lengths, output_size=interactions)  # [N]
-        seen = torch.nn.functional.pad(is_click.long().cumsum(0), (1, 0))  # [N + 1]
+        seen = torch.nn.functional.pad(moves.long().cumsum(0), (1, 0))  # [N + 1]
         before = seen[:-1] - seen[batch.user_offsets[:-1]][user_of]  # [N] clicks before
         clicks = seen[batch.user_offsets].diff()  # [B]
         order = torch.argsort(clicks, descending=True, stable=True)  # [B]
@@ -88,31 +119,111 @@ class ClickSteps:
         active = (users - histogram.cumsum(0))[:-1]  # [C] users with more than t clicks
         sizes = torch.cat([active.new_full((1,), users), active])
         starts = torch.nn.functional.pad(sizes.cumsum(0), (1, 0))  # [C + 2]
-        place = starts[before[is_click] + 1] - users + rank[user_of[is_click]]
+        place = starts[before[moves] + 1] - users + rank[user_of[moves]]
         clicked = torch.empty(len(place), dtype=batch.slate_items.dtype, device=place.device)
-        clicked[place] = batch.clicked_items[is_click].to(clicked.dtype)
+        clicked[place] = batch.clicked_items[moves].to(clicked.dtype)
         return cls(
             users=order,
             active=active.tolist(),
             clicked=clicked,
             state_of=starts[before] + rank[user_of],
             last_state=starts[clicks] + rank,
+            slates=None if evidence is None else _slates(batch, evidence, moves, place),
         )
 
+    @property
+    def clicks_before(self) -> Tensor:
+        """[M] how many clicks, slates without one not counted, led to each state."""
+        counts = [torch.zeros_like(self.users)]
+        for step in torch.split((self.clicked >= 0).long(), self.active):
+            counts.append(counts[-1][: len(step)] + step)
+        return torch.cat(counts)
 
-def user_profiles(steps: ClickSteps, clicked: Tensor, initial: Tensor, weights: Weights) -> Tensor:
+
+def _slates(batch: Interactions, evidence: Evidence, moves: Tensor, place: Tensor) -> SlateSteps:
+    """Say what the interactions that move their users [N] bring; `place` [K] is their step."""
+    order = torch.empty_like(place)
+    order[place] = torch.nonzero(moves).squeeze(1)  # [K] the interaction of each step
+    click = batch.clicks[order]
+    is_click = click >= 0
+    kinds = evidence.place[batch.sources[order].long()]
+    starts = batch.slate_offsets[order] + click.clamp(min=0)
+    ends = torch.where(is_click, starts + 1, batch.slate_offsets[order + 1])
+    return SlateSteps(torch.where(is_click, -1, kinds), batch.slate_items, starts, ends)
+
+
+def user_profiles(
+    steps: ClickSteps,
+    moving: Tensor,
+    initial: Tensor,
+    weights: Weights,
+    evidence: Evidence | None = None,
+) -> Tensor:
     """Return the profile z of every state: [M, D].
 
-    `clicked` [K, D] are the vectors of the clicked items, `initial` [B, d_h] the first states in
-    the order of `steps.users`.
+    `moving` [K, D] are the vectors of the clicked items, or the means of slates without a click;
+    `initial` [B, d_h] the first states in the order of `steps.users`.
     """
     linear = isinstance(weights, LinearWeights)
-    inputs = clicked if linear else clicked @ weights.from_item.mT  # type: ignore[union-attr]
+    if steps.slates is None or evidence is None:
+        hidden = _after_clicks(moving, initial, weights, steps.active)
+    else:
+        given = evidence.fractions, steps.slates.kinds, steps.active
+        fused = moving.ndim == 2 and takes_numba("auto", moving.shape[1], [moving, initial])
+        hidden = (_fused if fused else _after_slates)(moving, initial, weights, *given)
+    return hidden if linear else hidden @ weights.output.mT  # type: ignore[union-attr]
+
+
+def _inputs(moving: Tensor, weights: Weights) -> Tensor:
+    return moving if isinstance(weights, LinearWeights) else moving @ weights.from_item.mT
+
+
+def _after_clicks(moving: Tensor, initial: Tensor, weights: Weights, active: list[int]) -> Tensor:
+    """Return all states: [M, d_h]."""
+    linear = isinstance(weights, LinearWeights)
     states = [initial]
     # Split at once: a slice of its own for each step would cost a gradient of all inputs each.
-    for taken in inputs.split(steps.active, dim=-2):
+    for taken in torch.split(_inputs(moving, weights), active, dim=-2):
         state = states[-1][..., : taken.shape[-2], :]
         step = linear_step(state, taken, weights) if linear else gru_step(state, taken, weights)  # type: ignore[arg-type]
         states.append(step)
-    hidden = torch.cat(states, dim=-2)  # [M, d_h]
-    return hidden if linear else hidden @ weights.output.mT  # type: ignore[union-attr]
+    return torch.cat(states, dim=-2)
+
+
+def _after_slates(
+    moving: Tensor,
+    initial: Tensor,
+    weights: Weights,
+    fractions: Tensor,
+    kinds: Tensor,
+    active: list[int],
+) -> Tensor:
+    """Do the same where a step may be a slate without a click: it moves by ρ, not by the gate."""
+    shares = fractions.index_select(-1, kinds.clamp(min=0))[..., None]  # [K, 1]
+    columns = (_inputs(moving, weights), -2), (shares, -2), ((kinds < 0)[:, None], 0)
+    states = [initial]
+    for taken, share, is_click in zip(
+        *(torch.split(column, active, dim) for column, dim in columns), strict=True
+    ):
+        state = states[-1][..., : taken.shape[-2], :]
+        if isinstance(weights, LinearWeights):
+            kept, target = weights.drift, taken
+        else:
+            kept, target = gru_gates(state, taken, weights)
+        gap = target - state
+        states.append(state + torch.where(is_click, 1 - kept, slate_share(share, gap)) * gap)
+    return torch.cat(states, dim=-2)
+
+
+def _fused(
+    moving: Tensor,
+    initial: Tensor,
+    weights: Weights,
+    fractions: Tensor,
+    kinds: Tensor,
+    active: list[int],
+) -> Tensor:
+    if isinstance(weights, LinearWeights):
+        return roll_linear(moving, weights.drift, initial, fractions, kinds, active)
+    matrices = weights.from_item, weights.from_state
+    return roll_gru(moving, matrices, initial, fractions, kinds, active)

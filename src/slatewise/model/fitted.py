@@ -82,6 +82,19 @@ class SlateModel:
         ]
         return sorted(rows, key=lambda row: -abs(row["mean"]))
 
+    @property
+    def evidence(self) -> dict[str, tuple[float, float, float]]:
+        """ρ by source, with the ends of its central 90 %.
+
+        It is how far a slate without a click moves the user towards its items, or away from them.
+        """
+        if not self.config.evidence:
+            return {}
+        raw = self.posterior.shared["evidence"]
+        middle, reach = raw.mean.detach(), 1.6449 * raw.scale.detach()
+        ends = (torch.tanh(part).tolist() for part in (middle, middle - reach, middle + reach))
+        return dict(zip(self.config.evidence, zip(*ends, strict=True), strict=True))
+
     def _columns(self, items: Tensor) -> FloatArray:
         vectors, _ = split_bias(items.detach().cpu(), self.config.dimensions)
         return np.ascontiguousarray(vectors.numpy())

@@ -14,6 +14,8 @@ from slatewise.model.gaussian import gaussian_kl
 
 _LEAST_VARIANCE = 0.01
 """One click has no spread, and a posterior without variance has no finite divergence."""
+_NEVER = 1 << 62
+"""A number of clicks that no prefix has."""
 
 
 class InitialStates(NamedTuple):
@@ -49,17 +51,18 @@ def amortised_initial(
 ) -> InitialStates:
     """Average the first `prefix` [B] clicks of each user (of `steps.users`) into a state.
 
-    `clicked` [K, D] are the clicked items' vectors by step; `unknown` [D] is the state without a
-    click. A click weighs `memory` times what the next one weighs: the paper's w^(1/t) would rise
+    `clicked` [K, D] are the clicked items' vectors by step, and slates without a click among them
+    are passed over; `unknown` [D] is the state without a click. A click weighs `memory` times what the next one weighs: the paper's w^(1/t) would rise
     with t for w < 1, not decay. The variance is the spread of those clicks. Vectors and state may
     have J posterior draws in front.
     """
     weighted = clicked.new_zeros(*clicked.shape[:-2], len(prefix), clicked.shape[-1])
     plain, squares = weighted.clone(), weighted.clone()
     mass = clicked.new_zeros(len(prefix), 1)
+    numbers = torch.where(steps.clicked >= 0, steps.clicks_before[len(prefix) :], _NEVER)  # [K]
     start = 0
-    for step, active in enumerate(steps.active):
-        inside = (prefix[:active] > step)[:, None]
+    for active in steps.active:
+        inside = (numbers[start : start + active] <= prefix[:active])[:, None]
         vector = clicked[..., start : start + active, :]
         rest = len(prefix) - active
         taken = torch.nn.functional.pad(torch.where(inside, vector, 0), (0, 0, 0, rest))

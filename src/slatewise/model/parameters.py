@@ -8,6 +8,7 @@ from torch import Tensor
 from slatewise.data.interactions import Interactions
 from slatewise.features.position import positions
 from slatewise.model.dynamics import LinearWeights, Weights
+from slatewise.model.evidence import Evidence
 from slatewise.model.kernels.slate import split_bias
 
 
@@ -23,6 +24,8 @@ class Parameters:
     """[d_h] h_0 of a user nobody knows yet"""
     no_click: Tensor
     """[S] log β_s, the utility of not clicking after s = 1 … S items seen"""
+    evidence: Evidence | None = None
+    """what slates without a click say of the user, if anything"""
     cell_weights: Tensor | None = None
     """[P] of the features of items seen"""
     step_weights: Tensor | None = None

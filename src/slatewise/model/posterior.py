@@ -1,6 +1,7 @@
 """The approximate posterior q(θ): independent Gaussians, sampled and looked at."""
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,6 +10,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from slatewise.model.dynamics import GruWeights, LinearWeights, Weights
+from slatewise.model.evidence import Evidence, places_of
 from slatewise.model.gaussian import Gaussian
 from slatewise.model.parameters import Parameters
 from slatewise.model.priors import FlatPrior, HierarchicalPrior, ItemPrior
@@ -24,6 +26,8 @@ _UNSEEN_SCALE, _VIEW_PRECISION = 0.5, 1.0
 one unit of precision, shared by the dimensions."""
 _START_SPREAD = 0.3
 """Spread of the first group means; item vectors start a third as far around them."""
+_START_EVIDENCE = 0.1
+"""artanh ρ at the start: slates are about what people want, more often than not."""
 _GAMMA_MEAN, _GAMMA_SCALE = 0.5, 0.3
 """Prior of γ: N(.5, .3) cut to [0, 1]."""
 _NODES, _MASSES = (part.tolist() for part in np.polynomial.hermite_e.hermegauss(32))
@@ -33,7 +37,8 @@ class Posterior:
     """q(θ) = Π N(μ_k, σ_k²) with σ_k ≤ σ_max (eq. meanfield_posterior).
 
     `items` [I, C] are the item vectors, with the biases in one more column if the model has them;
-    `shared` is everything else by name. They live where `item_groups` does.
+    `shared` is everything else by name. They live where `item_groups` does. `sources` are the names
+    of a log's sources, by which `evidence` finds its slates.
     """
 
     def __init__(
@@ -43,9 +48,11 @@ class Posterior:
         num_groups: int,
         longest_slate: int,
         generator: torch.Generator | None = None,
+        sources: Sequence[str] = (),
     ) -> None:
         self.config = config
         self.item_groups = item_groups  # [I]
+        self.evidence_places = places_of(config.evidence, sources)
         hidden, d = config.state_size, config.dimensions
         bias = (0, config.item_columns - d)
 
@@ -72,6 +79,8 @@ class Posterior:
             "no_click": around(growth - 1),
             **self.prior.learned,
         }
+        if config.evidence:
+            self.shared["evidence"] = around(torch.full((len(config.evidence),), _START_EVIDENCE))
         if config.dynamics == "linear":
             self.shared["drift_logit"] = around(torch.zeros(()))
         else:
@@ -125,11 +134,15 @@ class Posterior:
             weights = LinearWeights(drift[:, None, None] if drift.ndim else drift)
         else:
             weights = GruWeights(shared["from_item"], shared["from_state"], shared["output"])
+        evidence = None
+        if "evidence" in shared:
+            evidence = Evidence(self.evidence_places, torch.tanh(shared["evidence"]))
         return Parameters(
             items,
             weights,
             shared["initial_state"],
             shared["no_click"],
+            evidence,
             cell_weights=self._weights(shared, "items"),
             step_weights=self._weights(shared, "no click"),
             positions=shared.get("position"),
@@ -149,6 +162,8 @@ class Posterior:
             total = total + shared[name].kl(config.sigma_weights).sum()
         if "position" in shared:
             total = total + shared["position"].kl(config.sigma_position).sum()
+        if "evidence" in shared:
+            total = total + shared["evidence"].kl(config.sigma_evidence).sum()
         if "drift_logit" in shared:
             return total + drift_kl(shared["drift_logit"])
         for name in ("from_item", "from_state", "output"):
@@ -180,6 +195,7 @@ class Posterior:
     def to_(self, device: torch.device | str) -> None:
         """Move to a device, in place."""
         self.item_groups = self.item_groups.to(device)
+        self.evidence_places = self.evidence_places.to(device)
         for part in (self.items, *self.shared.values()):
             part.to_(device)
 

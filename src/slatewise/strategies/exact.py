@@ -1,5 +1,6 @@
 """Ranking one user at a time over a table of items, exactly, however many items there are."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,13 +13,17 @@ from slatewise.ranking import (
     rank_expected,
     rank_means_many,
 )
+from slatewise.strategies.history import Events, PastSlate
 from slatewise.strategies.interleaving import interleave, interleave_capped
 from slatewise.strategies.profiles import Floats, UserDynamics
 from slatewise.strategies.users import Ints, Users
 
 
 class Profiles(NamedTuple):
-    """J draws of one user, with the draws of the C different items she clicked that led to them."""
+    """J draws of one user, with the draws of the C different items that led to them.
+
+    Those are what she clicked, and what stood in slates without a click that moved her.
+    """
 
     profiles: Floats
     """[J, D]"""
@@ -48,13 +53,21 @@ class ExactRanker:
         """Rank by relevance in J posterior draws each: [B, J, k]."""
         rankings = [
             self._draw_and_rank(*user, k, draws)
-            for user in zip(users.clicks, users.filters, users.seeds, strict=True)
+            for user in zip(users.clicks, users.slates, users.filters, users.seeds, strict=True)
         ]
         return np.stack(rankings) if rankings else np.empty((0, draws, k), np.int64)
 
-    def _draw_and_rank(self, clicks: Ints, wanted: Filter, seed: int, k: int, draws: int) -> Ints:
+    def _draw_and_rank(
+        self,
+        clicks: Ints,
+        unclicked: Sequence[PastSlate],
+        wanted: Filter,
+        seed: int,
+        k: int,
+        draws: int,
+    ) -> Ints:
         for_profiles, for_items = _streams(seed)
-        drawn = self.draw_profiles(clicks, draws, for_profiles)
+        drawn = self.draw_profiles(clicks, draws, for_profiles, unclicked)
         # A clicked item has one vector in a draw: that which moved the user is also ranked.
         return rank_draws(
             self.table, drawn.profiles, k, for_items, wanted, drawn.items, drawn.vectors
@@ -66,10 +79,10 @@ class ExactRanker:
         Here a clicked item is taken for independent of the profile that it moved.
         """
         slates = np.full((len(users), k), -1, dtype=np.int64)
-        for row, (clicks, wanted, seed) in enumerate(
-            zip(users.clicks, users.filters, users.seeds, strict=True)
+        for row, (clicks, unclicked, wanted, seed) in enumerate(
+            zip(users.clicks, users.slates, users.filters, users.seeds, strict=True)
         ):
-            drawn = self.draw_profiles(clicks, draws, _streams(seed)[0])
+            drawn = self.draw_profiles(clicks, draws, _streams(seed)[0], unclicked)
             slates[row] = rank_expected(self.table, drawn.profiles, k, wanted).items
         return slates
 
@@ -105,18 +118,26 @@ class ExactRanker:
 
     def mean_profiles(self, users: Users) -> Floats:
         """Return where the posterior mean has users: [B, D]."""
-        profiles = [self._dynamics.mean(self.table.means_of(clicks)) for clicks in users.clicks]
+        profiles = []
+        for clicks, unclicked in zip(users.clicks, users.slates, strict=True):
+            events = Events.of(clicks, unclicked, self._dynamics.places)
+            vectors = events.averages(self.table.means_of(events.items))
+            profiles.append(self._dynamics.mean(vectors, events.kinds))
         return np.stack(profiles)
 
-    def draw_profiles(self, clicks: Ints, draws: int, seed: int) -> Profiles:
+    def draw_profiles(
+        self, clicks: Ints, draws: int, seed: int, unclicked: Sequence[PastSlate] = ()
+    ) -> Profiles:
         """Draw where one user is, with everything that is uncertain about it."""
         rng = np.random.default_rng(seed)
-        items, local = np.unique(clicks, return_inverse=True)
+        events = Events.of(clicks, unclicked, self._dynamics.places)
+        items, local = np.unique(events.items, return_inverse=True)
         mean, scale = self.table.means_of(items), self.table.scales_of(items)
         vectors = rng.standard_normal((draws, *mean.shape), dtype=np.float32)
         vectors *= scale
         vectors += mean  # [J, C, D]
-        return Profiles(self._dynamics.draws(vectors[:, local], rng), items, vectors)
+        moving = events.averages(vectors[:, local])  # [J, E, D]
+        return Profiles(self._dynamics.draws(moving, events.kinds, rng), items, vectors)
 
 
 def _streams(seed: int) -> tuple[int, int]:

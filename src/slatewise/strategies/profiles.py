@@ -2,9 +2,12 @@
 
 The same equations as `model.dynamics`, for one user and J draws of everything that moves her; there
 they are for a batch of users who share their parameters, and take a hundred times as long for one.
+
+Shapes: E events, which are clicks or slates without one (see `history`), J draws, D dimensions.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numba
@@ -17,6 +20,9 @@ from slatewise.model.posterior import Posterior
 from slatewise.model.predicting import present_profiles
 
 Floats = npt.NDArray[np.float32]
+Ints = npt.NDArray[np.int64]
+
+_MOVING = ("initial_state", "drift_logit", "from_item", "from_state", "output", "evidence")
 
 _compile: Callable[..., Any] = numba.njit(
     cache=True, nogil=True, fastmath=True, error_model="numpy"
@@ -24,37 +30,38 @@ _compile: Callable[..., Any] = numba.njit(
 
 
 class UserDynamics:
-    """What the posterior knows of how clicks move users."""
+    """What the posterior knows of how clicks, and slates without one, move users."""
 
     def __init__(self, posterior: Posterior) -> None:
         self._posterior = posterior
         self._parts = {
             name: (part.mean.detach().cpu().numpy(), part.scale.detach().cpu().numpy())
             for name, part in posterior.shared.items()
-            if name in ("initial_state", "drift_logit", "from_item", "from_state", "output")
+            if name in _MOVING
         }
+        self.places: Ints = posterior.evidence_places.cpu().numpy()
+        """[number of sources] place of each in `Evidence.fractions`, −1 for none"""
 
-    def mean(self, vectors: Floats) -> Floats:
-        """Return the profile after clicks on items with vectors [C, D], by the mean: [D]."""
+    def mean(self, vectors: Floats, kinds: Ints) -> Floats:
+        """Return the profile by the mean, after events with vectors [E, D] and kinds [E]: [D]."""
         if self._posterior.config.initial_state == "amortised":
-            return np.asarray(self._by_torch(vectors[None], None)[0])
+            return np.asarray(self._by_torch(vectors[None], kinds, None)[0])
         means = {name: mean[None] for name, (mean, _) in self._parts.items()}
-        return np.asarray(_follow(vectors[None], means)[0])
+        return np.asarray(_follow(vectors[None], kinds, means)[0])
 
-    def draws(self, vectors: Floats, rng: np.random.Generator) -> Floats:
-        """Return the profile in J draws, after clicks with vectors [J, C, D]: [J, D]."""
+    def draws(self, vectors: Floats, kinds: Ints, rng: np.random.Generator) -> Floats:
+        """Return the profile in J draws, after events with vectors [J, E, D]: [J, D]."""
         if self._posterior.config.initial_state == "amortised":
-            return self._by_torch(vectors, int(rng.integers(1 << 62)))
+            return self._by_torch(vectors, kinds, int(rng.integers(1 << 62)))
         drawn = {
             name: _normals(rng, len(vectors), mean, scale)
             for name, (mean, scale) in self._parts.items()
         }
-        return _follow(vectors, drawn)
+        return _follow(vectors, kinds, drawn)
 
-    def _by_torch(self, vectors: Floats, seed: int | None) -> Floats:
+    def _by_torch(self, vectors: Floats, kinds: Ints, seed: int | None) -> Floats:
         """Do the same through the model's own functions; slow, for a state that is averaged."""
-        posterior, clicks = self._posterior, vectors.shape[1]
-        batch = Interactions.of_clicks(torch.arange(clicks), torch.tensor([0, clicks]))
+        posterior, batch = self._posterior, self._interactions(kinds)
         items = torch.from_numpy(vectors)
         with torch.no_grad():
             if seed is None:
@@ -65,6 +72,17 @@ class UserDynamics:
             parameters = posterior.samples_around(items, seeded)
             return present_profiles(parameters, posterior.config, batch, seeded)[:, 0].numpy()
 
+    def _interactions(self, kinds: Ints) -> Interactions:
+        """Take events [E] for interactions, with as many items: event e is a slate of item e."""
+        events = len(kinds)
+        clicks = Interactions.of_clicks(torch.arange(events), torch.tensor([0, events]))
+        found = (self.places == kinds[:, None]) & (kinds >= 0)[:, None]  # [E, sources]
+        return replace(
+            clicks,
+            clicks=torch.from_numpy(np.where(kinds < 0, 0, -1).astype(np.int32)),
+            sources=torch.from_numpy((found * np.arange(len(self.places))).sum(1).astype(np.uint8)),
+        )
+
 
 def _normals(rng: np.random.Generator, draws: int, mean: Floats, scale: Floats) -> Floats:
     """Draw [J, …] around a mean."""
@@ -74,36 +92,52 @@ def _normals(rng: np.random.Generator, draws: int, mean: Floats, scale: Floats) 
     return values
 
 
-def _follow(vectors: Floats, parts: dict[str, Floats]) -> Floats:
-    """Go through clicks with vectors [J, C, D], with parameters of each draw: [J, D]."""
+def _follow(vectors: Floats, kinds: Ints, parts: dict[str, Floats]) -> Floats:
+    """Go through events with vectors [J, E, D], with parameters of each draw: [J, D]."""
     vectors = np.ascontiguousarray(vectors, dtype=np.float32)
     state = np.array(parts["initial_state"], dtype=np.float32)  # [J, d_h]
+    fractions = np.tanh(parts.get("evidence", np.empty((len(vectors), 0), np.float32)))
     if "drift_logit" in parts:
         drift = 1 / (1 + np.exp(-parts["drift_logit"][:, None]))  # [J, 1]
-        for step in range(vectors.shape[1]):
-            state += (1 - drift) * (vectors[:, step] - state)
+        for step, kind in enumerate(kinds.tolist()):
+            gap = vectors[:, step] - state
+            state += (1 - drift if kind < 0 else _slate_share(fractions[:, kind, None], gap)) * gap
         return state
     profiles = np.empty((len(vectors), vectors.shape[2]), np.float32)
-    _gru(vectors, parts["from_item"], parts["from_state"], parts["output"], state, profiles)
+    matrices = parts["from_item"], parts["from_state"], parts["output"]
+    _gru(vectors, kinds, *matrices, fractions, state, profiles)
     return profiles
+
+
+def _slate_share(fraction: Floats, gap: Floats) -> Floats:
+    """Return the share of the gap [J, d_h] that a slate without a click closes: [J, 1].
+
+    The same as `evidence.slate_share`.
+    """
+    relevance = np.exp(-np.linalg.norm(gap, axis=1, keepdims=True))
+    return np.where(fraction > 0, fraction, fraction * relevance)
 
 
 @_compile
 def _gru(
     vectors: Floats,
+    kinds: Ints,
     from_item: Floats,
     from_state: Floats,
     output: Floats,
+    fractions: Floats,
     state: Floats,
     profiles: Floats,
 ) -> None:
-    """Advance state [J, d_h] through vectors [J, C, D], and leave the profiles [J, D]."""
-    draws, clicks, dims = vectors.shape
+    """Advance state [J, d_h] through vectors [J, E, D], and leave the profiles [J, D]."""
+    draws, events, dims = vectors.shape
     hidden = state.shape[1]
     inputs = np.empty(3 * hidden, np.float32)
     own = np.empty(3 * hidden, np.float32)
+    new = np.empty(hidden, np.float32)
+    kept = np.empty(hidden, np.float32)
     for j in range(draws):
-        for step in range(clicks):
+        for step in range(events):
             for row in range(3 * hidden):
                 total = np.float32(0)
                 for d in range(dims):
@@ -113,11 +147,17 @@ def _gru(
                 for d in range(hidden):
                     total += from_state[j, row, d] * state[j, d]
                 own[row] = total
+            square = np.float32(0)
             for h in range(hidden):
                 reset = 1 / (1 + np.exp(-(inputs[h] + own[h])))
-                update = 1 / (1 + np.exp(-(inputs[hidden + h] + own[hidden + h])))
-                new = np.tanh(inputs[2 * hidden + h] + reset * own[2 * hidden + h])
-                state[j, h] = new + update * (state[j, h] - new)
+                kept[h] = 1 / (1 + np.exp(-(inputs[hidden + h] + own[hidden + h])))
+                new[h] = np.tanh(inputs[2 * hidden + h] + reset * own[2 * hidden + h])
+                square += (new[h] - state[j, h]) ** 2
+            if kinds[step] >= 0:
+                share = fractions[j, kinds[step]]
+                kept[:] = 1 - (share if share > 0 else share * np.exp(-np.sqrt(square)))
+            for h in range(hidden):
+                state[j, h] = new[h] + kept[h] * (state[j, h] - new[h])
         for d in range(dims):
             total = np.float32(0)
             for h in range(hidden):

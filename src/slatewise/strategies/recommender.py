@@ -14,6 +14,7 @@ from slatewise.ranking import Filter, ItemTable
 from slatewise.strategies.catalogue import Catalogue
 from slatewise.strategies.exact import ExactRanker
 from slatewise.strategies.explaining import Reason, explain
+from slatewise.strategies.history import Event, History, Unclicked, read_history
 from slatewise.strategies.named import Strategy, named_strategy
 from slatewise.strategies.propensities import Propensities, propensities
 from slatewise.strategies.relevance import relevance_draws
@@ -27,7 +28,7 @@ RELEVANCE_DRAWS = 32
 """Posterior draws behind the relevance and uncertainty of the items of a slate."""
 
 Clicked = Literal["exclude", "show"]
-Clicks = Sequence[ItemId]
+Events = Sequence[Event]
 
 
 class Recommender:
@@ -55,7 +56,7 @@ class Recommender:
     @overload
     def recommend(  # type: ignore[overload-overlap]
         self,
-        clicks: Sequence[ItemId],
+        clicks: Events,
         k: int = ...,
         *,
         strategy: str | Strategy = ...,
@@ -69,7 +70,7 @@ class Recommender:
     @overload
     def recommend(
         self,
-        clicks: Sequence[Sequence[ItemId]],
+        clicks: Sequence[Events],
         k: int = ...,
         *,
         strategy: str | Strategy = ...,
@@ -82,7 +83,7 @@ class Recommender:
 
     def recommend(
         self,
-        clicks: Sequence[ItemId] | Sequence[Sequence[ItemId]],
+        clicks: Events | Sequence[Events],
         k: int = 20,
         *,
         strategy: str | Strategy = DEFAULT,
@@ -97,6 +98,7 @@ class Recommender:
         Args:
             clicks: ids of the items a user clicked, oldest first, or a list of such lists. Ids the
                 model does not know are ignored and named in `Slate.unknown`; none at all is fine.
+                A slate without a click may stand among them, as `Unclicked(items, source)`.
             k: how many items; there are fewer in the slate if no more may be shown.
             strategy: a name, or a strategy with settings of its own.
             exclude: ids not to show, such as those of earlier pages. Unknown ones are no matter.
@@ -108,19 +110,23 @@ class Recommender:
 
         """
         several = _are_several(clicks)
-        histories: Sequence[Clicks] = clicks if several else [clicks]  # type: ignore[list-item,assignment]
+        histories: Sequence[Events] = clicks if several else [clicks]  # type: ignore[list-item,assignment]
         chosen = named_strategy(strategy) if isinstance(strategy, str) else strategy
-        asked = [self.items.known(history) for history in histories]
+        asked = [
+            read_history(history, self.items.known, self.model.source_names)
+            for history in histories
+        ]
         common = self._filter(exclude, allow, groups)
         users = Users(
-            [numbers for numbers, _ in asked],
-            [_without(common, numbers, clicked) for numbers, _ in asked],
+            [history.clicks for history in asked],
+            [_without(common, history.clicks, clicked) for history in asked],
             _seeds(seed, len(asked)),
+            [history.unclicked for history in asked],
         )
         shown = chosen.slates(self.ranker, users, _positive(k))
         slates = [
-            self._slate(row, users, place, chosen.name, unknown)
-            for place, (row, (_, unknown)) in enumerate(zip(shown, asked, strict=True))
+            self._slate(row, users, place, chosen.name, history)
+            for place, (row, history) in enumerate(zip(shown, asked, strict=True))
         ]
         return slates if several else slates[0]
 
@@ -181,12 +187,11 @@ class Recommender:
             caps=caps,
         )
 
-    def _slate(
-        self, row: Ints, users: Users, place: int, strategy: str, unknown: list[ItemId]
-    ) -> Slate:
+    def _slate(self, row: Ints, users: Users, place: int, strategy: str, history: History) -> Slate:
         numbers = row[row >= 0]
-        clicks, seed = users.clicks[place], users.seeds[place]
-        relevance = relevance_draws(self.ranker, clicks, numbers, RELEVANCE_DRAWS, seed)
+        clicks, unclicked, unknown = history
+        seed = users.seeds[place]
+        relevance = relevance_draws(self.ranker, clicks, numbers, RELEVANCE_DRAWS, seed, unclicked)
         return Slate(
             items=[self.items.ids[number] for number in numbers],
             groups=self.items.groups_of(numbers),
@@ -198,15 +203,16 @@ class Recommender:
             numbers=numbers,
             clicks=clicks,
             filter=users.filters[place],
+            unclicked=unclicked,
         )
 
 
-def _are_several(clicks: Sequence[ItemId] | Sequence[Sequence[ItemId]]) -> bool:
+def _are_several(clicks: Events | Sequence[Events]) -> bool:
     if isinstance(clicks, str):
         raise SlatewiseError(
             f"'{clicks}' is one text and no list of clicks.", f"Write ['{clicks}'] for one click."
         )
-    return len(clicks) > 0 and not isinstance(clicks[0], str | int | np.integer)
+    return len(clicks) > 0 and not isinstance(clicks[0], str | int | np.integer | Unclicked)
 
 
 def _without(wanted: Filter, clicks: Ints, clicked: Clicked) -> Filter:

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from slatewise.model.fitted import ItemId
 from slatewise.ranking import Filter
+from slatewise.strategies.history import PastSlate
 from slatewise.strategies.users import Ints, Users
 
 Doubles = npt.NDArray[np.float64]
@@ -26,13 +27,15 @@ class Slate:
     seed: int
     """with the same model, clicks and filters, this seed gives this slate"""
     unknown: list[ItemId]
-    """items of the click history that the model does not know, and that were ignored"""
+    """items of the history that the model does not know, and that were ignored"""
     numbers: Ints
     """[k] the items, as rows of the table"""
     clicks: Ints
     """the user's known clicks, as rows of the table"""
     filter: Filter
     """what could be shown"""
+    unclicked: tuple[PastSlate, ...] = ()
+    """the slates of the history that the user did not click on"""
 
     def __len__(self) -> int:
         """Return how many items are shown; fewer than asked for if there were no more."""
@@ -41,4 +44,4 @@ class Slate:
     @property
     def user(self) -> Users:
         """The user that this slate was made for."""
-        return Users([self.clicks], [self.filter], [self.seed])
+        return Users([self.clicks], [self.filter], [self.seed], [self.unclicked])

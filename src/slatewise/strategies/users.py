@@ -1,7 +1,7 @@
-"""Who asks for a slate: click histories, filters and seeds."""
+"""Who asks for a slate: histories, filters and seeds."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -10,10 +10,13 @@ import torch
 from slatewise.data.interactions import Interactions
 from slatewise.data.ragged import offsets_of
 from slatewise.ranking import Filter
+from slatewise.strategies.history import Events, PastSlate
 
 Ints = npt.NDArray[np.int64]
 
 NO_FILTER = Filter()
+_EVERY_SOURCE = np.arange(256)
+"""Places of `Events` by which every source counts, and has its own number."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,8 @@ class Users:
     """[B]"""
     seeds: Sequence[int]
     """[B] of everything random in the slate of a user"""
+    unclicked: Sequence[Sequence[PastSlate]] | None = None
+    """[B] the slates that each saw without a click, oldest first; None where nobody has any"""
 
     @classmethod
     def of_clicks(cls, clicks: Sequence[Ints], seed: int, *, show_clicked: bool) -> "Users":
@@ -37,8 +42,28 @@ class Users:
         """Return B."""
         return len(self.clicks)
 
+    @property
+    def slates(self) -> Sequence[Sequence[PastSlate]]:
+        """[B] the slates that each saw without a click, oldest first."""
+        return [()] * len(self) if self.unclicked is None else self.unclicked
+
     def interactions(self) -> Interactions:
-        """Return the clicks as interactions."""
-        lengths = np.array([len(row) for row in self.clicks], dtype=np.int64)
-        flat = np.concatenate([*self.clicks, np.empty(0, np.int64)])
-        return Interactions.of_clicks(torch.from_numpy(flat), torch.from_numpy(offsets_of(lengths)))
+        """Return clicks, and slates without a click, as interactions."""
+        rows = zip(self.clicks, self.slates, strict=True)
+        users = [Events.of(clicks, unclicked, _EVERY_SOURCE) for clicks, unclicked in rows]
+        kinds = torch.from_numpy(_joined([user.kinds for user in users]))  # [N]
+        items = torch.from_numpy(_joined([user.items for user in users]))  # [F]
+        met = offsets_of(np.array([len(user.kinds) for user in users], dtype=np.int64))
+        seen = offsets_of(_joined([np.diff(user.offsets) for user in users]))
+        as_clicks = Interactions.of_clicks(kinds, torch.from_numpy(met))
+        return replace(
+            as_clicks,
+            sources=kinds.clamp(min=0).byte(),
+            clicks=torch.where(kinds < 0, 0, -1).int(),
+            slate_offsets=torch.from_numpy(seen),
+            slate_items=items.int(),
+        )
+
+
+def _joined(parts: Sequence[Ints]) -> Ints:
+    return np.concatenate([np.empty(0, np.int64), *parts])

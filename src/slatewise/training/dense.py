@@ -133,6 +133,11 @@ class DenseSteps:
                 "terms of the utility cannot be trained on a GPU.",
                 "Use the CPU (--device cpu), or leave the terms out.",
             )
+        if posterior.config.evidence:
+            raise SlatewiseError(
+                "slates without a click as evidence cannot be trained on a GPU.",
+                "Use the CPU (--device cpu), or leave evidence empty.",
+            )
         device = interactions.clicks.device
         self.posterior = posterior
         self.users = torch.nonzero(interactions.train_end > 0).squeeze(1)

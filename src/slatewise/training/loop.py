@@ -132,7 +132,7 @@ class Training:
         generator = seeded(self.seed, self.progress.stage)
         previous = getattr(self, "posterior", None)
         self.posterior = Posterior(
-            model, self.item_groups, self.num_groups, self.longest, generator
+            model, self.item_groups, self.num_groups, self.longest, generator, self.sources
         )
         if previous is not None:
             learned = previous.tensors()

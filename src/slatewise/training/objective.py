@@ -11,6 +11,7 @@ from slatewise.model.gaussian import Gaussian
 from slatewise.model.initial import amortised_initial
 from slatewise.model.likelihood import BatchLikelihood, Candidates, Exposure, batch_likelihood
 from slatewise.model.posterior import Posterior
+from slatewise.model.predicting import moving_vectors
 
 
 @dataclass(frozen=True)
@@ -43,15 +44,15 @@ def negative_elbo(
     config = posterior.config
     drawn = posterior.prior.draw(rows.items, rows.groups, rows.shares, generator)
     parameters = posterior.sample_around(drawn.vectors, generator)
-    steps = ClickSteps.of(batch)
-    clicked = parameters.vectors_of(steps.clicked)  # [K, D]
-    weights = torch.ones(len(batch.clicks), device=clicked.device)
+    steps = ClickSteps.of(batch, parameters.evidence)
+    moving = moving_vectors(parameters, steps)  # [K, D]
+    weights = torch.ones(len(batch.clicks), device=moving.device)
     divergence = posterior.shared_kl() / total
     if config.initial_state == "amortised":
         prefix = random_prefix(batch, steps, generator)  # [B]
         initial = amortised_initial(
             steps,
-            clicked,
+            moving,
             prefix,
             parameters.initial_state,
             memory=config.memory,
@@ -62,7 +63,7 @@ def negative_elbo(
         divergence = divergence + initial.kl(config.sigma_h0) / max(1, len(batch.clicks))
     else:
         start = parameters.initial_state.expand(batch.num_users, -1)
-    profiles = user_profiles(steps, clicked, start, parameters.weights)
+    profiles = user_profiles(steps, moving, start, parameters.weights, parameters.evidence)
     likelihood = batch_likelihood(
         parameters, profiles, steps.state_of, batch, weights, exposure, candidates
     )

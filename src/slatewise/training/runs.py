@@ -97,6 +97,7 @@ def load(path: str | Path) -> SlateModel:
         torch.from_numpy(numbers.to_numpy().copy()),
         len(names),
         int(run["longest_slate"]),
+        sources=list(run["sources"]),
     )
     expected = {name: tensor.shape for name, tensor in posterior.tensors().items()}
     tensors = read_tensors(path / POSTERIOR, expected | {"views": torch.Size([len(items)])})

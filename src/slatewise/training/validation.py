@@ -44,7 +44,7 @@ class Validation:
             for users in torch.split(self.users, self._batch_users):
                 batch = self._interactions.of_users(users, self._interactions.valid_end[users])
                 scored = held_out(batch)
-                steps = ClickSteps.of(batch)
+                steps = ClickSteps.of(batch, parameters.evidence)
                 profiles = known_profiles(parameters, posterior.config, batch, steps)
                 likelihood = batch_likelihood(
                     parameters,

@@ -31,6 +31,9 @@ def take_over(posterior: Posterior, earlier: SlateModel, dataset: SlateDataset) 
         elif name.startswith(("no_click.", "position.")):  # [longest slate], which may have grown
             steps = torch.arange(len(new[name]))
             _copy_rows(new[name], old[name], torch.where(steps < len(old[name]), steps, -1))
+        elif name.startswith("evidence."):
+            names = posterior.config.evidence, earlier.config.evidence
+            _copy_rows(new[name], old[name], _places(*names))
         else:
             new[name].copy_(old[name])
     posterior.fill_unseen(items + 1)

@@ -1,0 +1,73 @@
+"""The compiled roll-out, beside the equations in torch: states, and all gradients."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from slatewise.data.interactions import Interactions
+from slatewise.model import dynamics
+from slatewise.model.dynamics import ClickSteps, GruWeights, LinearWeights, Weights
+from slatewise.model.evidence import Evidence
+from slatewise.model.kernels.rolling import roll_gru, roll_linear
+from tests.model.ragged import normals, random_interactions
+
+D, HIDDEN = 3, 4
+PLACE = torch.tensor([1, 0])
+
+
+def leaves(dynamics: str) -> list[Tensor]:
+    """Fractions, then weights."""
+    shapes = {"linear": [()], "gru": [(3 * HIDDEN, D), (3 * HIDDEN, HIDDEN)]}[dynamics]
+    weights = [normals(3 + n, *shape).float() for n, shape in enumerate(shapes)]
+    return [torch.tensor([0.4, -0.6]), *weights]
+
+
+def weights_of(dynamics: str, values: list[Tensor]) -> Weights:
+    if dynamics == "linear":
+        return LinearWeights(values[0])
+    return GruWeights(*values, torch.eye(D, HIDDEN))
+
+
+@pytest.mark.parametrize("dynamics_of", ["linear", "gru"])
+@pytest.mark.parametrize("click_share", [0.0, 0.4, 1.0])
+def test_states_and_gradients_are_those_of_the_equations(
+    dynamics_of: str, click_share: float
+) -> None:
+    batch = random_interactions(5, users=9, longest_user=7, click_share=click_share)
+    steps = ClickSteps.of(batch, Evidence(PLACE, torch.tensor([0.4, -0.6])))
+    assert steps.slates is not None
+    units = D if dynamics_of == "linear" else HIDDEN
+    results = []
+    for roll in (dynamics._fused, dynamics._after_slates):
+        moving, initial = normals(1, len(steps.clicked), D).float(), normals(2, 9, units).float()
+        inputs = [moving, initial, *leaves(dynamics_of)]
+        for tensor in inputs:
+            tensor.requires_grad_()
+        weights = weights_of(dynamics_of, inputs[3:])
+        states = roll(moving, initial, weights, inputs[2], steps.slates.kinds, steps.active)
+        states.backward(normals(7, *states.shape).float())
+        results.append([states.detach(), *(tensor.grad for tensor in inputs)])
+    for fused, plain in zip(*results, strict=True):
+        expected = torch.zeros(2) if plain is None else plain  # without a slate ρ has no slope
+        torch.testing.assert_close(fused, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_nobody_has_no_states() -> None:
+    batch: Interactions = random_interactions(0, users=0)
+    nothing, kinds = torch.empty(0, D), torch.empty(0, dtype=torch.int64)
+    fractions, drift = torch.tensor([0.5]), torch.tensor(0.5)
+    assert batch.num_users == 0
+    assert roll_linear(nothing, drift, nothing, fractions, kinds, []).shape == (0, D)
+    matrices = torch.zeros(9, D), torch.zeros(9, D)
+    assert roll_gru(nothing, matrices, nothing, fractions, kinds, []).shape == (0, D)
+
+
+def test_a_slate_right_where_the_user_is_leaves_finite_gradients() -> None:
+    moving, initial = torch.zeros(1, D, requires_grad=True), torch.zeros(1, D)
+    fractions = torch.tensor([-0.5], requires_grad=True)
+    kinds = torch.zeros(1, dtype=torch.int64)
+    states = roll_linear(moving, torch.tensor(0.5), initial, fractions, kinds, [1])
+    states.sum().backward()
+    assert moving.grad is not None
+    assert torch.isfinite(moving.grad).all()
+    torch.testing.assert_close(moving.grad, torch.full((1, D), -0.5))
