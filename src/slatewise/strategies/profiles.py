@@ -119,6 +119,21 @@ def _slate_share(fraction: Floats, gap: Floats) -> Floats:
 
 
 @_compile
+def _slate_step(inputs: Floats, own: Floats, fraction: float, state: Floats) -> None:
+    """Move the state [d_h] by a slate without a click: W_i v and W_h h are [3 d_h]."""
+    hidden = len(state)
+    gap = np.empty(hidden, np.float32)
+    square = np.float32(0)
+    for h in range(hidden):
+        reset = 1 / (1 + np.exp(-(inputs[h] + own[h])))
+        gap[h] = np.tanh(inputs[2 * hidden + h] + reset * own[2 * hidden + h]) - state[h]
+        square += gap[h] * gap[h]
+    share = fraction if fraction > 0 else fraction * np.exp(-np.sqrt(square))
+    for h in range(hidden):
+        state[h] += share * gap[h]
+
+
+@_compile
 def _gru(
     vectors: Floats,
     kinds: Ints,
@@ -134,8 +149,6 @@ def _gru(
     hidden = state.shape[1]
     inputs = np.empty(3 * hidden, np.float32)
     own = np.empty(3 * hidden, np.float32)
-    new = np.empty(hidden, np.float32)
-    kept = np.empty(hidden, np.float32)
     for j in range(draws):
         for step in range(events):
             for row in range(3 * hidden):
@@ -147,17 +160,14 @@ def _gru(
                 for d in range(hidden):
                     total += from_state[j, row, d] * state[j, d]
                 own[row] = total
-            square = np.float32(0)
+            if kinds[step] >= 0:
+                _slate_step(inputs, own, fractions[j, kinds[step]], state[j])
+                continue
             for h in range(hidden):
                 reset = 1 / (1 + np.exp(-(inputs[h] + own[h])))
-                kept[h] = 1 / (1 + np.exp(-(inputs[hidden + h] + own[hidden + h])))
-                new[h] = np.tanh(inputs[2 * hidden + h] + reset * own[2 * hidden + h])
-                square += (new[h] - state[j, h]) ** 2
-            if kinds[step] >= 0:
-                share = fractions[j, kinds[step]]
-                kept[:] = 1 - (share if share > 0 else share * np.exp(-np.sqrt(square)))
-            for h in range(hidden):
-                state[j, h] = new[h] + kept[h] * (state[j, h] - new[h])
+                update = 1 / (1 + np.exp(-(inputs[hidden + h] + own[hidden + h])))
+                new = np.tanh(inputs[2 * hidden + h] + reset * own[2 * hidden + h])
+                state[j, h] = new + update * (state[j, h] - new)
         for d in range(dims):
             total = np.float32(0)
             for h in range(hidden):
