@@ -13,6 +13,7 @@ from slatewise.data.interactions import Interactions
 from slatewise.data.preparing import prepare
 from slatewise.data.split import SplitConfig
 from slatewise.evaluation import (
+    BASELINES,
     BaseRate,
     CoClick,
     Popularity,
@@ -212,7 +213,7 @@ def test_baselines_order_sensibly_in_the_simulator(tmp_path: Path, truth: str) -
     for name in ("popularity", "co-click"):
         less = results[name]["log_likelihood"] - results["base rate"]["log_likelihood"]
         assert less.value > -0.005
-    recall = {name: one["recall@20"].value for name, one in results.items()}
+    recall = {kind.name: results[kind.name]["recall@20"].value for kind in BASELINES}
     assert recall["co-click"] > recall["popularity"] > recall["base rate"]
     assert results["base rate"]["in_slate_auc"].value == 0.5
 

@@ -11,7 +11,7 @@ from slatewise.data import SlateDataset
 from slatewise.data.preparing import prepare
 from slatewise.data.split import SplitConfig
 from slatewise.errors import SlatewiseError
-from slatewise.evaluation import ModelRecommender, evaluate
+from slatewise.evaluation import LOGITS, ModelRecommender, evaluate
 from slatewise.experiments.offline import BASELINES, STUDY, Key, OfflineConfig, Scores
 from slatewise.experiments.storing import StudyResult
 from slatewise.experiments.study import run_study
@@ -43,7 +43,9 @@ def test_every_recommender_is_judged_on_every_seed(result: StudyResult) -> None:
     assert judged == {(seed, name) for seed in (0, 1) for name in names}
     for metric in ("log_likelihood", "in_slate_mrr", "in_slate_auc", "ece"):
         both = result.tables["scores"].filter(source="all sources", metric=metric)
-        assert both.group_by("seed", "recommender").len()["len"].to_list() == [2] * len(judged)
+        assert both.group_by("seed", "recommender").len()["len"].to_list() == [2] * (
+            len(judged) + 2 * len(LOGITS)
+        )
 
 
 def test_seeds_are_worlds_of_their_own(result: StudyResult) -> None:

@@ -19,7 +19,6 @@ from slatewise.evaluation.baselines import (
     CoClick,
     Popularity,
     SmoothedCTR,
-    fit_baselines,
 )
 from slatewise.evaluation.bootstrap import Estimate, bootstrap, difference
 from slatewise.evaluation.calibration import Calibration
@@ -34,6 +33,8 @@ from slatewise.evaluation.diversity import (
     little_seen,
 )
 from slatewise.evaluation.evaluate import Evaluation, calibrate, evaluate, table
+from slatewise.evaluation.floor import fit_baselines
+from slatewise.evaluation.logits import LOGITS, Logit, fit_logits, half_lives_of
 from slatewise.evaluation.metrics import (
     MRR,
     ClickRate,
@@ -57,6 +58,7 @@ from slatewise.evaluation.reliability import ExpectedCalibrationError, reliabili
 
 __all__ = [
     "BASELINES",
+    "LOGITS",
     "MRR",
     "ArmTotals",
     "BaseRate",
@@ -76,6 +78,7 @@ __all__ = [
     "Interval",
     "LogLikelihood",
     "LogLikelihoodSum",
+    "Logit",
     "Metric",
     "ModelRecommender",
     "Part",
@@ -103,7 +106,9 @@ __all__ = [
     "exposure",
     "exposure_share",
     "fit_baselines",
+    "fit_logits",
     "gini",
+    "half_lives_of",
     "independent_click_rate",
     "intra_list_distance",
     "little_seen",

@@ -1,4 +1,4 @@
-"""Recommenders without a model, fitted on training interactions: the floor of every table.
+"""Recommenders that count in training interactions, without a model.
 
 Each gives the items of a slate a score; the utility of an item is `scale · log score`, that of no
 click `offset[source] + growth · log(scroll length)`, and a softmax makes probabilities of them. The
@@ -20,13 +20,10 @@ from slatewise.data.interactions import Interactions
 from slatewise.data.ragged import Int64Array, ranges
 from slatewise.errors import SlatewiseError
 from slatewise.evaluation.choice_fit import LinearChoice
-from slatewise.evaluation.counts import Counts, last_clicked, training_batches
+from slatewise.evaluation.counts import Counts, last_clicked
+from slatewise.evaluation.held_out import HeldOut
 from slatewise.evaluation.predictions import Predictions, Slates
 from slatewise.evaluation.rows import Floats
-
-HELD_OUT: Final = 0.2
-MOST_HELD_OUT: Final = 5_000
-"""Users that the few numbers of a choice are fitted on, at most."""
 
 ROWS: Final = 1 << 14
 """Targets that `CoClick` ranks at once."""
@@ -89,13 +86,14 @@ class Baseline(ABC):
     @classmethod
     def fit(cls, dataset: SlateDataset, *, seed: int = 0) -> Self:
         """Count in the training part and fit the choice."""
-        return cls._fit(dataset, _HeldOut.of(dataset, seed))
+        return cls.fit_on(dataset, HeldOut.of(dataset, seed))
 
     @classmethod
-    def _fit(cls, dataset: SlateDataset, held: "_HeldOut") -> Self:
+    def fit_on(cls, dataset: SlateDataset, held: HeldOut) -> Self:
+        """Do the same with users held out already: several baselines share the counting."""
         sources = len(dataset.source_names)
         draft = cls(held.others, Choice(1.0, 0.0, np.zeros(sources)))
-        log_scores = np.log(draft.slate_scores(held.slates, held.last))
+        log_scores = np.log(draft.slate_scores(held.slates, last_clicked(held.batch)))
         return cls(held.everybody, Choice.fit(held.slates, log_scores, sources))
 
     def predict(self, interactions: Interactions, scored: Tensor) -> Predictions:
@@ -277,39 +275,4 @@ def beta_by_moments(clicks: Int64Array, views: Int64Array) -> tuple[float, float
     return float(mean), 1 / correlation - 1
 
 
-@dataclass(frozen=True)
-class _HeldOut:
-    """Training interactions to fit a choice on, and the counts of the other users."""
-
-    slates: Slates
-    last: Int64Array
-    """[N] the item clicked last before"""
-    others: Counts
-    everybody: Counts
-
-    @classmethod
-    def of(cls, dataset: SlateDataset, seed: int) -> "_HeldOut":
-        users = np.random.default_rng(seed).permutation(np.flatnonzero(dataset.train_end > 0))
-        if not len(users):
-            raise SlatewiseError("the dataset has no training interactions.", "Split it again.")
-        held = min(int(np.ceil(HELD_OUT * len(users))), MOST_HELD_OUT)
-        # A single user has to serve twice.
-        others = users[held:] if len(users) > 1 else users
-        (batch,) = training_batches(dataset, users[:held], batch_users=held)
-        everything = torch.ones(len(batch.clicks), dtype=torch.bool)
-        rest = Counts.of(dataset, others)
-        return cls(
-            Slates.of(batch, everything),
-            last_clicked(batch),
-            rest,
-            rest + Counts.of(dataset, users[:held]) if len(users) > 1 else rest,
-        )
-
-
 BASELINES: Final[tuple[type[Baseline], ...]] = (BaseRate, Popularity, SmoothedCTR, CoClick)
-
-
-def fit_baselines(dataset: SlateDataset, *, seed: int = 0) -> dict[str, Baseline]:
-    """Fit all baselines, counting once: name -> recommender."""
-    held = _HeldOut.of(dataset, seed)
-    return {kind.name: kind._fit(dataset, held) for kind in BASELINES}
