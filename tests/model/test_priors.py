@@ -7,6 +7,7 @@ from torch.distributions import Normal, kl_divergence
 
 from slatewise.model.config import ModelConfig
 from slatewise.model.gaussian import Gaussian
+from slatewise.model.item_centre import ItemCentre
 from slatewise.model.priors import FlatPrior, HierarchicalPrior
 from tests.model.ragged import normals
 
@@ -14,11 +15,20 @@ D = 3
 DRAWS = 200_000
 
 
-def hierarchical(groups: int = 2, copies: int = 1) -> HierarchicalPrior:
+def centre_of(config: ModelConfig) -> ItemCentre:
+    """Two features whose weights are uncertain."""
+    centre = ItemCentre(config, 2, 0.05)
+    centre.weights.mean.copy_(normals(20, 2, D))
+    centre.weights.raw.copy_(normals(21, 2, D))
+    return centre
+
+
+def hierarchical(groups: int = 2, copies: int = 1, featured: bool = False) -> HierarchicalPrior:
     """Groups with wide posteriors, each `copies` times."""
     config = ModelConfig(dimensions=D, kappa_mu=1.7, kappa_sigma=0.8, scale_floor=0.3)
-    prior = HierarchicalPrior(config, torch.zeros(groups * copies, D), 0.05)
-    for seed, part in enumerate(prior.learned.values()):
+    centre = centre_of(config) if featured else None
+    prior = HierarchicalPrior(config, torch.zeros(groups * copies, D), 0.05, centre)
+    for seed, part in enumerate((prior.means, prior.spreads)):
         part.mean.copy_(normals(seed, groups, D).repeat_interleave(copies, 0))
         part.raw.copy_(normals(9 + seed, groups, D).repeat_interleave(copies, 0))
     return prior
@@ -81,6 +91,55 @@ def test_the_expected_divergence_of_items_is_that_of_monte_carlo() -> None:
     assert forgotten > 20 * error
 
 
+@pytest.mark.parametrize("name", ["flat", "hierarchical"])
+def test_with_features_the_expected_divergence_is_that_of_monte_carlo(name: str) -> None:
+    """Vector, weights and group mean are drawn here, at one group scale; five standard errors."""
+    flat = ModelConfig(prior="flat", dimensions=D, sigma_v=0.5)
+    prior: FlatPrior | HierarchicalPrior = FlatPrior(flat, centre_of(flat))
+    if name == "hierarchical":
+        prior = hierarchical(groups=1, featured=True)
+    items = Gaussian(normals(5, 1, D).float(), normals(6, 1, D).float(), 1.0)
+    features = torch.tensor([[0.7, -1.2]])
+    ours = prior.item_kl(items, torch.zeros(1, dtype=torch.int64), None, features)
+    rng = np.random.default_rng(0)
+
+    def draw(part: Gaussian) -> np.ndarray:
+        mean, scale = part.mean.double().numpy(), part.scale.double().numpy()
+        return mean + scale * rng.standard_normal((DRAWS, *mean.shape))
+
+    vector, weights = draw(items)[:, 0], draw(prior.learned["feature_weights"])  # [DRAWS, 2, D]
+    centre = np.einsum("q,nqd->nd", features[0].double().numpy(), weights)
+    scale = np.full(D, 0.5)
+    if isinstance(prior, HierarchicalPrior):
+        centre = centre + draw(prior.means)[:, 0]
+        scale = np.sqrt(prior.spreads.mean[0].double().numpy() ** 2 + 0.09)
+
+    def log_density(x: np.ndarray, mean: np.ndarray, sd: np.ndarray) -> np.ndarray:
+        return -0.5 * ((x - mean) / sd) ** 2 - np.log(sd)
+
+    under_q = log_density(vector, items.mean[0].numpy(), items.scale[0].numpy())
+    theirs = (under_q - log_density(vector, centre, scale)).sum(1)
+    error = theirs.std() / math.sqrt(DRAWS)
+    assert abs(float(ours) - theirs.mean()) < 5 * error
+    variance = features.square() @ prior.learned["feature_weights"].scale.square()
+    forgotten = 0.5 * (variance[0].numpy() / scale**2).sum()
+    assert forgotten > 20 * error
+
+
+@pytest.mark.parametrize("name", ["flat", "hierarchical"])
+def test_features_move_the_predictive_and_widen_it(name: str) -> None:
+    config = ModelConfig(prior="flat", dimensions=D, sigma_v=0.5)
+    flat = FlatPrior(config, centre_of(config))
+    prior = flat if name == "flat" else hierarchical(featured=True)
+    groups, features = torch.tensor([1, 0, 1]), normals(8, 3, 2).float()
+    bare_mean, bare_scale = prior.predictive(groups)
+    mean, scale = prior.predictive(groups, features)
+    weights = prior.learned["feature_weights"]
+    torch.testing.assert_close(mean, bare_mean + features @ weights.mean)
+    wobble = features.square() @ weights.scale.square()
+    torch.testing.assert_close(scale.square(), bare_scale.square() + wobble)
+
+
 def test_without_a_generator_the_group_scales_are_their_means() -> None:
     prior = hierarchical()
     prior.spreads.raw.fill_(-30)  # a draw is the mean
@@ -90,20 +149,25 @@ def test_without_a_generator_the_group_scales_are_their_means() -> None:
     torch.testing.assert_close(prior.item_kl(items, groups, None), drawn)
 
 
+@pytest.mark.parametrize("featured", [False, True])
 @pytest.mark.parametrize("seed", [None, 4])
 @pytest.mark.parametrize("name", ["flat", "hierarchical"])
-def test_the_divergence_of_a_draw_is_that_of_its_items(name: str, seed: int | None) -> None:
+def test_the_divergence_of_a_draw_is_that_of_its_items(
+    name: str, seed: int | None, featured: bool
+) -> None:
     """Summed over groups or over items, with group scales drawn or not, in float64."""
     items = Gaussian(normals(0, 9, D).requires_grad_(), normals(1, 9, D).requires_grad_(), 0.8)
     groups, shares = torch.tensor([1, 0, 0, 1, 1, 0, 1, 1, 1]), torch.linspace(0, 2, 9).double()
-    flat = FlatPrior(ModelConfig(prior="flat", dimensions=D, sigma_v=0.5))
-    prior = flat if name == "flat" else hierarchical()
+    config = ModelConfig(prior="flat", dimensions=D, sigma_v=0.5)
+    flat = FlatPrior(config, centre_of(config) if featured else None)
+    prior = flat if name == "flat" else hierarchical(featured=featured)
+    features = normals(8, 9, 2) if featured else None
     free = [items.mean, items.raw]
     for part in prior.learned.values():
         part.mean, part.raw = part.mean.double(), part.raw.double()
         free += [part.requires_grad_().mean, part.raw]
 
-    drawn = prior.draw(items, groups, shares, torch.Generator().manual_seed(7))
+    drawn = prior.draw(items, groups, shares, torch.Generator().manual_seed(7), features)
     noise = items.noise(torch.Generator().manual_seed(7))
     torch.testing.assert_close(drawn.vectors, items.sample(noise))
 
@@ -111,7 +175,7 @@ def test_the_divergence_of_a_draw_is_that_of_its_items(name: str, seed: int | No
         return None if seed is None else torch.Generator().manual_seed(seed)
 
     actual = prior.drawn_kl(drawn, source())
-    expected = (shares * prior.item_kl(items, groups, source())).sum()
+    expected = (shares * prior.item_kl(items, groups, source(), features)).sum()
     torch.testing.assert_close(actual, expected)
     gradients = [torch.autograd.grad(kl, free, allow_unused=True) for kl in (actual, expected)]
     torch.testing.assert_close(*gradients)

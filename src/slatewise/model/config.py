@@ -56,6 +56,8 @@ class ModelConfig(Config):
     """κ_b, prior of the group means of item biases, and folded-normal prior of their scales."""
     sigma_bias: PositiveFloat = 0.5
     """σ_b, flat prior of the item biases."""
+    sigma_features: PositiveFloat = 0.3
+    """σ_W, prior of the matrix that leads from the features of an item to its prior mean."""
     sigma_weights: PositiveFloat = 1.0
     """σ_w, prior of the weights of features, which are divided by their typical size."""
     sigma_position: PositiveFloat = 1.0

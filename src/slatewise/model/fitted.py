@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from slatewise.errors import SlatewiseError
+from slatewise.features.item_features import ItemEncoder
 from slatewise.model.kernels.slate import split_bias
 from slatewise.model.posterior import Posterior
 from slatewise.model.terms import FittedTerms
@@ -40,6 +41,8 @@ class SlateModel:
     """what training measured"""
     terms: FittedTerms = field(default_factory=FittedTerms)
     """what the features of the utility's terms are computed with"""
+    item_encoder: ItemEncoder | None = None
+    """how features of items are made of their columns, where the model has any"""
 
     @property
     def config(self) -> "ModelConfig":
@@ -67,6 +70,19 @@ class SlateModel:
         return self._bias(self.posterior.items.scale)
 
     @property
+    def evidence(self) -> dict[str, tuple[float, float, float]]:
+        """ρ by source, with the ends of its central 90 %.
+
+        It is how far a slate without a click moves the user towards its items, or away from them.
+        """
+        if not self.config.evidence:
+            return {}
+        raw = self.posterior.shared["evidence"]
+        middle, reach = raw.mean.detach(), 1.6449 * raw.scale.detach()
+        ends = (torch.tanh(part).tolist() for part in (middle, middle - reach, middle + reach))
+        return dict(zip(self.config.evidence, zip(*ends, strict=True), strict=True))
+
+    @property
     def term_weights(self) -> list[dict[str, Any]]:
         """What each feature adds to a utility where it has its typical size, most first.
 
@@ -81,19 +97,6 @@ class SlateModel:
             for place, column in enumerate(term.columns(self.config))
         ]
         return sorted(rows, key=lambda row: -abs(row["mean"]))
-
-    @property
-    def evidence(self) -> dict[str, tuple[float, float, float]]:
-        """ρ by source, with the ends of its central 90 %.
-
-        It is how far a slate without a click moves the user towards its items, or away from them.
-        """
-        if not self.config.evidence:
-            return {}
-        raw = self.posterior.shared["evidence"]
-        middle, reach = raw.mean.detach(), 1.6449 * raw.scale.detach()
-        ends = (torch.tanh(part).tolist() for part in (middle, middle - reach, middle + reach))
-        return dict(zip(self.config.evidence, zip(*ends, strict=True), strict=True))
 
     def _columns(self, items: Tensor) -> FloatArray:
         vectors, _ = split_bias(items.detach().cpu(), self.config.dimensions)

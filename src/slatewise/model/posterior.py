@@ -12,6 +12,7 @@ from torch.nn.functional import pad
 from slatewise.model.dynamics import GruWeights, LinearWeights, Weights
 from slatewise.model.evidence import Evidence, places_of
 from slatewise.model.gaussian import Gaussian
+from slatewise.model.item_centre import ItemCentre
 from slatewise.model.parameters import Parameters
 from slatewise.model.priors import FlatPrior, HierarchicalPrior, ItemPrior
 from slatewise.model.terms import terms_of
@@ -49,9 +50,11 @@ class Posterior:
         longest_slate: int,
         generator: torch.Generator | None = None,
         sources: Sequence[str] = (),
+        item_features: Tensor | None = None,
     ) -> None:
         self.config = config
         self.item_groups = item_groups  # [I]
+        self.item_features = item_features  # [I, Q]
         self.evidence_places = places_of(config.evidence, sources)
         hidden, d = config.state_size, config.dimensions
         bias = (0, config.item_columns - d)
@@ -63,12 +66,15 @@ class Posterior:
             return torch.randn(*shape, generator=generator)
 
         means = pad(_START_SPREAD * noise(num_groups, d), bias)  # [G, C]; biases start at 0
+        centre = None
+        if item_features is not None:
+            centre = ItemCentre(config, item_features.shape[1], _START_SCALE)
         self.prior: ItemPrior
         if config.prior == "hierarchical":
-            self.prior = HierarchicalPrior(config, means, _START_SCALE)
+            self.prior = HierarchicalPrior(config, means, _START_SCALE, centre)
             centres = means[item_groups.cpu()]
         else:
-            self.prior = FlatPrior(config)
+            self.prior = FlatPrior(config, centre)
             centres = torch.zeros(len(item_groups), config.item_columns)
         offsets = pad(_START_SPREAD / 3 * noise(len(item_groups), d), bias)
         self.items = around(centres + offsets)  # [I, C]
@@ -158,23 +164,27 @@ class Posterior:
         config, shared = self.config, self.shared
         total = self.prior.kl() + shared["initial_state"].kl(config.sigma_h0).sum()
         total = total + shared["no_click"].kl(config.sigma_no_click).sum()
+        if "evidence" in shared:
+            total = total + shared["evidence"].kl(config.sigma_evidence).sum()
         for name in terms_of(config):
             total = total + shared[name].kl(config.sigma_weights).sum()
         if "position" in shared:
             total = total + shared["position"].kl(config.sigma_position).sum()
-        if "evidence" in shared:
-            total = total + shared["evidence"].kl(config.sigma_evidence).sum()
         if "drift_logit" in shared:
             return total + drift_kl(shared["drift_logit"])
         for name in ("from_item", "from_state", "output"):
             total = total + shared[name].kl(config.sigma_rnn).sum()
         return total
 
+    def features_of(self, items: Tensor) -> Tensor | None:
+        """Return the features of items [R], if the model knows any: [R, Q]."""
+        return None if self.item_features is None else self.item_features.index_select(0, items)
+
     def fill_unseen(self, views: Tensor) -> None:
-        """Give items that were never seen (views [I] = 0) the predictive of their group."""
+        """Give items that were never seen (views [I] = 0) what group and features predict."""
         unseen = torch.nonzero(views == 0).squeeze(1)
         with torch.no_grad():
-            mean, scale = self.prior.predictive(self.item_groups[unseen])
+            mean, scale = self.prior.predictive(self.item_groups[unseen], self.features_of(unseen))
             share = (scale / self.items.sigma_max).clamp(max=0.999)
             self.items.mean[unseen] = mean
             self.items.raw[unseen] = torch.log(share / (1 - share))
@@ -196,6 +206,8 @@ class Posterior:
         """Move to a device, in place."""
         self.item_groups = self.item_groups.to(device)
         self.evidence_places = self.evidence_places.to(device)
+        if self.item_features is not None:
+            self.item_features = self.item_features.to(device)
         for part in (self.items, *self.shared.values()):
             part.to_(device)
 

@@ -128,10 +128,10 @@ class DenseSteps:
                 "the amortised initial state cannot be trained on a GPU.",
                 "Use the CPU (--device cpu), or the causal initial state.",
             )
-        if posterior.config.terms:
+        if posterior.config.terms or posterior.item_features is not None:
             raise SlatewiseError(
-                "terms of the utility cannot be trained on a GPU.",
-                "Use the CPU (--device cpu), or leave the terms out.",
+                "terms of the utility and features of items cannot be trained on a GPU.",
+                "Use the CPU (--device cpu), or leave them out.",
             )
         if posterior.config.evidence:
             raise SlatewiseError(

@@ -16,6 +16,7 @@ from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
 from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
+from slatewise.model.item_features import ItemFeatures
 from slatewise.model.terms import FittedTerms
 from slatewise.training import runs
 from slatewise.training.config import TrainingConfig
@@ -40,6 +41,7 @@ def fit(
     seed: int = 0,
     device: str = "cpu",
     start: SlateModel | None = None,
+    item_features: ItemFeatures | None = None,
     run: str | Path | None = None,
     resume: bool = False,
     observer: Observer = lambda progress: None,
@@ -48,6 +50,8 @@ def fit(
 
     With `start`, go on from where that model ended, items matched by id (see `warm`): an epoch
     that does not improve its validation likelihood is not kept.
+
+    With `item_features`, items are expected where these say, beside their group.
 
     On the CPU, the same dataset, configuration and seed give the same model bit for bit, however
     often the run was stopped and resumed; a GPU adds in no fixed order.
@@ -66,12 +70,14 @@ def fit(
             dataset.source_names,
             seed,
             start=None if start is None else partial(take_over, earlier=start, dataset=dataset),
+            item_features=None if item_features is None else item_features.matrix.to(device),
         )
         about = {
             "seed": seed,
             "device": device,
             "training": training.model_dump(mode="json"),
             "dataset": {"path": str(dataset.path), "content_hash": dataset.content_hash},
+            "item_features": None if item_features is None else item_features.digest,
         }
         checkpoint = _Checkpoint(Path(run), model, about) if run is not None else None
         if checkpoint is not None:
@@ -99,6 +105,7 @@ def fit(
             "skipped_steps": work.progress.skipped,
         },
         terms=terms,
+        item_encoder=None if item_features is None else item_features.encoder,
     )
     if run is not None:
         runs.write_model(fitted, Path(run), about)
@@ -119,6 +126,7 @@ class _Checkpoint:
             "seed": about["seed"],
             "device": about["device"],
             "dataset": about["dataset"]["content_hash"],
+            "item_features": about["item_features"],
         }
         self._written = time.monotonic()
         self._epochs = 0

@@ -100,6 +100,8 @@ class Training:
     sources: list[str]
     seed: int
     progress: Progress = field(default_factory=Progress)
+    item_features: Tensor | None = None
+    """[I, Q] around which items are expected"""
     start: Callable[[Posterior], None] | None = None
     """moves a fresh posterior to where training sets out from; there is then one stage"""
 
@@ -132,7 +134,13 @@ class Training:
         generator = seeded(self.seed, self.progress.stage)
         previous = getattr(self, "posterior", None)
         self.posterior = Posterior(
-            model, self.item_groups, self.num_groups, self.longest, generator, self.sources
+            model,
+            self.item_groups,
+            self.num_groups,
+            self.longest,
+            generator,
+            self.sources,
+            self.item_features,
         )
         if previous is not None:
             learned = previous.tensors()

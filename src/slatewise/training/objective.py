@@ -25,6 +25,8 @@ class ItemRows:
     shares: Tensor
     """[R] share of each item's divergence that this batch answers for: its touches in the batch
     over its expected touches in an epoch"""
+    features: Tensor | None = None
+    """[R, Q] if items have features"""
 
 
 def negative_elbo(
@@ -42,7 +44,7 @@ def negative_elbo(
     whole training set. The estimate is unbiased in the draw, the batch and the candidates' sum.
     """
     config = posterior.config
-    drawn = posterior.prior.draw(rows.items, rows.groups, rows.shares, generator)
+    drawn = posterior.prior.draw(rows.items, rows.groups, rows.shares, generator, rows.features)
     parameters = posterior.sample_around(drawn.vectors, generator)
     steps = ClickSteps.of(batch, parameters.evidence)
     moving = moving_vectors(parameters, steps)  # [K, D]

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from slatewise.data.columns import Columns
 from slatewise.errors import InputError
+from slatewise.features.item_features import ItemEncoder
 from slatewise.files import atomic_directory
 from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
@@ -49,6 +50,8 @@ def write_model(model: SlateModel, path: Path, about: dict[str, Any]) -> None:
     _write_table(path / ITEMS, items)
     _write_table(path / GROUPS, pl.DataFrame({Columns.GROUP: model.group_names}))
     tensors = model.posterior.tensors() | {"views": model.views}
+    if model.posterior.item_features is not None:
+        tensors["item_features"] = model.posterior.item_features
     write_tensors(path / POSTERIOR, tensors, {"format": FORMAT})
     description = {
         "format": FORMAT,
@@ -60,6 +63,7 @@ def write_model(model: SlateModel, path: Path, about: dict[str, Any]) -> None:
         "calibration": model.calibration,
         "metrics": model.metrics,
         "terms": model.terms.to_json(),
+        "item_encoder": model.item_encoder and model.item_encoder.model_dump(mode="json"),
         "digests": {name: _digest(path / name) for name in _HASHED},
     }
     write_json(path / RUN, about | description)
@@ -92,15 +96,23 @@ def load(path: str | Path) -> SlateModel:
     items, groups = _read_table(path / ITEMS), _read_table(path / GROUPS)
     names = groups[Columns.GROUP]
     numbers = items[Columns.GROUP].replace_strict(names, range(len(names)), return_dtype=pl.Int64)
+    encoder = None
+    if run.get("item_encoder") is not None:
+        encoder = ItemEncoder.build(run["item_encoder"], str(path / RUN))
     posterior = Posterior(
         ModelConfig.build(run["model"], str(path / RUN)),
         torch.from_numpy(numbers.to_numpy().copy()),
         len(names),
         int(run["longest_slate"]),
         sources=list(run["sources"]),
+        item_features=None if encoder is None else torch.empty(len(items), len(encoder.names)),
     )
     expected = {name: tensor.shape for name, tensor in posterior.tensors().items()}
-    tensors = read_tensors(path / POSTERIOR, expected | {"views": torch.Size([len(items)])})
+    expected["views"] = torch.Size([len(items)])
+    if posterior.item_features is not None:
+        expected["item_features"] = posterior.item_features.shape
+    tensors = read_tensors(path / POSTERIOR, expected)
+    posterior.item_features = tensors.get("item_features")
     posterior.load(tensors)
     return SlateModel(
         posterior,
@@ -111,6 +123,7 @@ def load(path: str | Path) -> SlateModel:
         run["calibration"],
         run["metrics"],
         FittedTerms.from_json(run.get("terms", {}), posterior.config, str(path / RUN)),
+        encoder,
     )
 
 

@@ -92,7 +92,8 @@ class SparseSteps:
         items = self.posterior.items.rows(rows).requires_grad_(not self._frozen_items)
         groups = self.posterior.item_groups.index_select(0, rows)
         expected = self._expected.index_select(0, rows).clamp(min=1e-9)
-        touched = ItemRows(items, groups, counts / expected)
+        features = self.posterior.features_of(rows)
+        touched = ItemRows(items, groups, counts / expected, features)
         loss, likelihood = negative_elbo(
             self.posterior, touched, batch, self.total, generator, self._exposure, candidates
         )

@@ -24,6 +24,8 @@ def take_over(posterior: Posterior, earlier: SlateModel, dataset: SlateDataset) 
     apart = ["items."]
     if posterior.config.half_lives != earlier.config.half_lives:
         apart.append("popularity.")
+    if _num_features(posterior) != _num_features(earlier.posterior):
+        apart.append("feature_weights.")
     rest = [name for name in new if name in old and not name.startswith(tuple(apart))]
     for name in rest:
         if name.startswith("group_"):
@@ -51,6 +53,10 @@ def _copy_rows(into: Tensor, source: Tensor, places: Tensor) -> None:
     """Fill row r of `into` with row `places[r]` of `source`, where that is not −1."""
     known = torch.nonzero(places >= 0).squeeze(1)
     into[known.to(into.device)] = source[places[known]].to(into.device)
+
+
+def _num_features(posterior: Posterior) -> int:
+    return 0 if posterior.item_features is None else posterior.item_features.shape[1]
 
 
 def _require_same_shape(posterior: Posterior, earlier: SlateModel) -> None:

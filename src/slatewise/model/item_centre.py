@@ -1,0 +1,53 @@
+"""Where the features of an item say that it is, beside its group.
+
+The prior mean of an item's row (v_i, b_i) is μ_g + W x_i with features x_i and W ~ N(0, σ_W²). Like
+the group means, W has a Gaussian posterior whose expectation is taken in closed form: it is never
+drawn. Items that nobody has seen start where their features say.
+
+Shapes: R items, Q features, C numbers of an item, G groups.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from slatewise.model.gaussian import Gaussian
+from slatewise.model.kernels.items import ItemDraw
+
+if TYPE_CHECKING:
+    from slatewise.model.config import ModelConfig
+
+
+class ItemCentre:
+    """The posterior of W, and what it says of items."""
+
+    def __init__(self, config: "ModelConfig", num_features: int, posterior_scale: float) -> None:
+        start = torch.zeros(num_features, config.item_columns)
+        self.weights = Gaussian.around(start, posterior_scale, config.sigma_max)  # [Q, C]
+        self._prior_scale = config.sigma_features
+
+    def kl(self) -> Tensor:
+        """KL divergence of W from its prior: []."""
+        return self.weights.kl(self._prior_scale).sum()
+
+    def mean(self, features: Tensor) -> Tensor:
+        """Return E W x of items with features [R, Q]: [R, C]."""
+        return features.to(self.weights.mean.dtype) @ self.weights.mean
+
+    def variance(self, features: Tensor) -> Tensor:
+        """Return Var W x: [R, C]."""
+        return features.to(self.weights.mean.dtype).square() @ self.weights.scale.square()
+
+    def without(self, items: Gaussian, features: Tensor) -> Gaussian:
+        """Return items relative to where their features say, at the mean of W."""
+        return Gaussian(items.mean - self.mean(features), items.raw, items.sigma_max)
+
+    def put_back(
+        self, drawn: ItemDraw, features: Tensor, groups: Tensor, shares: Tensor
+    ) -> ItemDraw:
+        """Return a draw of `without` as one of the items, with the variance of W in its squares."""
+        wobble = shares[:, None].to(drawn.squares.dtype) * self.variance(features)
+        squares = drawn.squares.index_add(0, groups, wobble)
+        return replace(drawn, vectors=drawn.vectors + self.mean(features), squares=squares)
