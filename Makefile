@@ -6,13 +6,27 @@ READY := $(VENV)/.ready
 
 .PHONY: demo test check bench clean
 
+# The main job end to end, on a simulated log, or with DATA=path (and ITEMS=path, MAPPING=file) on
+# yours: a log that nobody answers to, so without the online part.
+DATA ?=
+ITEMS ?= $(DATA)
+MAPPING ?=
+
 demo: $(READY)
 	rm -rf demo
+ifeq ($(DATA),)
 	$(BIN)/slatewise simulate demo/log --preset demo
-	$(BIN)/slatewise prepare demo/log/log.parquet demo/log/items.parquet demo/dataset
+	$(BIN)/slatewise prepare demo/log demo/log demo/dataset
+else
+	$(BIN)/slatewise prepare $(DATA) $(ITEMS) demo/dataset $(if $(MAPPING),--mapping $(MAPPING))
+endif
 	$(BIN)/slatewise describe demo/dataset
-	$(BIN)/slatewise train demo/dataset demo/run
-	$(BIN)/slatewise evaluate demo/run demo/dataset
+	$(BIN)/slatewise experiment offline demo/studies --dataset demo/dataset --seeds 0 --jobs 2
+	$(BIN)/slatewise experiment posterior demo/studies --dataset demo/dataset --seeds 0
+ifeq ($(DATA),)
+	$(BIN)/slatewise experiment online-strategies demo/studies --config examples/short-online.toml
+endif
+	$(BIN)/slatewise report demo/studies
 
 test: $(READY)
 	$(BIN)/pytest -n 2

@@ -14,6 +14,7 @@ Other fences (```console, ```toml without a name) only show.
 import importlib
 import re
 import shlex
+import subprocess
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -95,11 +96,14 @@ def commands(block: str) -> Iterator[list[str]]:
 
 
 def demo() -> Iterator[list[str]]:
-    recipe = re.search(r"^demo:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert recipe
-    for line in recipe[1].splitlines():
+    """The commands of `make demo`, as make itself would run them."""
+    dry = subprocess.run(
+        ["make", "-n", "demo"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    for line in dry.stdout.splitlines():
         if "/slatewise " in line:
-            yield shlex.split(line)[1:]
+            words = shlex.split(line)[1:]
+            yield [str(ROOT / word) if word.startswith("examples/") else word for word in words]
 
 
 def run(command: list[str], place: str) -> str:

@@ -1,11 +1,17 @@
 """`slatewise report`: everything the studies found, on one page."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Table
 
-from slatewise.cli.show import console
+from slatewise.cli.show import console, table
+
+if TYPE_CHECKING:
+    from slatewise.report.collecting import Report
+
+_QUESTION = 48
 
 
 def report(
@@ -21,5 +27,18 @@ def report(
     from slatewise.report.collecting import agreement, collect  # noqa: PLC0415
 
     file = build_report(out, markdown=markdown)
-    console.print(agreement(collect(out)), soft_wrap=True)
+    collected = collect(out)
+    console.print(_headlines(collected))
+    console.print()
+    console.print(agreement(collected), soft_wrap=True)
     console.print(f"\nReport: {file}")
+
+
+def _headlines(report: "Report") -> Table:
+    """Show every finding in a line, with what the paper found."""
+    result = table("What was found", "question", "here, with 95 % interval", "the paper")
+    result.columns[0].max_width = _QUESTION
+    for shown in report.studies:
+        for finding in shown.result.findings:
+            result.add_row(finding.question, finding.interval(), finding.agreement)
+    return result
