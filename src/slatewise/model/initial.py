@@ -52,9 +52,9 @@ def amortised_initial(
     """Average the first `prefix` [B] clicks of each user (of `steps.users`) into a state.
 
     `clicked` [K, D] are the clicked items' vectors by step, and slates without a click among them
-    are passed over; `unknown` [D] is the state without a click. A click weighs `memory` times what the next one weighs: the paper's w^(1/t) would rise
-    with t for w < 1, not decay. The variance is the spread of those clicks. Vectors and state may
-    have J posterior draws in front.
+    are passed over; `unknown` [D] is the state without a click. A click weighs `memory` times what
+    the next one weighs: the paper's w^(1/t) would rise with t for w < 1, not decay. The variance is
+    the spread of those clicks. Vectors and state may have J posterior draws in front.
     """
     weighted = clicked.new_zeros(*clicked.shape[:-2], len(prefix), clicked.shape[-1])
     plain, squares = weighted.clone(), weighted.clone()
