@@ -11,6 +11,9 @@ READY := $(VENV)/.ready
 DATA ?=
 ITEMS ?= $(DATA)
 MAPPING ?=
+ifneq ($(filter $(CURDIR)/demo $(CURDIR)/demo/%,$(abspath $(DATA) $(ITEMS))),)
+$(error DATA lies in demo/, which every demo begins by deleting: move it elsewhere)
+endif
 
 demo: $(READY)
 	rm -rf demo
