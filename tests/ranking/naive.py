@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from slatewise.ranking import Filter, ItemTable, Ranking
+from slatewise.ranking import Additions, Filter, ItemTable, Ranking
+from slatewise.ranking.additions import NO_ADDITIONS
 
 Array = npt.NDArray[Any]
 
@@ -18,6 +19,7 @@ class World(NamedTuple):
     biases: Array
     groups: Array
     table: ItemTable
+    bias_scales: Any = 0.0
 
 
 def make_world(
@@ -68,13 +70,37 @@ def mean_scores(world: World, profile: Array) -> Array:
     return result
 
 
+def with_bias_scales(world: World, bias_scales: Any) -> World:
+    """Return the same items, but unsure of their biases."""
+    unsure = np.broadcast_to(np.float32(bias_scales), len(world.means))
+    table = ItemTable.create(*world[:4], bias_scales=unsure)
+    return world._replace(table=table, bias_scales=unsure)
+
+
+def added_scores(world: World, additions: Additions, count: int) -> Array:
+    """Return what a request adds to every score: [count, I]."""
+    total = np.zeros((count, len(world.means)))
+    if additions.weights is not None:
+        features = world.table.features_of(np.arange(len(world.means))).astype(float)
+        total += np.asarray(additions.weights) @ features.T
+    if additions.offsets is not None:
+        total[:, np.asarray(additions.items, int)] += additions.offsets
+    return total
+
+
 def draw_scores(
-    world: World, profiles: Array, rng: np.random.Generator, known: Any = (), vectors: Any = None
+    world: World,
+    profiles: Array,
+    rng: np.random.Generator,
+    known: Any = (),
+    vectors: Any = None,
+    additions: Additions = NO_ADDITIONS,
 ) -> Array:
     """Return the scores [J, I] of fresh draws of all items, one for each profile."""
     drawn = rng.normal(size=(len(profiles), *world.means.shape)) * world.scales + world.means
     if len(known):
         drawn[:, np.asarray(known)] = vectors
     gaps = drawn - profiles[:, None]
-    result: Array = world.biases - np.sqrt(np.square(gaps).sum(-1))
-    return result
+    biases = world.biases + world.bias_scales * rng.normal(size=gaps.shape[:2])
+    result: Array = biases - np.sqrt(np.square(gaps).sum(-1))
+    return result + added_scores(world, additions, len(profiles))

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from slatewise.lazy import exports
 
 if TYPE_CHECKING:
+    from slatewise.ranking.additions import Additions as Additions
     from slatewise.ranking.draws import rank_draws as rank_draws
     from slatewise.ranking.expected import rank_expected as rank_expected
     from slatewise.ranking.filters import Filter as Filter
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from slatewise.ranking.table import ItemTable as ItemTable
 
 _HOMES = {
+    "Additions": "slatewise.ranking.additions",
     "Filter": "slatewise.ranking.filters",
     "ItemTable": "slatewise.ranking.table",
     "Ranking": "slatewise.ranking.request",

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from slatewise.errors import SlatewiseError
+from slatewise.ranking.additions import NO_ADDITIONS, Added, Additions, laid_out
 from slatewise.ranking.columns import Floats32
 from slatewise.ranking.filters import NO_FILTER, Filter, narrowed, rules
 from slatewise.ranking.loops import drawing, heap
@@ -27,24 +28,40 @@ def rank_draws(
     filter: Filter = NO_FILTER,
     known_items: npt.ArrayLike = (),
     known_vectors: npt.ArrayLike | None = None,
+    additions: Additions = NO_ADDITIONS,
 ) -> Ranking:
     """Rank the items for each profile [J, D] in a posterior draw of its own: [J, k].
 
-    In draw j item i has the vector v_i ~ N(mean_i, diag scale_i²) and the score
-    bias_i − ‖z_j − v_i‖. Items whose vectors are known, since the profiles were computed from
-    them, take these: items [C], vectors [J, C, D]. The same seed gives the same rankings. How
-    few items are drawn, and why the law is that of drawing all, is in docs/thompson.md.
+    In draw j item i has the vector v_i ~ N(mean_i, diag scale_i²), the bias b_i ~ N(bias_i,
+    bias_scale_i²) and the score b_i + w_j · x_i + o_ji − ‖z_j − v_i‖, with weights w [J, P] and
+    offsets o [J, m] of a few items, if there are any. Items whose vectors are known, since the
+    profiles were computed from them, take these: items [C], vectors [J, C, D]. The same seed gives
+    the same rankings. How few items are drawn, and why the law is that of drawing all, is in
+    docs/thompson.md.
     """
     zs = checked_profiles(table, profiles, k, 2)
     if seed < 0:
         raise SlatewiseError(f"The seed {seed} is negative.", "Give a seed from 0 on.")
-    known, vectors = _checked_known(table, zs, known_items, known_vectors)
+    items, vectors = _checked_known(table, zs, known_items, known_vectors)
+    added = laid_out(table, additions, len(zs))
     part, filter, numbers = narrowed(table, filter)
     if numbers is not None:
-        inside = np.isin(known, numbers)
-        known, vectors = np.searchsorted(numbers, known[inside]), vectors[:, inside]
-    heaps = _rank(part, zs, k, seed, filter, known, vectors)
+        inside = np.isin(items, numbers)
+        items = np.searchsorted(numbers, items[inside])
+        vectors = np.ascontiguousarray(vectors[:, inside])
+        added = added.within(numbers)
+    known = _Known(items, vectors, added.offsets_of(items))
+    added = added.only(~np.isin(added.items, items))
+    heaps = _rank(part, zs, k, seed, filter, known, added)
     return whole_ranking(heaps.scores, heaps.items, k, numbers)
+
+
+class _Known(NamedTuple):
+    """Items that have been drawn already."""
+
+    items: Ints  # [C]
+    vectors: Floats  # [J, C, D]
+    offsets: Floats  # [J, C]
 
 
 class _Heaps(NamedTuple):
@@ -62,8 +79,8 @@ def _rank(
     k: int,
     seed: int,
     filter: Filter,
-    known: Ints,
-    vectors: Floats,
+    known: _Known,
+    added: Added,
 ) -> _Heaps:
     num_items, columns = table.snapshot()
     rule = rules(table, filter)
@@ -72,12 +89,15 @@ def _rank(
     held = np.zeros((count, len(rule.caps)), np.int64)
     heaps = _Heaps(held, np.zeros(count, np.int64), scores, items)
     if size and count:
-        unknown = rule._replace(excluded=np.union1d(rule.excluded, known))
+        added = added.only(rule.passing(added.items))
+        rest = rule.without(np.union1d(known.items, added.items))
         words = np.random.SeedSequence(seed).generate_state(5, np.uint64)
         random = words[:4], words[4:].view(np.int32)
-        with table.scratch(columns.capacity) as nears:
-            given = zs, known, vectors, nears
-            drawing.draw(columns, num_items, rule, unknown, *given, *random, heaps)
+        featured = added.weights.shape[1] > 0
+        with table.scratch(columns.capacity * (1 + featured)) as room:
+            nears, more = room[: columns.capacity], room[columns.capacity :]
+            given = zs, known, added, nears, more if featured else columns.offers
+            drawing.draw(columns, num_items, rule, rest, *given, *random, heaps)
     return heaps
 
 

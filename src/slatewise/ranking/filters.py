@@ -33,6 +33,15 @@ class Rules(NamedTuple):
     allowed: npt.NDArray[np.bool_]  # [I] or [0]
     caps: Ints  # [G] or [0]
 
+    def passing(self, items: Ints) -> npt.NDArray[np.bool_]:
+        """Tell which of the items [n] the filter lets pass."""
+        passing = ~np.isin(items, self.excluded)
+        return passing & self.allowed[items] if len(self.allowed) else passing
+
+    def without(self, items: Ints) -> "Rules":
+        """Return rules that exclude some items [n] too."""
+        return self._replace(excluded=np.union1d(self.excluded, items))
+
 
 FEW = 64
 """An allow list below this share of all items is ranked as a table of its own: gathering an item

@@ -6,28 +6,43 @@ import numpy as np
 import numpy.typing as npt
 
 from slatewise.errors import SlatewiseError
+from slatewise.ranking.additions import NO_ADDITIONS, Added, Additions, laid_out
 from slatewise.ranking.columns import Floats32
 from slatewise.ranking.filters import NO_FILTER, Filter, narrowed, rules
 from slatewise.ranking.loops import heap, passes
-from slatewise.ranking.request import Ranking, checked_profiles, no_ranking, whole_ranking
-from slatewise.ranking.table import ItemTable
+from slatewise.ranking.request import (
+    Floats,
+    Ranking,
+    checked_profiles,
+    no_ranking,
+    whole_ranking,
+)
+from slatewise.ranking.table import Ints, ItemTable
 
 
 def rank_means(
-    table: ItemTable, profile: npt.ArrayLike, k: int, filter: Filter = NO_FILTER
+    table: ItemTable,
+    profile: npt.ArrayLike,
+    k: int,
+    filter: Filter = NO_FILTER,
+    additions: Additions = NO_ADDITIONS,
 ) -> Ranking:
-    """Return the k items with the greatest bias_i − ‖z − mean_i‖ for a profile z [D].
+    """Return the k items with the greatest bias_i + w · x_i + o_i − ‖z − mean_i‖ for a profile z.
 
-    The profile is rounded to floats, as the means are; scores are compared as doubles.
+    Profile [D], weights w [P] and offsets o [m] of a few items, if there are any. The profile is
+    rounded to floats, as the means are; scores are compared as doubles.
     """
     z = checked_profiles(table, profile, k, 1)[None]
+    added = laid_out(table, additions, None)
     part, filter, numbers = narrowed(table, filter)
+    added = added.within(numbers)
     num_items, columns = part.snapshot()
     rule = rules(part, filter)
     size = heap.room(columns, num_items, rule, k)
     items, best = no_ranking(size)  # an item may be switched off while we rank
     if size:
-        passes.greedy(columns, num_items, rule, z, best, items)
+        added = added.only(rule.passing(added.items))
+        passes.greedy(columns, num_items, rule.without(added.items), z, added, best, items)
     return whole_ranking(best, items, k, numbers)
 
 
@@ -36,43 +51,71 @@ def rank_means_many(
     profiles: npt.ArrayLike,
     k: int,
     filters: Sequence[Filter] | Filter = NO_FILTER,
+    additions: Sequence[Additions] | Additions = NO_ADDITIONS,
 ) -> Ranking:
-    """Rank for many profiles [B, D], each with its filter or all with one: [B, k].
+    """Rank for many profiles [B, D], each with its filter and additions or all with one: [B, k].
 
     Profiles share the reading of the table, but for those with an allow list.
     """
     rows = checked_profiles(table, profiles, k, 2)
     each = [filters] * len(rows) if isinstance(filters, Filter) else list(filters)
-    if len(each) != len(rows):
-        raise SlatewiseError(
-            f"There are {len(each)} filters for {len(rows)} profiles.", "Give one for each."
-        )
+    given = [additions] * len(rows) if isinstance(additions, Additions) else list(additions)
+    for name, values in (("filters", each), ("additions", given)):
+        if len(values) != len(rows):
+            raise SlatewiseError(
+                f"There are {len(values)} {name} for {len(rows)} profiles.", "Give one for each."
+            )
     listed = [b for b, filter in enumerate(each) if filter.allow is not None]
     others = [b for b, filter in enumerate(each) if filter.allow is None]
     result = no_ranking(len(rows), k)
     if others:
-        together = _together(table, rows[others], k, [each[b] for b in others])
+        added = [laid_out(table, given[b], None) for b in others]
+        together = _together(table, rows[others], k, [each[b] for b in others], added)
         result.items[others], result.scores[others] = together
     for b in listed:
-        result.items[b], result.scores[b] = rank_means(table, rows[b], k, each[b])
+        result.items[b], result.scores[b] = rank_means(table, rows[b], k, each[b], given[b])
     return result
 
 
-def _together(table: ItemTable, rows: Floats32, k: int, filters: Sequence[Filter]) -> Ranking:
+def _together(
+    table: ItemTable, rows: Floats32, k: int, filters: Sequence[Filter], added: Sequence[Added]
+) -> Ranking:
     num_items, columns = table.snapshot()
-    laid_out = [rules(table, filter) for filter in filters]
+    all_rules = [rules(table, filter) for filter in filters]
+    kept = [
+        part.only(rule.passing(part.items)) for part, rule in zip(added, all_rules, strict=True)
+    ]
     size = -(-len(rows) // passes.TILE) * passes.TILE
     limits = np.zeros(size, np.int64)
-    all_caps = np.full((size, max(len(rule.caps) for rule in laid_out)), -1)
-    for b, rule in enumerate(laid_out):
+    all_caps = np.full((size, max(len(rule.caps) for rule in all_rules)), -1)
+    for b, rule in enumerate(all_rules):
         limits[b] = heap.room(columns, num_items, rule, k)
         all_caps[b, : len(rule.caps)] = rule.caps
-    excluded = np.concatenate([rule.excluded for rule in laid_out])
-    starts = np.zeros(size + 1, np.int64)
-    starts[1 : len(rows) + 1] = np.cumsum([len(rule.excluded) for rule in laid_out])
+    excluded = [
+        rule.without(part.items).excluded for rule, part in zip(all_rules, kept, strict=True)
+    ]
+    apart = Added(
+        _padded([part.weights for part in kept], size),
+        np.concatenate([part.items for part in kept]),
+        np.concatenate([part.offsets for part in kept], axis=1),
+    )
     padded = np.zeros((size, table.dimensions), np.float32)
     padded[: len(rows)] = rows
     items, best = no_ranking(size, k)
-    request = padded, excluded, starts, all_caps, limits
-    passes.greedy_many(columns, num_items, *request, best, items)
+    request = padded, np.concatenate(excluded), _starts(excluded, size), apart
+    shares = _starts([part.items for part in kept], size)
+    passes.greedy_many(columns, num_items, *request, shares, all_caps, limits, best, items)
     return Ranking(items[: len(rows)], best[: len(rows)])
+
+
+def _starts(parts: Sequence[Ints], size: int) -> Ints:
+    """Return where each part begins and the last one ends; the rest, up to `size`, are empty."""
+    return np.cumsum([0, *map(len, parts), *[0] * (size - len(parts))])
+
+
+def _padded(weights: Sequence[Floats], size: int) -> Floats:
+    """Put weights [1, P] under each other: [size, P], 0 for who has none."""
+    result = np.zeros((size, max(row.shape[1] for row in weights)))
+    for b, row in enumerate(weights):
+        result[b, : row.shape[1]] = row
+    return result

@@ -19,9 +19,11 @@ Ints = npt.NDArray[np.int64]
 class ItemTable:
     """Means, scales and biases of all items, laid out for streaming.
 
-    An item vector is v_i ~ N(mean_i, diag scale_i²) and its score is bias_i − ‖z − v_i‖. A table
-    on disk is memory-mapped, so that processes share it; changes (`append`, `set_biases`,
-    `set_available`) are private to the process and hold for requests that begin later.
+    An item has the vector v_i ~ N(mean_i, diag scale_i²), the bias b_i ~ N(bias_i, bias_scale_i²)
+    and features x_i, on which weights w of a request act: its score is b_i + w · x_i − ‖z − v_i‖.
+    A table on disk is memory-mapped, so that processes share it; changes (`append`, `set_biases`,
+    `set_features`, `set_available`) are private to the process and hold for requests that begin
+    later.
     """
 
     def __init__(self, columns: Columns, num_items: int) -> None:
@@ -39,20 +41,21 @@ class ItemTable:
         biases: npt.ArrayLike,
         groups: npt.ArrayLike,
         path: str | Path | None = None,
+        bias_scales: npt.ArrayLike | None = None,
     ) -> "ItemTable":
-        """Make a table of means and scales [I, D], biases and groups [I].
+        """Make a table of means and scales [I, D], biases, groups and scales of biases [I].
 
-        With a path it is written there and mapped; without, it lives in memory.
+        Without scales biases are certain. With a path the table is written there and mapped;
+        without, it lives in memory.
         """
-        rows = _checked(means, scales, biases, groups)
+        rows = _checked(means, scales, biases, groups, bias_scales)
         num_items, dimensions = rows[0].shape
         if path is None:
-            columns = layout.allocate(layout.capacity_for(num_items), dimensions)
-            columns.offers[:] = -np.inf
-            layout.fill(columns, 0, *rows)
-            return cls(columns, num_items)
-        place = Path(path)
-        layout.write(place, num_items, dimensions, lambda made: layout.fill(made, 0, *rows))
+            return cls(_in_memory(rows), num_items)
+        place, spreads = Path(path), _spreads(rows)
+        layout.write(
+            place, num_items, dimensions, spreads, lambda made: layout.fill(made, 0, *rows)
+        )
         return cls.open(place)
 
     @classmethod
@@ -81,11 +84,10 @@ class ItemTable:
         """Return a table in memory of the items [n] alone, in that order."""
         rows = self.checked(items)
         values = self.means_of(rows), self.scales_of(rows), self.biases_of(rows), self.groups[rows]
-        columns = layout.allocate(layout.capacity_for(len(rows)), self.dimensions)
-        columns.offers[:] = -np.inf
-        layout.fill(columns, 0, *values)
+        columns = _in_memory((*values, self.bias_scales_of(rows)))
         columns.offers[: len(rows)] = self._columns.offers[rows]
-        return ItemTable(columns, len(rows))
+        features = layout.in_blocks(self.features_of(rows), columns.capacity)
+        return ItemTable(columns._replace(features=features), len(rows))
 
     @property
     def num_items(self) -> int:
@@ -101,6 +103,11 @@ class ItemTable:
     def dimensions(self) -> int:
         """The length D of an item vector."""
         return int(self._columns.rows.shape[2])
+
+    @property
+    def num_features(self) -> int:
+        """The number P of features that an item has."""
+        return int(self._columns.features.shape[1])
 
     @property
     def groups(self) -> npt.NDArray[np.int32]:
@@ -127,19 +134,38 @@ class ItemTable:
         """Return the biases [n] of items [n]."""
         return self._columns.biases[self.checked(items)]
 
+    def bias_scales_of(self, items: npt.ArrayLike) -> Floats32:
+        """Return the scales of the biases [n] of items [n]."""
+        places, spreads = self.checked(items), self._columns.spreads
+        return spreads[2, places] if len(spreads) > 2 else np.zeros(len(places), np.float32)
+
+    def features_of(self, items: npt.ArrayLike) -> Floats32:
+        """Return the features [n, P] of items [n]."""
+        places = self.checked(items)
+        features: Floats32 = self._columns.features[
+            places // layout.LANES, :, places % layout.LANES
+        ]
+        return features
+
     def append(
         self,
         means: npt.ArrayLike,
         scales: npt.ArrayLike,
         biases: npt.ArrayLike,
         groups: npt.ArrayLike,
+        bias_scales: npt.ArrayLike | None = None,
     ) -> None:
-        """Add items at the end, numbered on from the last; the table is copied only when full."""
-        rows = _checked(means, scales, biases, groups, self.dimensions)
+        """Add items at the end, numbered on from the last; the table is copied only when full.
+
+        Their features are 0 until they are set.
+        """
+        rows = _checked(means, scales, biases, groups, bias_scales, self.dimensions)
         with self._changing:
-            end = self._num_items + len(rows[0])
-            if end > self._columns.capacity:
-                self._columns = layout.grown(self._columns, layout.capacity_for(end))
+            end, columns = self._num_items + len(rows[0]), self._columns
+            spreads = max(len(columns.spreads), _spreads(rows))
+            if end > columns.capacity or spreads > len(columns.spreads):
+                capacity = max(columns.capacity, layout.capacity_for(end))
+                self._columns = layout.grown(columns, capacity, spreads)
             layout.fill(self._columns, self._num_items, *rows)
             self._num_groups = max(self._num_groups, int(rows[3].max(initial=-1)) + 1)
             self._num_items = end
@@ -154,6 +180,29 @@ class ItemTable:
             columns.biases[places] = biases
             on = columns.offers[places] > -np.inf
             columns.offers[places] = np.where(on, biases, -np.inf)
+
+    def set_features(self, values: npt.ArrayLike, items: npt.ArrayLike | None = None) -> None:
+        """Give all items features [I, P], or only some of them [n] others [n, P].
+
+        They are laid out aside and take the place of the old ones whole.
+        """
+        rows = np.asarray(values, np.float32)
+        _require_finite("a feature", rows)
+        places = None if items is None else self.checked(items)
+        with self._changing:
+            columns = self._columns
+            wanted = (self._num_items, -1) if places is None else (len(places), self.num_features)
+            if rows.ndim != 2 or rows.shape[0] != wanted[0] or wanted[1] not in (-1, rows.shape[1]):
+                raise SlatewiseError(
+                    f"Features have the shape {list(rows.shape)}.",
+                    "Give [I, P] for all items, or [n, P] for some with the P there is.",
+                )
+            if places is None:
+                features = layout.in_blocks(rows, columns.capacity)
+            else:
+                features = columns.features.copy()
+                features[places // layout.LANES, :, places % layout.LANES] = rows
+            self._columns = columns._replace(features=features)
 
     def set_available(self, items: npt.ArrayLike, on: bool) -> None:
         """Let items [n] be ranked, or not, from the next request on."""
@@ -178,15 +227,37 @@ class ItemTable:
         return numbers.astype(np.int64)
 
 
+Rows = tuple[Floats32, Floats32, Floats32, npt.NDArray[np.int32], Floats32]
+
+
+def _spreads(rows: Rows) -> int:
+    """Count the numbers that a pass reads of an item's spread: scales of biases if there are."""
+    return 3 if rows[4].any() else 2
+
+
+def _in_memory(rows: Rows) -> Columns:
+    capacity = layout.capacity_for(len(rows[0]))
+    columns = layout.allocate(capacity, rows[0].shape[1], _spreads(rows))
+    columns.offers[:] = -np.inf
+    layout.fill(columns, 0, *rows)
+    return columns
+
+
 def _checked(
     means: npt.ArrayLike,
     scales: npt.ArrayLike,
     biases: npt.ArrayLike,
     groups: npt.ArrayLike,
+    bias_scales: npt.ArrayLike | None,
     dimensions: int | None = None,
-) -> tuple[Floats32, Floats32, Floats32, npt.NDArray[np.int32]]:
+) -> Rows:
     rows = np.asarray(means, np.float32), np.asarray(scales, np.float32)
-    more = np.asarray(biases, np.float32), np.asarray(groups, np.int32)
+    spread = np.zeros(rows[0].shape[:1]) if bias_scales is None else bias_scales
+    more = (
+        np.asarray(biases, np.float32),
+        np.asarray(groups, np.int32),
+        np.asarray(spread, np.float32),
+    )
     wanted = rows[0].shape
     if len(wanted) != 2 or wanted[1] == 0 or (dimensions and wanted[1] != dimensions):
         kind = f"[I, {dimensions}]" if dimensions else "[I, D]"
@@ -194,11 +265,12 @@ def _checked(
     if rows[1].shape != wanted or any(values.shape != wanted[:1] for values in more):
         raise SlatewiseError(
             "Means, scales, biases and groups are not of the same items.",
-            "Give means and scales [I, D], biases and groups [I].",
+            "Give means and scales [I, D], biases and groups [I], scales of biases too.",
         )
-    for name, values in (("a mean", rows[0]), ("a scale", rows[1]), ("a bias", more[0])):
+    named = ("a mean", rows[0]), ("a scale", rows[1]), ("a bias", more[0]), ("a scale", more[2])
+    for name, values in named:
         _require_finite(name, values)
-    if rows[1].min(initial=0) < 0 or more[1].min(initial=0) < 0:
+    if min(values.min(initial=0) for values in (rows[1], more[1], more[2])) < 0:
         raise SlatewiseError("A scale or a group is negative.", "Give numbers from 0 on.")
     return *rows, *more
 

@@ -8,7 +8,9 @@ import numpy as np
 from slatewise.ranking.loops.compiling import compiled
 from slatewise.ranking.loops.heap import best_first, keep, lowered, may
 from slatewise.ranking.loops.lanes import WIDTH
+from slatewise.ranking.loops.offers import extremes, offer_of
 from slatewise.ranking.loops.passes import TILE, survey
+from slatewise.ranking.loops.randomness import normal
 from slatewise.ranking.loops.thinning import Draws, thin
 
 PILOT_TIMES, PILOT_LEAST = 12, 64
@@ -21,29 +23,33 @@ def draw(
     columns: Any,
     num_items: Any,
     rule: Any,
-    unknown: Any,
+    rest: Any,
     profiles: Any,
     known: Any,
-    vectors: Any,
+    added: Any,
     nears: Any,
+    tops: Any,
     state: Any,
     keys: Any,
     heaps: Any,
 ) -> None:
     """Fill the heaps [J, k] for profiles [J, D], best first.
 
-    Known items [C] have the vectors [J, C, D]; `unknown` is the rule that excludes them too.
-    `nears` [C] is room for a distance of every item.
+    Known items come with their vectors and offsets, a few others in `added` with offsets; `rest`
+    is the rule that excludes both. `nears` [C] is room for a distance of every item, and with
+    features `tops` [C] for an offer; without, it is the offers.
     """
-    _keep_known(columns, num_items, rule, profiles, known, vectors, heaps)
+    _keep_known(columns, num_items, rule, profiles, known, added.weights, state, heaps)
     centre, spread, wander = _centre(profiles)
     limit = heaps.scores.shape[1]
     times = max(PILOT_TIMES, (PILOT_LEAST + limit - 1) // limit)
     hopes, pilot = np.empty(limit * times), np.empty(limit * times, np.int64)
-    size = survey(columns, num_items, unknown, centre, wander, times, nears, hopes, pilot)
+    ends = extremes(added.weights, 0, len(profiles))
+    size = survey(columns, num_items, rest, centre, wander, times, ends, nears, tops, hopes, pilot)
     best_first(hopes[:size], pilot[:size])
-    draws = _draws(profiles, spread, heaps)
-    thin(columns, num_items, unknown, draws, nears, pilot[:size], state, keys, heaps)
+    draws = _draws(profiles, spread, added.weights, ends, heaps)
+    found = nears, tops, pilot[:size]
+    thin(columns, num_items, rest, draws, *found, added, state, keys, heaps)
     for j in range(len(profiles)):
         size = heaps.sizes[j]
         best_first(heaps.scores[j, :size], heaps.items[j, :size])
@@ -56,19 +62,23 @@ def _keep_known(
     rule: Any,
     profiles: Any,
     known: Any,
-    vectors: Any,
+    weights: Any,
+    state: Any,
     heaps: Any,
 ) -> None:
-    for c in range(len(known)):
-        item = known[c]
+    for c in range(len(known.items)):
+        item = known.items[c]
         if columns.offers[item] == -np.inf or not may(item, num_items, rule):
             continue
         for j in range(len(profiles)):
             total = 0.0
             for d in range(profiles.shape[1]):
-                gap = np.float64(profiles[j, d]) - vectors[j, c, d]
+                gap = np.float64(profiles[j, d]) - known.vectors[j, c, d]
                 total += gap * gap
-            score, size = np.float64(columns.offers[item]) - math.sqrt(total), heaps.sizes[j]
+            score, size = offer_of(columns, item, weights, j) - math.sqrt(total), heaps.sizes[j]
+            score += known.offsets[j, c]
+            if len(columns.spreads) > 2:  # the vector is known, the bias is not
+                score += np.float64(columns.spreads[2, item]) * normal(state)
             scores, items, held = heaps.scores[j], heaps.items[j], heaps.held[j]
             size = keep(scores, items, size, score, item, columns.groups, rule.caps, held)
             heaps.sizes[j] = size
@@ -99,9 +109,9 @@ def _centre(profiles: Any) -> Any:
 
 
 @compiled
-def _draws(profiles: Any, spread: Any, heaps: Any) -> Any:
+def _draws(profiles: Any, spread: Any, weights: Any, ends: Any, heaps: Any) -> Any:
     count, size = profiles.shape
-    blocks = np.zeros(((count + WIDTH - 1) // WIDTH, size, WIDTH), np.float32)
+    blocks = _in_lanes(profiles)
     tiles = np.empty(((count + TILE - 1) // TILE * TILE, size), np.float32)
     # Element by element: numba takes two seconds to compile the assignment of a row.
     for j in range(len(tiles)):
@@ -111,8 +121,17 @@ def _draws(profiles: Any, spread: Any, heaps: Any) -> Any:
     for j in range(len(lows)):
         lows[j] = np.inf
     for j in range(count):
-        for d in range(size):
-            blocks[j // WIDTH, d, j % WIDTH] = profiles[j, d]
         full = heaps.sizes[j] == heaps.scores.shape[1]
         lows[j] = lowered(heaps.scores[j, 0]) if full else -np.inf
-    return Draws(profiles, blocks, tiles, spread, lows, np.empty(len(lows), np.float32))
+    rooms = np.zeros(len(lows), np.float32), np.empty(len(lows), np.float32)
+    return Draws(profiles, blocks, tiles, spread, lows, _in_lanes(weights), ends, *rooms)
+
+
+@compiled
+def _in_lanes(rows: Any) -> Any:
+    """Lay out rows [J, n] sixteen side by side, as floats: [ceil(J / 16), n, 16]."""
+    blocks = np.zeros(((len(rows) + WIDTH - 1) // WIDTH, rows.shape[1], WIDTH), np.float32)
+    for j in range(len(rows)):
+        for d in range(rows.shape[1]):
+            blocks[j // WIDTH, d, j % WIDTH] = rows[j, d]
+    return blocks

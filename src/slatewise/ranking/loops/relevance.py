@@ -56,13 +56,17 @@ def add_bounds(
 
 @compiled
 def mean_relevance(
-    rows: Any, items: Any, profiles: Any, rates: Any, weights: Any, values: Any
+    rows: Any, items: Any, profiles: Any, factors: Any, rates: Any, weights: Any, values: Any
 ) -> None:
-    """Write the mean over profiles [M, D] of E exp(−‖z − v_i‖) for items [n]."""
+    """Write the mean over profiles [M, D] of factor · E exp(−‖z − v_i‖) for items [n].
+
+    Factors are [n, M].
+    """
     for place in range(len(items)):
         mean, scale = rows[items[place], 0], rows[items[place], 1]
         total = 0.0
         for m in range(len(profiles)):
+            part = 0.0
             for node in range(len(rates)):
                 rate, product, exponent = rates[node], 1.0, 0.0
                 for d in range(profiles.shape[1]):
@@ -70,5 +74,6 @@ def mean_relevance(
                     u = 1.0 + 2.0 * rate * np.float64(scale[d]) ** 2
                     product *= u  # infinite when the node counts for nothing
                     exponent -= gap * gap / u
-                total += weights[node] * math.exp(rate * exponent) / math.sqrt(product)
+                part += weights[node] * math.exp(rate * exponent) / math.sqrt(product)
+            total += factors[place, m] * part
         values[place] = total / len(profiles)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from slatewise.ranking.loops.bounds import chance_bound, tail_bound, unsure_bound
 from slatewise.ranking.loops.compiling import compiled
 from slatewise.ranking.loops.heap import among, keep, lowered, may
 from slatewise.ranking.loops.lanes import (
@@ -16,13 +17,10 @@ from slatewise.ranking.loops.lanes import (
     add,
     at_most,
     below,
-    divide,
     everywhere,
     larger,
     load,
-    log_of_two,
     multiply,
-    power_of_two,
     prefetch,
     random_lanes,
     root,
@@ -31,10 +29,11 @@ from slatewise.ranking.loops.lanes import (
     store,
     subtract,
     sum_of,
-    where_reached,
 )
-from slatewise.ranking.loops.passes import MARGIN, TILE
+from slatewise.ranking.loops.offers import ROUNDING, ceilings_in_draws, offer_of
+from slatewise.ranking.loops.passes import TILE
 from slatewise.ranking.loops.randomness import normal, uniform
+from slatewise.ranking.loops.tilting import drawn, raised
 
 
 class Draws(NamedTuple):
@@ -45,6 +44,9 @@ class Draws(NamedTuple):
     tiles: Any  # [4 ceil(J / 4), D]: the last profile repeated
     spread: Any  # all profiles lie so near to the centre of the survey
     lows: Any  # [16 ceil(J / 16)]: scores to reach
+    weights: Any  # [ceil(J / 16), P, 16]
+    ends: Any  # [2, P]: the greatest and the least weights
+    own: Any  # [16 ceil(J / 16)]: offsets of the item at hand, from above
     bounds: Any  # [16 ceil(J / 16)]: room for the bounds of one item
 
 
@@ -55,99 +57,59 @@ class Queue(NamedTuple):
     chances: Any  # [16]: the probability with which the item came here
     tops: Any  # [16]: the greatest bound of a draw
     means: Any  # [1, D, 16]
-    others: Any  # [3, 16]
-
-
-@compiled
-def _tail_bound(near: Any, total: Any, widest: Any, reach: Any) -> Any:
-    """Bound the probability that a drawn item comes within reach, in every lane.
-
-    The mean lies at a squared distance x of at least `near`; s = Σσ², w = max σ², τ = reach². With
-    u = (s + √(s² + 4τx)) / 2τ, or 1 if that is less, the bound is the exponential of
-    ((u − 1)(τ − x/u) − s log u) / 2w. It falls as x grows.
-    """
-    one, zero = everywhere(np.float32(1)), everywhere(np.float32(0))
-    less, more = everywhere(np.float32(1 - MARGIN)), everywhere(np.float32(1 + MARGIN))
-    least, per_log = everywhere(np.float32(1e-30)), everywhere(np.float32(math.log2(math.e)))
-    x, s = multiply(near, less), multiply(total, less)
-    tau = larger(multiply(multiply(reach, reach), more), least)
-    twice = add(tau, tau)
-    under = add(multiply(s, s), multiply(add(twice, twice), x))
-    u = larger(divide(add(s, root(under)), twice), one)
-    pull = multiply(subtract(u, one), subtract(tau, divide(x, u)))
-    bits = subtract(multiply(pull, per_log), multiply(s, log_of_two(u)))
-    width = larger(multiply(add(widest, widest), more), least)
-    # What is not a number comes of an infinite reach: then the bound is 1.
-    power = smaller(divide(bits, width), zero)
-    bound = power_of_two(larger(power, everywhere(np.float32(-126))))
-    return where_reached(reach, smaller(bound, one))
-
-
-@compiled
-def _drawn(mean: Any, scale: Any, profile: Any, tau: Any, bound: Any, state: Any) -> Any:
-    """Make an event of probability `bound` one of law p(v) 1[D < τ]; return D, or -1 if none.
-
-    p is the law of the item's vector and D its squared distance to the profile. Tilting p by
-    exp(−λD), with λ = (u − 1) / 2w as in the bound, puts the draws where they are accepted.
-    """
-    x, s, w = 0.0, 0.0, 0.0
-    for d in range(len(profile)):
-        gap = np.float64(profile[d]) - np.float64(mean[d])
-        spread = np.float64(scale[d]) ** 2
-        x += gap * gap
-        s += spread
-        w = max(w, spread)
-    tilt, level = 0.0, 0.0
-    if x + s > tau:
-        if w == 0.0:
-            return -1.0
-        tilt = ((s + math.sqrt(s * s + 4.0 * tau * x)) / (2.0 * tau) - 1.0) / (2.0 * w)
-        level = _log_chance(mean, scale, profile, tau, tilt)
-    if uniform(state) * bound >= math.exp(level):
-        return -1.0
-    distance = 0.0
-    for d in range(len(profile)):
-        width = np.float64(scale[d])
-        factor = 1.0 / (1.0 + 2.0 * tilt * width * width)
-        gap = (np.float64(profile[d]) - np.float64(mean[d])) * factor
-        gap += width * math.sqrt(factor) * normal(state)
-        distance += gap * gap
-        if distance > tau:
-            return -1.0
-    if tilt > 0.0 and uniform(state) >= math.exp(tilt * (distance - tau)):
-        return -1.0
-    return distance
-
-
-@compiled
-def _log_chance(mean: Any, scale: Any, profile: Any, tau: Any, tilt: Any) -> Any:
-    """Return log C with C = exp(λτ) E exp(−λD): Chernoff's bound of P(D < τ) at the tilt λ."""
-    level, product = tilt * tau, 1.0
-    for d in range(len(profile)):
-        gap = np.float64(profile[d]) - np.float64(mean[d])
-        factor = 1.0 + 2.0 * tilt * np.float64(scale[d]) ** 2
-        level -= tilt * gap * gap / factor
-        product *= factor
-        if product > 1e200:
-            level -= 0.5 * math.log(product)
-            product = 1.0
-    return level - 0.5 * math.log(product)
+    others: Any  # [4, 16]
 
 
 @compiled
 def _fill_bounds(columns: Any, item: Any, near: Any, most: Any, draws: Any) -> Any:
     """Write a bound of an item's chance in every draw, at most `most`; return their sum."""
-    total, nears = np.float32(0), everywhere(near)
-    offer, spread = everywhere(columns.offers[item]), everywhere(columns.spreads[0, item])
-    widest = everywhere(columns.spreads[1, item])
+    sum_, nears, unsure = np.float32(0), everywhere(near), everywhere(np.float32(0))
+    total, widest = everywhere(columns.spreads[0, item]), everywhere(columns.spreads[1, item])
+    if len(columns.spreads) > 2:
+        unsure = everywhere(columns.spreads[2, item])
     for block in range(len(draws.blocks)):
         if near < 0:
             (nears,) = squared_distances(draws.blocks, block, columns.rows, 2 * item, 1)
-        reach = subtract(offer, load(draws.lows, block * WIDTH))
-        bound = smaller(_tail_bound(nears, spread, widest, reach), everywhere(most))
+        top = ceilings_in_draws(columns, item, draws.weights, draws.ends, block)
+        top = add(top, load(draws.own, block * WIDTH))
+        reach = subtract(top, load(draws.lows, block * WIDTH))
+        bound = _bound(columns, nears, total, widest, reach, unsure)
+        bound = smaller(bound, everywhere(most))
         store(draws.bounds, block * WIDTH, bound)
-        total += sum_of(bound)
-    return np.float64(total) * (1 + 1e-5)
+        sum_ += sum_of(bound)
+    return np.float64(sum_) * (1 + 1e-5)
+
+
+@compiled
+def _bound(columns: Any, near: Any, total: Any, widest: Any, reach: Any, unsure: Any) -> Any:
+    if len(columns.spreads) > 2:
+        return unsure_bound(near, total, widest, reach, unsure)
+    return tail_bound(near, total, widest, reach)
+
+
+@compiled
+def _score(columns: Any, item: Any, offer: Any, j: Any, draws: Any, heaps: Any, state: Any) -> Any:
+    """Make the event of an item in draw j one of its law; return its score, or -inf if none."""
+    mean, scale, profile = columns.rows[item, 0], columns.rows[item, 1], draws.profiles[j]
+    bound = np.float64(draws.bounds[j])
+    low, unsure, tau = -np.inf, 0.0, np.inf
+    if heaps.sizes[j] == heaps.scores.shape[1]:
+        low = heaps.scores[j, 0]
+        # A little wider, so that equal scores come to be compared by item number.
+        tau = (offer - low) ** 2 * (1 + 1e-9)
+    if len(columns.spreads) > 2:
+        unsure = np.float64(columns.spreads[2, item])
+    if unsure > 0.0 and low > -np.inf:
+        excess = raised(mean, scale, profile, offer - low, unsure, bound, state)
+        return low + excess if excess >= 0.0 else -np.inf
+    if offer < low:
+        return -np.inf
+    distance = drawn(mean, scale, profile, tau, bound, state)
+    if distance < 0.0:
+        return -np.inf
+    if unsure > 0.0:
+        offer += unsure * normal(state)
+    return offer - math.sqrt(distance)
 
 
 @compiled
@@ -157,6 +119,8 @@ def _visit(
     near: Any,
     chance: Any,
     most: Any,
+    added: Any,
+    place: Any,
     draws: Any,
     caps: Any,
     state: Any,
@@ -166,26 +130,26 @@ def _visit(
 
     An event of probability `chance` brought us here, at least the probability that any draw has
     an event when each has one of probability at most `most`. `near` is the squared distance of
-    the mean to all profiles, or negative if they differ.
+    the mean to all profiles, or negative if they differ. An item with offsets has them at `place`,
+    others have none at -1.
     """
     left = uniform(state) * chance
     if left >= _fill_bounds(columns, item, near, most, draws):
         return False
-    changed, offer, limit = False, np.float64(columns.offers[item]), heaps.scores.shape[1]
+    changed, limit = False, heaps.scores.shape[1]
     for j in range(len(draws.profiles)):
         bound = np.float64(draws.bounds[j])
         if left >= bound:
             left = (left - bound) / (1.0 - bound)
             continue
-        left, tau, scores = uniform(state), np.inf, heaps.scores[j]
-        if heaps.sizes[j] == limit:
-            # A little wider, so that equal scores come to be compared by item number.
-            tau = (offer - scores[0]) ** 2 * (1 + 1e-9)
-        mean, scale = columns.rows[item, 0], columns.rows[item, 1]
-        distance = _drawn(mean, scale, draws.profiles[j], tau, bound, state)
-        if distance < 0.0:
+        left = uniform(state)
+        offer = offer_of(columns, item, added.weights, j)
+        if place >= 0:
+            offer += added.offsets[j, place]
+        score = _score(columns, item, offer, j, draws, heaps, state)
+        if score == -np.inf:
             continue
-        score, size, held = offer - math.sqrt(distance), heaps.sizes[j], heaps.held[j]
+        scores, size, held = heaps.scores[j], heaps.sizes[j], heaps.held[j]
         size = keep(scores, heaps.items[j], size, score, item, columns.groups, caps, held)
         heaps.sizes[j] = size
         if size == limit:
@@ -195,7 +159,9 @@ def _visit(
 
 
 @compiled
-def _sift(columns: Any, queue: Any, waiting: Any, draws: Any, low: Any, state: Any) -> Any:
+def _sift(
+    columns: Any, queue: Any, waiting: Any, tops: Any, draws: Any, low: Any, state: Any
+) -> Any:
     """Keep the items of a queue that remain when the nearest profile is known; return how many.
 
     Chances and tops are replaced by what the nearest profile makes of them.
@@ -206,14 +172,16 @@ def _sift(columns: Any, queue: Any, waiting: Any, draws: Any, low: Any, state: A
             queue.means[0, d, place] = columns.rows[item, 0, d]
         queue.others[0, place] = columns.spreads[0, item]
         queue.others[1, place] = columns.spreads[1, item]
-        queue.others[2, place] = columns.offers[item]
+        queue.others[2, place] = tops[item]
+        if len(columns.spreads) > 2:
+            queue.others[3, place] = columns.spreads[2, item]
     nearest = everywhere(np.float32(np.inf))
     for first in range(0, len(draws.tiles), TILE):
         for near in squared_distances(queue.means, 0, draws.tiles, first, TILE):
             nearest = smaller(near, nearest)
     total, widest = load(queue.others, 0), load(queue.others, WIDTH)
     reach = subtract(load(queue.others, 2 * WIDTH), everywhere(low))
-    top = _tail_bound(nearest, total, widest, reach)
+    top = _bound(columns, nearest, total, widest, reach, load(queue.others, 3 * WIDTH))
     store(queue.tops, 0, smaller(top, load(queue.tops, 0)))
     left = 0
     for place in range(waiting):
@@ -223,6 +191,12 @@ def _sift(columns: Any, queue: Any, waiting: Any, draws: Any, low: Any, state: A
             queue.tops[left] = queue.tops[place]
             left += 1
     return left
+
+
+@compiled
+def _set_own(offsets: Any, draws: Any) -> None:
+    for j in range(len(draws.profiles)):
+        draws.own[j] = np.float32(offsets[j] + abs(offsets[j]) * ROUNDING)
 
 
 @compiled
@@ -253,6 +227,8 @@ def _work_off(
     queue: Any,
     waiting: Any,
     nears: Any,
+    tops: Any,
+    added: Any,
     draws: Any,
     caps: Any,
     low: Any,
@@ -261,11 +237,11 @@ def _work_off(
 ) -> Any:
     """Visit the items of a queue; return the least score to reach thereafter."""
     if draws.spread > 0:
-        waiting = _sift(columns, queue, waiting, draws, low, state)
+        waiting = _sift(columns, queue, waiting, tops, draws, low, state)
     for place in range(waiting):
         item, chance, top = queue.items[place], queue.chances[place], queue.tops[place]
         near = np.float32(-1) if draws.spread > 0 else nears[item]
-        if _visit(columns, item, near, chance, top, draws, caps, state, heaps):
+        if _visit(columns, item, near, chance, top, added, -1, draws, caps, state, heaps):
             low = _least(draws)
     return low
 
@@ -277,18 +253,28 @@ def thin(
     rule: Any,
     draws: Any,
     nears: Any,
+    tops: Any,
     pilot: Any,
+    added: Any,
     state: Any,
     keys: Any,
     heaps: Any,
 ) -> None:
-    """Fill the heaps of all draws: first from the pilot, then from whatever else gets in.
+    """Fill the heaps of all draws: from the pilot, items with offsets, then whatever gets in.
 
-    `nears` are squared distances to a centre around which the profiles lie.
+    `nears` are squared distances to a centre around which the profiles lie, `tops` the greatest
+    offers in any draw. Items with offsets are those that the filter lets pass, and excluded by
+    the rule.
     """
     one, unknown = np.float32(1), np.float32(-1)
     for item in pilot:
-        _visit(columns, item, unknown, 1.0, one, draws, rule.caps, state, heaps)
+        _visit(columns, item, unknown, 1.0, one, added, -1, draws, rule.caps, state, heaps)
+    for place in range(len(added.items)):
+        item = added.items[place]
+        if columns.offers[item] > -np.inf:
+            _set_own(added.offsets[:, place], draws)
+            _visit(columns, item, unknown, 1.0, one, added, place, draws, rule.caps, state, heaps)
+    _set_own(np.zeros(len(draws.profiles)), draws)
     count, seen = len(draws.profiles), _in_order(pilot)
     low, waiting = _least(draws), np.int64(0)
     size = columns.rows.shape[2]
@@ -297,23 +283,24 @@ def thin(
         np.empty(WIDTH),
         np.empty(WIDTH, np.float32),
         np.zeros((1, size, WIDTH), np.float32),
-        np.zeros((3, WIDTH), np.float32),
+        np.zeros((4, WIDTH), np.float32),
     )
-    shares, tops = np.empty(WIDTH, np.float32), np.empty(WIDTH, np.float32)
+    shares, bounds = np.empty(WIDTH, np.float32), np.empty(WIDTH, np.float32)
     around, zero = everywhere(draws.spread), everywhere(np.float32(0))
     number, least = everywhere(np.float32(count)), everywhere(np.float32(2.0**-24))
+    # A bias that is unsure may make up for any lack; -inf is that of an item not on offer.
+    lowest = everywhere(np.float32(-3e38 if len(columns.spreads) > 2 else 0))
     for block in range((num_items + WIDTH - 1) // WIDTH):
         at = block * WIDTH
         near = larger(subtract(root(load(nears, at)), around), zero)
-        reach = subtract(load(columns.offers, at), everywhere(low))
-        total, widest = load(columns.spreads[0], at), load(columns.spreads[1], at)
-        top = _tail_bound(multiply(near, near), total, widest, reach)
+        reach = subtract(load(tops, at), everywhere(low))
+        top = chance_bound(columns, at, multiply(near, near), reach)
         share = larger(multiply(top, number), least)
-        found = below(random_lanes(at, keys[0], keys[1]), share) & at_most(zero, reach)
+        found = below(random_lanes(at, keys[0], keys[1]), share) & at_most(lowest, reach)
         if found == 0:
             continue
         store(shares, 0, share)
-        store(tops, 0, top)
+        store(bounds, 0, top)
         for lane in range(WIDTH):
             item = at + lane
             if (found >> lane) & 1 == 0 or not may(item, num_items, rule) or among(item, seen):
@@ -321,11 +308,13 @@ def thin(
             # What 24 random bits make of the share, exactly.
             chance = min(1.0, math.ceil(np.float64(shares[lane]) * 2.0**24) * 2.0**-24)
             queue.items[waiting], queue.chances[waiting] = item, chance
-            queue.tops[waiting] = tops[lane]
+            queue.tops[waiting] = bounds[lane]
             for d in range(0, size, WIDTH):
                 prefetch(columns.rows, item * 2 * size + d)
             waiting += 1
             if waiting == WIDTH:
-                low = _work_off(columns, queue, waiting, nears, draws, rule.caps, low, state, heaps)
+                low = _work_off(
+                    columns, queue, waiting, nears, tops, added, draws, rule.caps, low, state, heaps
+                )
                 waiting = np.int64(0)
-    _work_off(columns, queue, waiting, nears, draws, rule.caps, low, state, heaps)
+    _work_off(columns, queue, waiting, nears, tops, added, draws, rule.caps, low, state, heaps)
