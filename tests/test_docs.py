@@ -32,6 +32,7 @@ from slatewise.data.reductions import PRESETS, PrepareConfig
 from slatewise.data.report import Problem, Reduction
 from slatewise.experiments.study import STUDIES, StudyConfig
 from slatewise.model.config import ModelConfig
+from slatewise.selection import SELECTION
 from slatewise.training import TrainingConfig, runs
 
 ROOT = Path(__file__).parents[1]
@@ -240,6 +241,7 @@ def test_every_study_and_what_all_of_them_can_be_told_is_listed() -> None:
 
 def test_every_file_of_a_run_is_listed() -> None:
     files = {runs.RUN, runs.POSTERIOR, runs.ITEMS, runs.GROUPS, runs.CHECKPOINT, runs.LOG}
+    files.add(SELECTION)
     assert {row[0] for row in table("training.md", "The run directory")} == files
 
 

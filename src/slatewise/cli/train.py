@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
 
-from slatewise.cli.show import console, table
+from slatewise.cli.show import console, progress, table
 from slatewise.config import read_toml
 from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
 
 if TYPE_CHECKING:
+    from slatewise.model.config import ModelConfig
+    from slatewise.selection import Selection
+    from slatewise.training.config import TrainingConfig
     from slatewise.training.loop import Progress as State
 
 
@@ -31,6 +35,9 @@ def train(
     prior: Annotated[
         Literal["hierarchical", "flat"] | None, typer.Option(help="What groups tell of items.")
     ] = None,
+    auto: Annotated[
+        bool, typer.Option("--auto", help="First choose the terms that this log pays for.")
+    ] = False,
     config: Annotated[
         Path | None,
         typer.Option(help=r"TOML file with \[model] and \[training]; options win over it."),
@@ -60,9 +67,17 @@ def train(
     model = ModelConfig.build(document.get("model", {}) | chosen, f"{config or 'options'}, [model]")
     training = TrainingConfig.build(document.get("training", {}), f"{config}, [training]")
     opened = SlateDataset.open(dataset)
+    selection = None
+    if auto:
+        _require_cpu(device)
+        model, selection = _choose(opened, model, training, run, seed, resume=resume)
     board = _Board(run / "tensorboard") if tensorboard else None
 
     def observe(at: "State") -> None:
+        nonlocal selection
+        if selection is not None:  # now there is a run to keep it in
+            selection.write(run)
+            selection = None
         bar.show(at)
         if board is not None:
             board.show(at)
@@ -88,6 +103,56 @@ def train(
     account.add_row("steps not finite, skipped", f"{fitted.metrics['skipped_steps']:,}")
     console.print(account)
     console.print(f"\nRun: {run}")
+
+
+def _require_cpu(device: str) -> None:
+    if device != "cpu":
+        raise SlatewiseError(
+            "terms of the utility cannot be trained on a GPU.",
+            "Leave out --auto, or train on the CPU (--device cpu).",
+        )
+
+
+def _choose(
+    dataset: SlateDataset,
+    model: "ModelConfig",
+    training: "TrainingConfig",
+    run: Path,
+    seed: int,
+    *,
+    resume: bool,
+) -> "tuple[ModelConfig, Selection | None]":
+    """Choose terms, or take those that a stopped run was begun with; say which and why."""
+    from slatewise.selection import read_choice, select  # noqa: PLC0415
+
+    stored = read_choice(run, model) if resume else None
+    if stored is not None:
+        return stored, None
+    if not resume and run.exists() and any(run.iterdir()):
+        raise SlatewiseError(
+            f"{run} exists already.", "Go on with --resume, or choose another place."
+        )
+    with progress() as bars:
+        found = select(dataset, model, training=training, seed=seed, progress=bars)
+    console.print(_account(found))
+    for note in found.notes:
+        console.print(note, style="dim")
+    console.print(f"\nChosen: {found.model.name}\n")
+    return found.model, found
+
+
+def _account(found: "Selection") -> Table:
+    """Show every candidate with its gain in the round that settled it."""
+    judged = f"{found.about['judged_interactions']:,} interactions"
+    title = f"What a term gains, in nats per interaction, with 95 % intervals over users ({judged})"
+    result = table(title, "term", "round", "gain", "interval", "")
+    for number, one in found.last_tried():
+        interval = f"[{one.low:+.4f}, {one.high:+.4f}]"
+        kept = "kept" if one.outcome == "kept" else "not kept"
+        result.add_row(one.name, str(number), f"{one.gain:+.4f}", interval, kept)
+    for name, why in found.impossible.items():
+        result.add_row(name, "", "", "", f"not tried: {why}")
+    return result
 
 
 @contextmanager

@@ -1,0 +1,15 @@
+"""Which terms a model should have for a log: tried one after the other, kept if they pay."""
+
+from slatewise.selection.config import SelectionConfig
+from slatewise.selection.forward import select
+from slatewise.selection.record import SELECTION, Round, Selection, Tried, read_choice
+
+__all__ = [
+    "SELECTION",
+    "Round",
+    "Selection",
+    "SelectionConfig",
+    "Tried",
+    "read_choice",
+    "select",
+]

@@ -1,0 +1,183 @@
+"""Forward selection: in every round the candidate with the greatest gain joins the model.
+
+In every round each candidate is added to the model so far, and the richer model is fitted to part
+of the log. Its gain is the difference in log-likelihood one step ahead, on users who had no say in
+any fit, with a paired interval over users. The rounds end when no interval lies above 0 with a gain
+worth having.
+
+Models are judged after calibration by source, as they are used: the posterior mean alone expects
+too many clicks, more so the less is known, and that would be mistaken for what a term explains.
+Trials are fitted by the slate likelihood whatever the model's own: it is the one that says how
+probable what happened was, and a term adds the same to a slate under all three.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from slatewise.data.dataset import SlateDataset
+from slatewise.evaluation import (
+    Calibration,
+    Estimate,
+    LogLikelihood,
+    ModelRecommender,
+    Predictions,
+    bootstrap,
+    half_lives_of,
+    scored_interactions,
+)
+from slatewise.evaluation.evaluate import BATCH_USERS, batches, scored_users
+from slatewise.model.config import ModelConfig
+from slatewise.model.fitted import SlateModel
+from slatewise.selection.candidates import added, candidates_of
+from slatewise.selection.config import SelectionConfig
+from slatewise.selection.record import Outcome, Round, Selection, Tried
+from slatewise.selection.trial import Trial, trial_of
+from slatewise.training import TrainingConfig, fit
+from slatewise.training.loop import Progress as State
+
+Progress = Callable[[str, int, int | None], None]
+"""Called with a stage, how much of it is done, and how much there is, if known."""
+
+_STEPS = 16
+"""Steps that an epoch has at least: fewer users make it shorter, and fits end by the epoch."""
+
+
+def select(
+    dataset: SlateDataset,
+    model: ModelConfig | None = None,
+    config: SelectionConfig | None = None,
+    *,
+    training: TrainingConfig | None = None,
+    seed: int = 0,
+    progress: Progress = lambda stage, done, total: None,
+) -> Selection:
+    """Choose terms and evidence for a log; what `model` has already stays.
+
+    `training` is how the chosen model will be fitted; trials do the same with fewer epochs.
+    The same dataset, configurations and seed give the same choice, bit for bit on one machine.
+    """
+    model, config = model or ModelConfig(), config or SelectionConfig()
+    trial = trial_of(dataset, config, seed)
+    if "half_lives" not in model.model_fields_set:
+        model = model.model_copy(update={"half_lives": half_lives_of(trial.fitting)})
+    names, impossible = candidates_of(model, dataset)
+    recipe = _recipe(training or TrainingConfig(), config, trial.users)
+    work = _Trials(trial, recipe, seed, progress)
+    current = work.judge(
+        model.model_copy(update={"likelihood": "slate"}), "the model to begin with"
+    )
+    rounds: list[Round] = []
+    while names:
+        found = {
+            name: work.judge(added(current.model, name), f"round {len(rounds) + 1}: {name}")
+            for name in names
+        }
+        record = _round(current, found, config.least_gain)
+        rounds.append(record)
+        kept = [tried.name for tried in record.tried if tried.outcome == "kept"]
+        if not kept:
+            break
+        current = found[kept[0]]
+        names = [tried.name for tried in record.tried if tried.outcome == "tried again"]
+    chosen = {name: getattr(current.model, name) for name in ("terms", "evidence")}
+    return Selection(
+        model.model_copy(update=chosen),
+        rounds,
+        impossible,
+        list(_notes(dataset, trial)),
+        {
+            "seed": seed,
+            "settings": config.model_dump(),
+            "training": work.training.model_dump(mode="json"),
+            "split": "time" if trial.by_time else "user",
+            "fitted_users": trial.users,
+            "judging_users": trial.judges,
+            "judged_interactions": trial.judged,
+        },
+    )
+
+
+def _recipe(training: TrainingConfig, config: SelectionConfig, users: int) -> TrainingConfig:
+    """Return how trial models are fitted: as the chosen one will be, with less patience."""
+    quicker = {
+        "batch_users": max(1, min(training.batch_users, users // _STEPS)),
+        "max_epochs": min(training.max_epochs, config.epochs),
+        "patience": min(training.patience, 4),
+        "plateau": min(training.plateau, 2),
+        "optimisation": "joint",
+    }
+    return training.model_copy(update=quicker)
+
+
+class _Judged(NamedTuple):
+    model: ModelConfig
+    score: Estimate
+
+
+def _round(current: _Judged, found: Mapping[str, _Judged], least: float) -> Round:
+    """Compare every candidate with the model without it, and keep the best if it pays."""
+    gains = {name: one.score - current.score for name, one in found.items()}
+    paying = {name: g.value for name, g in gains.items() if g.low > 0 and g.value >= least}
+    best = max(paying, key=paying.__getitem__, default=None)
+
+    def outcome(name: str) -> Outcome:
+        if name == best:
+            return "kept"
+        if gains[name].high < least:
+            return "hopeless"
+        return "not kept" if best is None else "tried again"
+
+    tried = [Tried(name, g.value, g.low, g.high, outcome(name)) for name, g in gains.items()]
+    return Round(current.model.name, current.score.value, tried)
+
+
+@dataclass(frozen=True)
+class _Trials:
+    """Fits and judges models, always in the same way."""
+
+    trial: Trial
+    training: TrainingConfig
+    seed: int
+    progress: Progress
+
+    def judge(self, model: ModelConfig, stage: str) -> _Judged:
+        """Fit a model and return the mean log-likelihood of what judging users did."""
+
+        def observe(at: State) -> None:
+            self.progress(stage, at.epoch, self.training.max_epochs)
+
+        fitted = fit(self.trial.fitting, model, self.training, seed=self.seed, observer=observe)
+        sources = self.trial.judging.source_names
+        calibration = Calibration.fit(_predictions(fitted, self.trial.fitting), sources)
+        judged = calibration.apply(_predictions(fitted, self.trial.judging), sources)
+        return _Judged(model, bootstrap(LogLikelihood(), judged, seed=self.seed))
+
+
+def _predictions(model: SlateModel, log: SlateDataset) -> Predictions:
+    """Predict the validation part of a log, one step ahead."""
+    recommender, parts = ModelRecommender(model, log=log), []
+    for here, batch in batches(log, scored_users(log, "validation"), "validation", BATCH_USERS):
+        scored = scored_interactions(batch, "validation")
+        parts.append(recommender.predict(batch, scored).of_users(here))
+    return Predictions.concatenate(parts)
+
+
+def _notes(dataset: SlateDataset, trial: Trial) -> list[str]:
+    """Say what split terms were judged by, and what another part of the work has seen."""
+    if not trial.by_time:
+        return [
+            "The times of the log are only an order: terms were judged on users whom the trial "
+            "models did not know. Item vectors and biases may have seen clicks of others that were "
+            "later."
+        ]
+    notes = ["Terms were judged on interactions later than all that the trial models learned from."]
+    if dataset.meta["split"]["method"] == "user":
+        notes.append(
+            "The dataset itself is split by user, although its log has times. Popularity, history "
+            "and propensity read only the past there too. Item vectors and biases do not: those of "
+            "the trained model have seen clicks later than the validation and test interactions "
+            "that it is judged on, and look a little too good. slatewise prepare --split time "
+            "judges without that."
+        )
+    return notes

@@ -1,0 +1,103 @@
+"""What a selection found, and why it chose what it chose."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from slatewise.errors import InputError
+from slatewise.model.config import ModelConfig
+from slatewise.training.runs import write_json
+from slatewise.version import __version__
+
+SELECTION: Final = "selection.json"
+"""The file of a run that has it."""
+FORMAT: Final = "slatewise-selection"
+VERSION: Final = 1
+_CHOSEN: Final = ("terms", "evidence", "half_lives")
+
+Outcome = Literal["kept", "tried again", "not kept", "hopeless"]
+"""`hopeless`: the whole interval is below what a term must gain; it is not tried again."""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A candidate in one round."""
+
+    name: str
+    gain: float
+    """in nats per interaction, over the same model without it"""
+    low: float
+    high: float
+    """its 95 % interval over users, paired"""
+    outcome: Outcome
+
+
+@dataclass(frozen=True)
+class Round:
+    """All candidates, each added to the same model."""
+
+    added_to: str
+    """the name of that model"""
+    log_likelihood: float
+    """what it reaches, after calibration, on the users who judge"""
+    tried: Sequence[Tried]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What was chosen."""
+
+    model: ModelConfig
+    """what to train"""
+    rounds: Sequence[Round]
+    impossible: Mapping[str, str]
+    """what could not be tried, with the reason"""
+    notes: Sequence[str]
+    """what to know about the split"""
+    about: Mapping[str, Any]
+    """seed, settings, and how many users and interactions judged"""
+
+    def last_tried(self) -> Iterator[tuple[int, Tried]]:
+        """Yield for every candidate the round (from 1) that settled it, and how."""
+        found = {
+            tried.name: (number, tried)
+            for number, one in enumerate(self.rounds, start=1)
+            for tried in one.tried
+        }
+        yield from sorted(found.values(), key=lambda row: (row[1].outcome != "kept", row[0]))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        model = self.model.model_dump(mode="json")
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "slatewise": __version__,
+            "chosen": {name: model[name] for name in _CHOSEN},
+            "name": self.model.name,
+            **self.about,
+            "rounds": [asdict(one) for one in self.rounds],
+            "impossible": dict(self.impossible),
+            "notes": list(self.notes),
+        }
+
+    def write(self, run: Path) -> None:
+        """Write it into a run."""
+        write_json(run / SELECTION, self.to_json())
+
+
+def read_choice(run: Path, model: ModelConfig) -> ModelConfig | None:
+    """Return a configuration with what an earlier selection chose; None if a run has none."""
+    file = run / SELECTION
+    if not file.exists():
+        return None
+    try:
+        chosen = json.loads(file.read_text(encoding="utf-8"))["chosen"]
+        values = {name: chosen[name] for name in _CHOSEN}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            "the selection is damaged.", "Remove the file: it is made again.", file=file
+        ) from error
+    return ModelConfig.build(model.model_dump() | values, str(file))

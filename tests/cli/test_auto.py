@@ -1,0 +1,71 @@
+"""`slatewise train --auto`, as a person types it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from slatewise.data.preparing import prepare
+from slatewise.simulation import load_config, write_log
+from slatewise.training import fitting, load
+from tests.cli.conftest import Run
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a tiny dataset and a quick configuration."""
+    place = tmp_path_factory.mktemp("auto")
+    write_log(load_config("tiny", truth="outside", users=200), place / "log")
+    prepare(place / "log", place / "log", place / "set")
+    (place / "quick.toml").write_text(
+        "[model]\ndimensions = 3\ndynamics = 'linear'\nevidence = ['search', 'recommendation']\n"
+        "[training]\nmax_epochs = 2\n"
+    )
+    return place
+
+
+def test_terms_are_chosen_said_kept_and_trained(run: Run, place: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    options = ["--auto", "--config", place / "quick.toml"]
+    code, text, _ = run("train", place / "set", out, *options)
+    assert code == 0
+    for part in ("What a term gains", "position", "split by user", "Chosen: slate-linear-hier"):
+        assert part in " ".join(text.split())
+    stored, model = json.loads((out / "selection.json").read_text()), load(out)
+    assert stored["chosen"]["terms"] == list(model.config.terms)
+    assert stored["name"] == model.config.name
+    assert model.config.evidence == ("search", "recommendation")
+    code, _, errors = run("train", place / "set", out, *options)
+    assert (code, "exists already" in errors) == (2, True)
+
+
+def test_resuming_goes_on_with_what_was_chosen(
+    run: Run, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, whole = tmp_path / "run", tmp_path / "whole"
+    options = ["--auto", "--config", place / "quick.toml"]
+    stop = fitting.Training.advance
+
+    def one_step(work: fitting.Training) -> object:
+        for step in stop(work):
+            yield step
+            if work.posterior.config.likelihood == "source-aware":  # the chosen one, not a trial
+                raise fitting.StoppedError("stopped")
+
+    options += ["--likelihood", "source-aware"]
+    with monkeypatch.context() as patch:
+        patch.setattr(fitting.Training, "advance", one_step)
+        assert run("train", place / "set", out, *options)[0] == 130
+    chosen = (out / "selection.json").read_text()
+    with monkeypatch.context() as patch:
+        patch.setattr("slatewise.selection.forward.fit", None)  # nothing is tried again
+        assert run("train", place / "set", out, *options, "--resume")[0] == 0
+    assert (out / "selection.json").read_text() == chosen
+    assert run("train", place / "set", whole, *options)[0] == 0
+    assert (load(out).item_vectors == load(whole).item_vectors).all()
+
+
+def test_a_gpu_is_refused_before_anything_is_tried(run: Run, place: Path, tmp_path: Path) -> None:
+    code, _, errors = run("train", place / "set", tmp_path / "run", "--auto", "--device", "cuda")
+    assert (code, "--device cpu" in errors) == (2, True)
+    assert not (tmp_path / "run").exists()
