@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from slatewise.config import Config
 
@@ -24,6 +24,9 @@ class TrainingConfig(Config):
     """Factor by which it drops."""
     least_gain: PositiveFloat = 2e-4
     """Gain in mean log-likelihood below which an epoch counts as none better."""
+    validation_draws: NonNegativeInt = 0
+    """Posterior draws over which the validation likelihood averages; 0 takes the posterior mean,
+    which on logs that leave items uncertain ends training too early."""
     optimisation: Literal["auto", "joint", "two-step"] = "auto"
     """All parameters together, or first the items under linear dynamics and then, with the items
     frozen, the GRU. `auto` is two-step for a GRU on a million interactions or more."""

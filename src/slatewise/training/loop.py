@@ -112,7 +112,11 @@ class Training:
         self.total = int(self.interactions.train_end.sum())
         self.stages = stages_of(self.model, self.config, self.total)
         self.validation = Validation(
-            self.interactions, self.exposure, len(self.item_groups), seed=self.seed
+            self.interactions,
+            self.exposure,
+            len(self.item_groups),
+            draws=self.config.validation_draws,
+            seed=self.seed,
         )
         if not len(self.validation.users):
             raise SlatewiseError(

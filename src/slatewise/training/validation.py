@@ -1,11 +1,15 @@
-"""The maximum a posteriori likelihood of held-out interactions, one step ahead."""
+"""The likelihood of held-out interactions, one step ahead."""
+
+import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
 from slatewise.data.interactions import Interactions
 from slatewise.model.dynamics import ClickSteps
-from slatewise.model.likelihood import Candidates, Exposure, batch_likelihood
+from slatewise.model.likelihood import BatchLikelihood, Candidates, Exposure, batch_likelihood
+from slatewise.model.parameters import Parameters
 from slatewise.model.posterior import Posterior
 from slatewise.model.predicting import known_profiles
 
@@ -21,12 +25,15 @@ class Validation:
         exposure: Exposure | None,
         num_items: int,
         *,
+        draws: int = 0,
         batch_users: int = 4_096,
         seed: int = 0,
     ) -> None:
         self._interactions = interactions
         self._exposure = exposure
         self._batch_users = batch_users
+        self._draws = draws
+        self._seed = seed
         held_out = interactions.valid_end > interactions.train_end
         self.users = torch.nonzero(held_out).squeeze(1)
         self._candidates = None
@@ -37,27 +44,49 @@ class Validation:
             self._candidates = Candidates(rows.to(self.users.device), num_items)
 
     def score(self, posterior: Posterior) -> float:
-        """Return the mean log-likelihood of an interaction under the posterior mean."""
-        parameters = posterior.mean()
-        total, count = 0.0, 0.0
+        """Return the mean log-likelihood of an interaction.
+
+        Without draws under the posterior mean. With draws, the probabilities of a choice within
+        the slate are averaged over them, and the log-likelihood of its exposure.
+        """
         with torch.no_grad():
+            parameters = list(self._parameters(posterior))
+            total, count = 0.0, 0.0
             for users in torch.split(self.users, self._batch_users):
                 batch = self._interactions.of_users(users, self._interactions.valid_end[users])
                 scored = held_out(batch)
-                steps = ClickSteps.of(batch, parameters.evidence)
-                profiles = known_profiles(parameters, posterior.config, batch, steps)
-                likelihood = batch_likelihood(
-                    parameters,
-                    profiles,
-                    steps.state_of,
-                    batch,
-                    scored,
-                    self._exposure,
-                    self._candidates,
-                )
-                total += float(likelihood.total)
+                found = [self._likelihood(posterior, one, batch, scored) for one in parameters]
+                slate = torch.stack([one.slate for one in found])  # [J, N]
+                averaged = torch.logsumexp(slate, dim=0) - math.log(len(found))
+                within = (scored * slate).sum(1)  # [J]
+                beyond = torch.stack([one.total for one in found]) - within
+                total += float((scored * averaged).sum() + beyond.mean())
                 count += float(scored.sum())
         return total / count
+
+    def _parameters(self, posterior: Posterior) -> Iterator[Parameters]:
+        if not self._draws:
+            yield posterior.mean()
+            return
+        # The same noise every time: scores of different epochs differ by the model alone.
+        generator = torch.Generator(self.users.device).manual_seed(self._seed)
+        for _ in range(self._draws):
+            yield posterior.sample(generator)
+
+    def _likelihood(
+        self, posterior: Posterior, parameters: Parameters, batch: Interactions, scored: Tensor
+    ) -> BatchLikelihood:
+        steps = ClickSteps.of(batch, parameters.evidence)
+        profiles = known_profiles(parameters, posterior.config, batch, steps)
+        return batch_likelihood(
+            parameters,
+            profiles,
+            steps.state_of,
+            batch,
+            scored,
+            self._exposure,
+            self._candidates,
+        )
 
 
 def held_out(batch: Interactions) -> Tensor:

@@ -1,0 +1,63 @@
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from slatewise.data.interactions import Interactions
+from slatewise.model.config import ModelConfig
+from slatewise.model.likelihood import Exposure
+from slatewise.model.posterior import Posterior
+from slatewise.training.validation import Validation
+from tests.model.ragged import random_interactions
+
+ITEMS = 12
+
+
+def log_and_posterior() -> tuple[Interactions, Posterior]:
+    """Users of whom the second half is held out, and a posterior that knows little."""
+    log = random_interactions(4, users=20, longest_user=10)
+    log = replace(log, train_end=log.valid_end // 2)
+    seeded = torch.Generator().manual_seed(1)
+    posterior = Posterior(ModelConfig(dimensions=3), torch.zeros(ITEMS).long(), 1, 6, seeded)
+    for part in (posterior.items, *posterior.shared.values()):
+        part.raw.fill_(0.0)
+    return log, posterior
+
+
+def test_the_mean_is_scored_without_draws_and_a_sure_posterior_alike_with_them() -> None:
+    log, posterior = log_and_posterior()
+    mean = Validation(log, None, ITEMS).score(posterior)
+    assert Validation(log, None, ITEMS, draws=8).score(posterior) != pytest.approx(mean, abs=1e-3)
+    for part in (posterior.items, *posterior.shared.values()):
+        part.raw.fill_(-30.0)
+    assert Validation(log, None, ITEMS, draws=3).score(posterior) == pytest.approx(mean, rel=1e-5)
+
+
+def test_probabilities_are_averaged_and_not_their_logarithms() -> None:
+    log, posterior = log_and_posterior()
+    one_at_a_time = []
+    for seed in range(200):
+        one_at_a_time.append(Validation(log, None, ITEMS, draws=1, seed=seed).score(posterior))
+    together = Validation(log, None, ITEMS, draws=200).score(posterior)
+    # The mean of logarithms is below the logarithm of the mean, here by much more than noise.
+    assert together > sum(one_at_a_time) / 200 + 0.02
+    assert math.isfinite(together)
+
+
+def test_the_same_posterior_scores_the_same() -> None:
+    log, posterior = log_and_posterior()
+    validation = Validation(log, None, ITEMS, draws=4)
+    assert validation.score(posterior) == validation.score(posterior)
+
+
+def test_exposure_counts_with_draws_too() -> None:
+    log, posterior = log_and_posterior()
+    exposure = Exposure(torch.ones(2), 1.0, includes_no_click=True)
+    for part in (posterior.items, *posterior.shared.values()):
+        part.raw.fill_(-30.0)
+    mean = Validation(log, exposure, ITEMS).score(posterior)
+    assert Validation(log, exposure, ITEMS, draws=3).score(posterior) == pytest.approx(
+        mean, rel=1e-4
+    )
+    assert mean < Validation(log, None, ITEMS).score(posterior)
