@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from slatewise.strategies.exact import ExactRanker as ExactRanker
     from slatewise.strategies.explaining import Reason as Reason
     from slatewise.strategies.greedy import Greedy as Greedy
+    from slatewise.strategies.history import Seen as Seen
     from slatewise.strategies.history import Unclicked as Unclicked
     from slatewise.strategies.in_slate import InSlateThompson as InSlateThompson
     from slatewise.strategies.named import STRATEGIES as STRATEGIES
@@ -31,7 +32,7 @@ _HOMES = {
         "exact": ["ExactRanker"],
         "explaining": ["Reason"],
         "greedy": ["Greedy"],
-        "history": ["Unclicked"],
+        "history": ["Seen", "Unclicked"],
         "in_slate": ["InSlateThompson"],
         "named": ["STRATEGIES", "Strategy", "named_strategy"],
         "posterior_mean": ["PosteriorMean"],

@@ -84,8 +84,8 @@ class Catalogue:
         self.group_names += fresh
         place = {name: number for number, name in enumerate(self.group_names)}
         numbers = np.array([place[name] for name in groups], dtype=np.int32)
-        means, scales = self._predictive(numbers)
-        self._table.append(means, scales, np.zeros(len(ids), np.float32), numbers)
+        (means, biases), (scales, unsure) = self._predictive(numbers)
+        self._table.append(means, scales, biases, numbers, unsure)
         self._numbers |= {item: len(self.ids) + row for row, item in enumerate(ids)}
         self.ids += ids
 
@@ -117,12 +117,20 @@ class Catalogue:
                 f"item {taken[0]!r} is there already.", "Leave it out, or remove it first."
             )
 
-    def _predictive(self, groups: npt.NDArray[np.int32]) -> tuple[Floats, Floats]:
-        """Mean and scale of new items of groups [R]: [R, D] each."""
+    def _predictive(
+        self, groups: npt.NDArray[np.int32]
+    ) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
+        """Mean and scale of new items of groups [R]: of vectors [R, D] and of biases [R]."""
         with torch.no_grad():
             means, scales = self._prior.predictive(torch.arange(self._trained_groups))
             between = means.var(0, correction=0) + scales.square().mean(0)
             means = torch.cat([means, means.mean(0, keepdim=True)])  # the last: a new group
             scales = torch.cat([scales, between.sqrt()[None]])
             rows = torch.from_numpy(groups).long().clamp(max=self._trained_groups)
-        return means[rows].numpy(), scales[rows].numpy()
+        return self._split(means[rows].numpy()), self._split(scales[rows].numpy())
+
+    def _split(self, rows: Floats) -> tuple[Floats, Floats]:
+        """Return vectors [R, D] and biases [R], which are 0 where the model has none."""
+        size = self._table.dimensions
+        biases = rows[:, size] if rows.shape[1] > size else np.zeros(len(rows), np.float32)
+        return rows[:, :size], biases

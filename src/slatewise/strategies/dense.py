@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -10,9 +11,14 @@ from slatewise.errors import SlatewiseError
 from slatewise.model.parameters import Parameters
 from slatewise.model.posterior import Posterior
 from slatewise.model.predicting import present_profiles
+from slatewise.model.terms import FittedTerms, terms_of
 from slatewise.ranking import Filter
+from slatewise.strategies.additions import history_features, history_term
 from slatewise.strategies.interleaving import interleave
 from slatewise.strategies.users import Ints, Users
+
+Score = Callable[[slice], Tensor]
+"""Computes scores [C, I] of all items for some of the users."""
 
 _CELLS = 1 << 24
 """Scores of users x items held at once."""
@@ -26,25 +32,29 @@ class DenseRanker:
     of users and items alike. Group caps are not supported.
     """
 
-    def __init__(self, posterior: Posterior) -> None:
+    def __init__(
+        self,
+        posterior: Posterior,
+        terms: FittedTerms | None = None,
+        features: npt.NDArray[np.float32] | None = None,
+    ) -> None:
+        """Take a posterior, its terms, and for popularity what `popularity_features` returns."""
         self._posterior = posterior
+        self._history = history_term(terms or FittedTerms())
+        device = posterior.items.mean.device
+        self._features = None if features is None else torch.from_numpy(features).to(device)
 
     def by_mean(self, users: Users, k: int) -> Ints:
         """Rank by relevance at the posterior mean: [B, k]."""
         with torch.no_grad():
             parameters = self._posterior.mean()
             profiles = self._profiles(users, parameters)
-        return self._best(users, k, lambda rows: -_distances(profiles[rows], parameters.items))
+            return self._best(users, k, self._utility(users, parameters, profiles))
 
     def by_draws(self, users: Users, k: int, draws: int) -> Ints:
         """Rank by relevance in J posterior draws each: [B, J, k]."""
-        rankings = []
         seeded = self._seeded(users)
-        for _ in range(draws):
-            items, profiles = self._draw(users, seeded)
-            rankings.append(
-                self._best(users, k, lambda rows: -_distances(profiles[rows], items))  # noqa: B023
-            )
+        rankings = [self._best(users, k, self._draw(users, seeded)) for _ in range(draws)]
         return np.stack(rankings, axis=1)
 
     def by_expectation(self, users: Users, k: int, draws: int) -> Ints:
@@ -54,8 +64,8 @@ class DenseRanker:
 
         def relevance(rows: slice) -> Tensor:
             total = torch.zeros(())
-            for items, profiles in drawn:
-                total = total + torch.exp(-_distances(profiles[rows], items))
+            for utility in drawn:
+                total = total + torch.exp(utility(rows))
             return total
 
         return self._best(users, k, relevance)
@@ -80,11 +90,30 @@ class DenseRanker:
         device = self._posterior.items.mean.device
         return torch.Generator(device).manual_seed(int(words[0] >> np.uint64(1)))
 
-    def _draw(self, users: Users, seeded: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Draw items [I, D] and, with them, profiles [B, D]."""
+    def _draw(self, users: Users, seeded: torch.Generator) -> Score:
+        """Draw everything and, with it, where users are; return the utilities in that draw."""
         with torch.no_grad():
             parameters = self._posterior.sample(seeded)
-            return parameters.items, self._profiles(users, parameters, seeded)
+            profiles = self._profiles(users, parameters, seeded)
+            return self._utility(users, parameters, profiles)
+
+    def _utility(self, users: Users, parameters: Parameters, profiles: Tensor) -> Score:
+        """Return what computes the utilities [C, I] of all items to some of the users."""
+        vectors, weights = parameters.vectors, _by_term(self._posterior, parameters)
+        same = torch.zeros(()) if parameters.biases is None else parameters.biases
+        if self._features is not None:
+            same = same + self._features @ weights["popularity"]
+
+        def utility(rows: slice) -> Tensor:
+            scores = same - _distances(profiles[rows], vectors)
+            if self._history is not None:
+                for row, shown in enumerate(users.shown[rows]):
+                    items, features = history_features(self._history, shown)
+                    added = torch.from_numpy(features).to(scores) @ weights["history"]
+                    scores[row, torch.from_numpy(items)] += added
+            return scores
+
+        return utility
 
     def _profiles(
         self, users: Users, parameters: Parameters, seeded: torch.Generator | None = None
@@ -92,7 +121,7 @@ class DenseRanker:
         batch = users.interactions().to(parameters.items.device)
         return present_profiles(parameters, self._posterior.config, batch, seeded)
 
-    def _best(self, users: Users, k: int, score: Callable[[slice], Tensor]) -> Ints:
+    def _best(self, users: Users, k: int, score: Score) -> Ints:
         """Return the k items of greatest score that may be shown, users in chunks: [B, k]."""
         num_items = len(self._posterior.items.mean)
         slates = np.full((len(users), k), -1, dtype=np.int64)
@@ -105,6 +134,15 @@ class DenseRanker:
             shown = torch.where(best.values > -torch.inf, best.indices, -1)
             slates[rows, : shown.shape[1]] = shown.cpu().numpy()
         return slates
+
+
+def _by_term(posterior: Posterior, parameters: Parameters) -> dict[str, Tensor]:
+    """Take the weights of features of items apart again, by the name of the term."""
+    terms = terms_of(posterior.config, "items")
+    if parameters.cell_weights is None:
+        return {}
+    sizes = [len(term.columns(posterior.config)) for term in terms.values()]
+    return dict(zip(terms, torch.split(parameters.cell_weights, sizes), strict=True))
 
 
 def _distances(profiles: Tensor, items: Tensor) -> Tensor:

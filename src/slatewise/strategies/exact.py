@@ -5,7 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from slatewise.features.showings import Showing
 from slatewise.model.posterior import Posterior
+from slatewise.model.terms import FittedTerms
 from slatewise.ranking import (
     Filter,
     ItemTable,
@@ -13,6 +15,7 @@ from slatewise.ranking import (
     rank_expected,
     rank_means_many,
 )
+from slatewise.strategies.additions import Doubles, RankingTerms
 from slatewise.strategies.history import Events, PastSlate
 from slatewise.strategies.interleaving import interleave, interleave_capped
 from slatewise.strategies.profiles import Floats, UserDynamics
@@ -37,23 +40,34 @@ class ExactRanker:
     """A `Ranker` for serving: users are independent, and the table may hold millions of items.
 
     Items are those of the table, which may have been added after training; of the posterior only
-    what moves users is read.
+    what moves users is read, and the weights of the terms that rank.
     """
 
-    def __init__(self, posterior: Posterior, table: ItemTable) -> None:
+    def __init__(
+        self, posterior: Posterior, table: ItemTable, terms: FittedTerms | None = None
+    ) -> None:
         self.table = table
+        self.terms = RankingTerms(posterior, terms or FittedTerms(), table)
         self._dynamics = UserDynamics(posterior)
 
     def by_mean(self, users: Users, k: int) -> Ints:
         """Rank by relevance at the posterior mean: [B, k]."""
         profiles = self.mean_profiles(users)
-        return rank_means_many(self.table, profiles, k, users.filters).items
+        added = [self.terms.mean(shown) for shown in users.shown]
+        return rank_means_many(self.table, profiles, k, users.filters, added).items
 
     def by_draws(self, users: Users, k: int, draws: int) -> Ints:
         """Rank by relevance in J posterior draws each: [B, J, k]."""
         rankings = [
             self._draw_and_rank(*user, k, draws)
-            for user in zip(users.clicks, users.slates, users.filters, users.seeds, strict=True)
+            for user in zip(
+                users.clicks,
+                users.slates,
+                users.shown,
+                users.filters,
+                users.seeds,
+                strict=True,
+            )
         ]
         return np.stack(rankings) if rankings else np.empty((0, draws, k), np.int64)
 
@@ -61,6 +75,7 @@ class ExactRanker:
         self,
         clicks: Ints,
         unclicked: Sequence[PastSlate],
+        shown: Sequence[Showing],
         wanted: Filter,
         seed: int,
         k: int,
@@ -68,9 +83,10 @@ class ExactRanker:
     ) -> Ints:
         for_profiles, for_items = _streams(seed)
         drawn = self.draw_profiles(clicks, draws, for_profiles, unclicked)
+        added = self.terms.draws(shown, draws, seed)
         # A clicked item has one vector in a draw: that which moved the user is also ranked.
         return rank_draws(
-            self.table, drawn.profiles, k, for_items, wanted, drawn.items, drawn.vectors
+            self.table, drawn.profiles, k, for_items, wanted, drawn.items, drawn.vectors, added
         ).items
 
     def by_expectation(self, users: Users, k: int, draws: int) -> Ints:
@@ -79,11 +95,12 @@ class ExactRanker:
         Here a clicked item is taken for independent of the profile that it moved.
         """
         slates = np.full((len(users), k), -1, dtype=np.int64)
-        for row, (clicks, unclicked, wanted, seed) in enumerate(
-            zip(users.clicks, users.slates, users.filters, users.seeds, strict=True)
-        ):
+        who = zip(users.clicks, users.slates, users.shown, strict=True)
+        for row, (clicks, unclicked, shown) in enumerate(who):
+            wanted, seed = users.filters[row], users.seeds[row]
             drawn = self.draw_profiles(clicks, draws, _streams(seed)[0], unclicked)
-            slates[row] = rank_expected(self.table, drawn.profiles, k, wanted).items
+            added = self.terms.draws(shown, draws, seed)
+            slates[row] = rank_expected(self.table, drawn.profiles, k, wanted, added).items
         return slates
 
     def at_random(self, users: Users, k: int) -> Ints:
@@ -124,6 +141,17 @@ class ExactRanker:
             vectors = events.averages(self.table.means_of(events.items))
             profiles.append(self._dynamics.mean(vectors, events.kinds))
         return np.stack(profiles)
+
+    def mean_parts(self, users: Users, items: Ints) -> dict[str, Doubles]:
+        """Return what each term adds to the utilities of items [k] to the first user: [k] each.
+
+        By the posterior mean; `distance` is what the distance takes away. They add up to what
+        `by_mean` ranks by.
+        """
+        gaps = self.mean_profiles(users)[0].astype(np.float64) - self.table.means_of(items)
+        parts = {"distance": -np.linalg.norm(gaps, axis=1)}
+        parts["bias"] = self.table.biases_of(items).astype(np.float64)
+        return parts | self.terms.mean_parts(users.shown[0], items)
 
     def draw_profiles(
         self, clicks: Ints, draws: int, seed: int, unclicked: Sequence[PastSlate] = ()

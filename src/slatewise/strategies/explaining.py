@@ -35,6 +35,8 @@ class Reason:
     nearest_distance: float | None
     views: int
     """how often it was seen in training"""
+    adds: dict[str, float]
+    """what each term adds to its utility at the posterior mean, by name; `distance` takes away"""
     shown_as: Literal["good", "uncertain"]
     """good if being greedy would have shown it too; else it is here because it might be better
     than its mean"""
@@ -49,6 +51,7 @@ def explain(ranker: ExactRanker, catalogue: Catalogue, slate: Slate, draws: int)
     drawn = ranker.by_draws(fresh, depth, draws)[0]  # [J, depth]
     quantiles = rank_quantiles(drawn, slate.numbers)
     nearest = nearest_clicks(ranker, slate.clicks, slate.numbers)
+    parts = ranker.mean_parts(slate.user, slate.numbers)
     reasons = []
     for place, number in enumerate(slate.numbers):
         found = np.flatnonzero(by_mean == number)
@@ -65,6 +68,7 @@ def explain(ranker: ExactRanker, catalogue: Catalogue, slate: Slate, draws: int)
                 nearest_click=None if click is None else catalogue.ids[click],
                 nearest_distance=distance,
                 views=int(catalogue.views_of(slate.numbers)[place]),
+                adds={name: float(values[place]) for name, values in parts.items()},
                 shown_as="good" if greedy_rank and greedy_rank <= len(slate) else "uncertain",
             )
         )

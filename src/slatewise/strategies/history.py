@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from slatewise.errors import SlatewiseError
+from slatewise.features.showings import Showing
 from slatewise.model.fitted import ItemId
 
 Ints = npt.NDArray[np.int64]
@@ -27,8 +28,23 @@ class Unclicked:
     """where it came from, by the name that the log has for that"""
 
 
-Event = ItemId | Unclicked
-"""A click on an item, or a slate without a click."""
+@dataclass(frozen=True)
+class Seen:
+    """A slate that a user saw, with what she clicked of it; it stands among her clicks.
+
+    To a model with history it says more than the clicks alone: what she was shown beside them.
+    """
+
+    items: Sequence[ItemId]
+    """what she saw of it"""
+    clicked: Sequence[ItemId]
+    """what she clicked, in that order; nothing is the same as `Unclicked`"""
+    source: str
+    """where it came from, by the name that the log has for that"""
+
+
+Event = ItemId | Unclicked | Seen
+"""A click on an item, a slate without a click, or a slate with clicks."""
 
 
 class PastSlate(NamedTuple):
@@ -49,6 +65,8 @@ class History(NamedTuple):
     """slates without a click, oldest first"""
     unknown: list[ItemId]
     """ids of clicks and slates that are not known, and were left out"""
+    shown: tuple[Showing, ...]
+    """everything as slates, oldest first; a click that stands alone is a slate of one"""
 
 
 def read_history(
@@ -63,15 +81,43 @@ def read_history(
     clicks: list[int] = []
     unclicked: list[PastSlate] = []
     unknown: list[ItemId] = []
+    shown: list[Showing] = []
     for event in events:
-        items, lost = known(event.items if isinstance(event, Unclicked) else [event])
+        seen, clicked, source = _parts(event, sources)
+        items, lost = known(seen)
         unknown += lost
-        if isinstance(event, Unclicked):
-            slate = PastSlate(len(clicks), items, _source(event.source, sources))
-            unclicked += [slate] if len(items) else []
-        else:
-            clicks += items.tolist()
-    return History(np.array(clicks, dtype=np.int64), tuple(unclicked), unknown)
+        numbers = items.tolist()
+        here = [numbers.index(number) for number in known(clicked)[0].tolist()]
+        if not clicked and numbers:
+            unclicked.append(PastSlate(len(clicks), items, source))
+        clicks += [numbers[place] for place in here]
+        if numbers:
+            shown.append(Showing(tuple(numbers), tuple(here), source=source))
+    return History(np.array(clicks, dtype=np.int64), tuple(unclicked), unknown, tuple(shown))
+
+
+def _parts(event: Event, sources: Sequence[str]) -> tuple[Sequence[ItemId], Sequence[ItemId], int]:
+    """Return what was seen, what was clicked, and the number of the source."""
+    if isinstance(event, Unclicked):
+        return event.items, (), _source(event.source, sources)
+    if not isinstance(event, Seen):
+        return [event], [event], 0
+    missing = [item for item in event.clicked if item not in event.items]
+    if missing:
+        raise SlatewiseError(
+            f"item {missing[0]!r} was clicked on a slate without it.",
+            "Seen.items are all items seen, with those clicked.",
+        )
+    return event.items, event.clicked, _source(event.source, sources)
+
+
+def as_shown(clicks: Ints, unclicked: Sequence[PastSlate]) -> tuple[Showing, ...]:
+    """Return clicks, as slates of one, and slates without a click in the order of events."""
+    parts = [(number, 1, Showing((click,), (0,))) for number, click in enumerate(clicks.tolist())]
+    for slate in unclicked:
+        showing = Showing(tuple(slate.items.tolist()), source=slate.source)
+        parts.append((slate.after, 0, showing))
+    return tuple(part[2] for part in sorted(parts, key=lambda part: part[:2]))
 
 
 def _source(name: str, sources: Sequence[str]) -> int:

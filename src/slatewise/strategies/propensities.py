@@ -51,7 +51,11 @@ def propensities(
         words = np.random.SeedSequence([seed, start]).generate_state(count, np.uint64)
         seeds = [int(word >> np.uint64(16)) for word in words]
         users = Users(
-            [slate.clicks] * count, [slate.filter] * count, seeds, [slate.unclicked] * count
+            [slate.clicks] * count,
+            [slate.filter] * count,
+            seeds,
+            [slate.unclicked] * count,
+            [slate.shown] * count,
         )
         shown.append(strategy.slates(ranker, users, k))
     slates = np.concatenate(shown)  # [draws, k]

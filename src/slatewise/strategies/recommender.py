@@ -9,17 +9,19 @@ from typing import Literal, overload
 import numpy as np
 
 from slatewise.errors import SlatewiseError
+from slatewise.features.popularity_state import PopularityState
 from slatewise.model.fitted import ItemId, SlateModel
 from slatewise.ranking import Filter, ItemTable
+from slatewise.strategies.additions import popularity_features
 from slatewise.strategies.catalogue import Catalogue
 from slatewise.strategies.exact import ExactRanker
 from slatewise.strategies.explaining import Reason, explain
-from slatewise.strategies.history import Event, History, Unclicked, read_history
+from slatewise.strategies.history import Event, History, Seen, Unclicked, read_history
 from slatewise.strategies.named import Strategy, named_strategy
 from slatewise.strategies.propensities import Propensities, propensities
 from slatewise.strategies.relevance import relevance_draws
 from slatewise.strategies.slate import Slate
-from slatewise.strategies.tables import columns, table_of_run
+from slatewise.strategies.tables import table_of, table_of_run
 from slatewise.strategies.users import Ints, Users
 from slatewise.training import runs
 
@@ -39,9 +41,9 @@ class Recommender:
 
     def __init__(self, model: SlateModel, table: ItemTable | None = None) -> None:
         self.model = model
-        self._table = table if table is not None else ItemTable.create(*columns(model))
+        self._table = table if table is not None else table_of(model)
         self.items = Catalogue(model, self._table)
-        self.ranker = ExactRanker(model.posterior, self._table)
+        self.ranker = ExactRanker(model.posterior, self._table, model.terms)
 
     @classmethod
     def load(cls, run: str | Path) -> "Recommender":
@@ -98,7 +100,8 @@ class Recommender:
         Args:
             clicks: ids of the items a user clicked, oldest first, or a list of such lists. Ids the
                 model does not know are ignored and named in `Slate.unknown`; none at all is fine.
-                A slate without a click may stand among them, as `Unclicked(items, source)`.
+                A slate without a click may stand among them, as `Unclicked(items, source)`,
+                and a slate with clicks as `Seen(items, clicked, source)`.
             k: how many items; there are fewer in the slate if no more may be shown.
             strategy: a name, or a strategy with settings of its own.
             exclude: ids not to show, such as those of earlier pages. Unknown ones are no matter.
@@ -122,6 +125,7 @@ class Recommender:
             [_without(common, history.clicks, clicked) for history in asked],
             _seeds(seed, len(asked)),
             [history.unclicked for history in asked],
+            [history.shown for history in asked],
         )
         shown = chosen.slates(self.ranker, users, _positive(k))
         slates = [
@@ -145,6 +149,15 @@ class Recommender:
     def show_items(self, ids: Iterable[ItemId]) -> None:
         """Show hidden items again."""
         self.items.show(ids)
+
+    def refresh(self, popularity: PopularityState, time: int) -> None:
+        """Take over how popular items are at a time, in microseconds since 1970.
+
+        For a model with popularity, as often as `Popularity.settings.refresh` says; before the
+        first time, all items count as new. Requests under way go on with what they began with.
+        """
+        count = self._table.num_items
+        self._table.set_features(popularity_features(self.model.terms, popularity, time, count))
 
     def explain(self, slate: Slate, draws: int = 100) -> list[Reason]:
         """Say of each item of a slate why it is there."""
@@ -189,9 +202,11 @@ class Recommender:
 
     def _slate(self, row: Ints, users: Users, place: int, strategy: str, history: History) -> Slate:
         numbers = row[row >= 0]
-        clicks, unclicked, unknown = history
+        clicks, unclicked, unknown, shown = history
         seed = users.seeds[place]
-        relevance = relevance_draws(self.ranker, clicks, numbers, RELEVANCE_DRAWS, seed, unclicked)
+        relevance = relevance_draws(
+            self.ranker, clicks, numbers, RELEVANCE_DRAWS, seed, unclicked, shown
+        )
         return Slate(
             items=[self.items.ids[number] for number in numbers],
             groups=self.items.groups_of(numbers),
@@ -204,6 +219,7 @@ class Recommender:
             clicks=clicks,
             filter=users.filters[place],
             unclicked=unclicked,
+            shown=shown,
         )
 
 
@@ -212,7 +228,7 @@ def _are_several(clicks: Events | Sequence[Events]) -> bool:
         raise SlatewiseError(
             f"'{clicks}' is one text and no list of clicks.", f"Write ['{clicks}'] for one click."
         )
-    return len(clicks) > 0 and not isinstance(clicks[0], str | int | np.integer | Unclicked)
+    return len(clicks) > 0 and not isinstance(clicks[0], str | int | np.integer | Unclicked | Seen)
 
 
 def _without(wanted: Filter, clicks: Ints, clicked: Clicked) -> Filter:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from slatewise.features.showings import Showing
 from slatewise.strategies.exact import ExactRanker, Profiles
 from slatewise.strategies.history import PastSlate
 from slatewise.strategies.slate import Doubles
@@ -17,21 +18,28 @@ def relevance_draws(
     draws: int,
     seed: int,
     unclicked: Sequence[PastSlate] = (),
+    shown: Sequence[Showing] = (),
 ) -> Doubles:
-    """Draw the relevance exp(b − ‖z − v‖) of items [k] to a user: [J, k].
+    """Draw the relevance of items [k] to a user, exp(b + w · x − ‖z − v‖): [J, k].
 
     Profile and items are drawn together: a clicked item's vector is that which moved the user.
     """
     drawn = ranker.draw_profiles(clicks, draws, seed, unclicked)
-    vectors = _vectors(ranker, drawn, items, seed)  # [J, k, D]
+    rng = np.random.default_rng([seed, 3])
+    vectors = _vectors(ranker, drawn, items, rng)  # [J, k, D]
     distance = np.linalg.norm(drawn.profiles[:, None] - vectors, axis=2)
-    relevance: Doubles = np.exp(ranker.table.biases_of(items) - distance, dtype=np.float64)
+    unsure = ranker.table.bias_scales_of(items) * rng.standard_normal((draws, len(items)))
+    biases = ranker.table.biases_of(items) + unsure
+    added = ranker.terms.drawn_for(shown, items, draws, seed)
+    relevance: Doubles = np.exp(biases + added - distance, dtype=np.float64)
     return relevance
 
 
-def _vectors(ranker: ExactRanker, drawn: Profiles, items: Ints, seed: int) -> Doubles:
+def _vectors(
+    ranker: ExactRanker, drawn: Profiles, items: Ints, rng: np.random.Generator
+) -> Doubles:
     means, scales = ranker.table.means_of(items), ranker.table.scales_of(items)
-    noise = np.random.default_rng([seed, 3]).standard_normal((len(drawn.profiles), *means.shape))
+    noise = rng.standard_normal((len(drawn.profiles), *means.shape))
     vectors: Doubles = means + scales * noise
     clicked = np.isin(items, drawn.items)
     vectors[:, clicked] = drawn.vectors[:, np.searchsorted(drawn.items, items[clicked])]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from slatewise.features.showings import Showing
 from slatewise.model.fitted import ItemId
 from slatewise.ranking import Filter
 from slatewise.strategies.history import PastSlate
@@ -36,6 +37,8 @@ class Slate:
     """what could be shown"""
     unclicked: tuple[PastSlate, ...] = ()
     """the slates of the history that the user did not click on"""
+    shown: tuple[Showing, ...] = ()
+    """all of the history, as slates"""
 
     def __len__(self) -> int:
         """Return how many items are shown; fewer than asked for if there were no more."""
@@ -44,4 +47,4 @@ class Slate:
     @property
     def user(self) -> Users:
         """The user that this slate was made for."""
-        return Users([self.clicks], [self.filter], [self.seed], [self.unclicked])
+        return Users([self.clicks], [self.filter], [self.seed], [self.unclicked], [self.shown])

@@ -26,7 +26,12 @@ def columns(
 ]:
     """Return means [I, D], scales [I, D], biases [I] and groups [I] of the items of a model."""
     groups = model.posterior.item_groups.cpu().numpy().astype(np.int32)
-    return model.item_vectors, model.item_scales, np.zeros(len(groups), np.float32), groups
+    return model.item_vectors, model.item_scales, model.item_biases, groups
+
+
+def table_of(model: SlateModel, path: Path | None = None) -> ItemTable:
+    """Lay out the items of a model, with how unsure their biases are, in memory or at a path."""
+    return ItemTable.create(*columns(model), path=path, bias_scales=model.bias_scales)
 
 
 def table_of_run(model: SlateModel, run: Path) -> ItemTable:
@@ -42,10 +47,10 @@ def table_of_run(model: SlateModel, run: Path) -> ItemTable:
     try:
         for old in run.glob("table-*"):
             shutil.rmtree(old, ignore_errors=True)  # whoever has it mapped keeps it
-        return ItemTable.create(*columns(model), path=place)
+        return table_of(model, place)
     except OSError as error:
         logger.warning("The table of items is not kept in %s (%s).", run, error)
-        return ItemTable.create(*columns(model))
+        return table_of(model)
 
 
 def _digest(file: Path) -> str:

@@ -9,8 +9,9 @@ import torch
 
 from slatewise.data.interactions import Interactions
 from slatewise.data.ragged import offsets_of
+from slatewise.features.showings import Showing
 from slatewise.ranking import Filter
-from slatewise.strategies.history import Events, PastSlate
+from slatewise.strategies.history import Events, PastSlate, as_shown
 
 Ints = npt.NDArray[np.int64]
 
@@ -31,6 +32,9 @@ class Users:
     """[B] of everything random in the slate of a user"""
     unclicked: Sequence[Sequence[PastSlate]] | None = None
     """[B] the slates that each saw without a click, oldest first; None where nobody has any"""
+    showings: Sequence[Sequence[Showing]] | None = None
+    """[B] all that each saw, oldest first; None where no more is known than clicks and slates
+    without one"""
 
     @classmethod
     def of_clicks(cls, clicks: Sequence[Ints], seed: int, *, show_clicked: bool) -> "Users":
@@ -46,6 +50,13 @@ class Users:
     def slates(self) -> Sequence[Sequence[PastSlate]]:
         """[B] the slates that each saw without a click, oldest first."""
         return [()] * len(self) if self.unclicked is None else self.unclicked
+
+    @property
+    def shown(self) -> Sequence[Sequence[Showing]]:
+        """[B] all that each saw, oldest first; a click of which no more is known is a slate."""
+        if self.showings is not None:
+            return self.showings
+        return [as_shown(*user) for user in zip(self.clicks, self.slates, strict=True)]
 
     def interactions(self) -> Interactions:
         """Return clicks, and slates without a click, as interactions."""

@@ -1,0 +1,241 @@
+"""What terms add is the same in evaluation and in serving, by the mean and in draws."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from slatewise.data import SlateDataset
+from slatewise.errors import SlatewiseError
+from slatewise.evaluation import ModelRecommender
+from slatewise.features import PopularityState, Showing, replay
+from slatewise.features.popularity import Popularity, PopularityConfig
+from slatewise.model.config import ModelConfig, Term
+from slatewise.model.fitted import SlateModel
+from slatewise.model.posterior import Posterior
+from slatewise.model.terms import FittedTerms
+from slatewise.model.terms.popularity import PopularityTerm
+from slatewise.ranking import Filter
+from slatewise.strategies import DenseRanker, Recommender, Seen, Users
+from slatewise.strategies.additions import popularity_features
+from slatewise.strategies.relevance import relevance_draws
+from slatewise.strategies.tables import table_of
+from tests.model.terms.logs import ITEMS, START, dataset_of, rows_of
+
+ALL: tuple[Term, ...] = ("bias", "history", "popularity", "propensity", "position")
+SECOND, END = 1_000_000, (START + 3 * 86_400) * 1_000_000
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> SlateDataset:
+    return dataset_of(tmp_path_factory.mktemp("terms") / "log", rows_of(0))
+
+
+def model_of(
+    dataset: SlateDataset,
+    terms: tuple[Term, ...],
+    evidence: tuple[str, ...] = (),
+    scale: float = 0.2,
+) -> SlateModel:
+    """Return a model of a dataset whose posterior is drawn, not trained; all scales alike."""
+    config = ModelConfig(
+        dimensions=3, terms=terms, half_lives=(2.0, 12.0), evidence=evidence, sigma_max=2.0
+    )
+    seeded = torch.Generator().manual_seed(5)
+    groups = torch.from_numpy(dataset.item_groups).long()
+    posterior = Posterior(config, groups, 2, 6, seeded, dataset.source_names)
+    with torch.no_grad():
+        for part in (posterior.items, *(posterior.shared[name] for name in posterior.shared)):
+            part.mean.add_(0.5 * torch.randn(part.mean.shape, generator=seeded))
+            part.raw.fill_(float(torch.logit(torch.tensor(scale / 2.0))))
+    return SlateModel(
+        posterior,
+        dataset.item_ids.to_list(),
+        ["a", "b"],
+        list(dataset.source_names),
+        torch.ones(ITEMS),
+        terms=FittedTerms.fit(config, dataset),
+    )
+
+
+def popularity_of(model: SlateModel) -> Popularity:
+    term = model.terms.by_name["popularity"]
+    assert isinstance(term, PopularityTerm)
+    return term.popularity
+
+
+def as_event(model: SlateModel, showing: Showing) -> Seen:
+    """Return what was shown as a caller of `recommend` would tell it."""
+    seen = [model.item_ids[item] for item in showing.items]
+    clicked = [seen[place] for place in showing.clicks]
+    return Seen(seen, clicked, model.source_names[showing.source])
+
+
+@pytest.mark.parametrize(
+    ("terms", "evidence"),
+    [
+        *(((term,), ()) for term in ALL),
+        (ALL, ()),
+        (ALL, ("search", "front page")),
+    ],
+)
+def test_a_replayed_log_has_the_utilities_of_its_evaluation(
+    dataset: SlateDataset, terms: tuple[Term, ...], evidence: tuple[str, ...]
+) -> None:
+    model = model_of(dataset, terms, evidence)
+    batch = dataset.interactions()
+    everything = torch.ones(len(batch.clicks), dtype=torch.bool)
+    judged = ModelRecommender(model, log=dataset).predict(batch, everything).log_probabilities
+    recommender, state, compared = Recommender(model), None, 0
+    if "popularity" in terms:
+        state = PopularityState.empty(popularity_of(model), ITEMS)
+    past: dict[int, list[Seen]] = {user: [] for user in range(batch.num_users)}
+    places = torch.zeros(6) if "position" not in terms else model.posterior.mean().positions
+    moments = sorted(
+        (showing.time, user, number, showing)
+        for user in range(batch.num_users)
+        for number, showing in enumerate(replay(batch, user))
+    )
+    for time, user, number, showing in moments:
+        if state is not None:
+            recommender.refresh(state, time)
+        slate = recommender.recommend(
+            past[user], len(showing.items), strategy="greedy", clicked="show", seed=0
+        )
+        parts = recommender.ranker.mean_parts(slate.user, np.array(showing.items))
+        utility = sum(parts.values()) + places[: len(showing.items)].detach().numpy()
+        first = int(batch.slate_offsets[batch.user_offsets[user] + number])
+        wanted = judged[first : first + len(showing.items)]
+        # A probability knows utilities up to a number that all items of a slate share.
+        assert utility - utility.mean() == pytest.approx(wanted - wanted.mean(), abs=2e-5)
+        compared += len(showing.items) > 1
+        past[user].append(as_event(model, showing))
+        if state is not None:
+            state.add([showing])
+    assert compared > 200
+
+
+@pytest.fixture(scope="module")
+def served(dataset: SlateDataset) -> tuple[Recommender, DenseRanker]:
+    """Return both rankers with all terms and yesterday's popularity."""
+    model = model_of(dataset, ALL)
+    state = PopularityState.of(popularity_of(model), dataset)
+    recommender = Recommender(model)
+    recommender.refresh(state, END)
+    features = popularity_features(model.terms, state, END, ITEMS)
+    return recommender, DenseRanker(model.posterior, model.terms, features)
+
+
+SHOWN = (Showing((0, 3, 5), (1,)), Showing((2, 3)), Showing((7, 3), (0, 1)), Showing((5,)))
+
+
+def user(draws_seed: int = 0, allow: list[int] | None = None) -> Users:
+    return Users([np.array([3, 7, 3])], [Filter(allow=allow)], [draws_seed], [()], [SHOWN])
+
+
+def test_the_parts_add_up_to_what_is_ranked_by(served: tuple[Recommender, DenseRanker]) -> None:
+    recommender, dense = served
+    every = np.arange(ITEMS)
+    parts = recommender.ranker.mean_parts(user(), every)
+    assert list(parts) == ["distance", "bias", "popularity", "history"]
+    assert all(np.ptp(part) > 0.05 for part in parts.values())
+    order = np.argsort(-sum(parts.values()))
+    assert recommender.ranker.by_mean(user(), ITEMS)[0].tolist() == order.tolist()
+    assert dense.by_mean(user(), ITEMS)[0].tolist() == order.tolist()
+
+
+def test_both_rankers_draw_all_terms_from_the_same_distribution(
+    served: tuple[Recommender, DenseRanker],
+) -> None:
+    recommender, dense = served
+    draws, shares = 4_000, []
+    for ranker in (recommender.ranker, dense):
+        rankings = ranker.by_draws(user(), 3, draws)[0]
+        shares.append([np.bincount(row, minlength=ITEMS) / draws for row in rankings.T])
+    gap = np.abs(np.array(shares[0]) - np.array(shares[1]))  # [3, I]
+    assert (gap < 5 * np.sqrt(2 * 0.25 / draws)).all()
+    assert (np.array(shares).max(axis=2) < 0.9).all()
+
+
+def test_relevance_is_drawn_with_all_terms(served: tuple[Recommender, DenseRanker]) -> None:
+    recommender, _ = served
+    ranker, every = recommender.ranker, np.arange(ITEMS)
+    relevance = relevance_draws(ranker, np.array([3, 7, 3]), every, 20_000, 1, (), SHOWN)
+    spread = np.log(relevance).std(axis=0)
+    alone = relevance_draws(ranker, np.array([3, 7, 3]), every, 20_000, 1)
+    met = [0, 2, 3, 5, 7]
+    # Weights of scale .2 add to the spread of what she met, and nothing to that of others.
+    assert (spread[met] > 1.005 * np.log(alone).std(axis=0)[met]).all()
+    others = np.setdiff1d(every, met)
+    assert np.allclose(relevance[:, others], alone[:, others])
+    best = ranker.by_expectation(user(), 3, 2_000)[0]
+    assert best.tolist() == np.argsort(-relevance.mean(axis=0))[:3].tolist()
+
+
+def test_an_explanation_says_what_each_term_adds(
+    dataset: SlateDataset, served: tuple[Recommender, DenseRanker]
+) -> None:
+    recommender, _ = served
+    events = [as_event(recommender.model, showing) for showing in SHOWN]
+    slate = recommender.recommend(events, 4, clicked="show", seed=2)
+    assert slate.shown[2].items == (7, 3)
+    parts = recommender.ranker.mean_parts(slate.user, slate.numbers)
+    for place, reason in enumerate(recommender.explain(slate, draws=20)):
+        assert reason.adds == {name: values[place] for name, values in parts.items()}
+    plain = Recommender(model_of(dataset, ()))
+    assert list(plain.explain(plain.recommend([3], 1, seed=0), 20)[0].adds) == ["distance", "bias"]
+
+
+def test_new_items_have_the_bias_of_their_group_and_no_popularity_yet(
+    dataset: SlateDataset,
+) -> None:
+    model = model_of(dataset, ALL)
+    recommender = Recommender(model)
+    state = PopularityState.of(popularity_of(model), dataset)
+    recommender.refresh(state, END)
+    recommender.add_items([100, 101], ["b", "new"])
+    mean, scale = model.posterior.prior.predictive(torch.tensor([1]))
+    table, fresh = recommender.ranker.table, [ITEMS, ITEMS + 1]
+    assert table.biases_of(fresh)[0] == pytest.approx(mean[0, 3].item())
+    assert table.bias_scales_of(fresh)[0] == pytest.approx(scale[0, 3].item())
+    assert table.bias_scales_of(fresh)[1] > 0
+    assert not table.features_of(fresh).any()
+    recommender.refresh(state, END + SECOND)
+    assert table.features_of([0]).any()
+    assert not table.features_of(fresh).any()
+    assert set(recommender.recommend([], 14, seed=0).items) == {*range(ITEMS), 100, 101}
+
+
+def test_a_table_of_a_run_keeps_what_biases_are_unsure_of(
+    dataset: SlateDataset, tmp_path: Path
+) -> None:
+    model = model_of(dataset, ("bias",))
+    every = np.arange(ITEMS)
+    for table in (table_of(model), table_of(model, tmp_path / "table")):
+        assert (table.biases_of(every) == model.item_biases).all()
+        assert (table.bias_scales_of(every) == model.bias_scales).all()
+
+
+def test_popularity_that_is_not_the_models_is_refused(dataset: SlateDataset) -> None:
+    other = Popularity.fit(dataset, PopularityConfig(half_lives=(5.0,)))
+    with pytest.raises(SlatewiseError, match="counted otherwise"):
+        Recommender(model_of(dataset, ALL)).refresh(PopularityState.empty(other, ITEMS), END)
+    with pytest.raises(SlatewiseError, match="no popularity"):
+        Recommender(model_of(dataset, ())).refresh(PopularityState.empty(other, ITEMS), END)
+
+
+def test_slates_that_were_seen_say_more_than_clicks(dataset: SlateDataset) -> None:
+    recommender = Recommender(model_of(dataset, ("history",)))
+    alone = recommender.recommend([3], ITEMS, strategy="greedy", clicked="show")
+    seen = recommender.recommend(
+        [Seen([1, 3, 4, 99], [3], "search")], ITEMS, strategy="greedy", clicked="show"
+    )
+    assert seen.unknown == [99]
+    assert alone.items != seen.items
+    without = Recommender(model_of(dataset, ()))
+    assert without.recommend([3], 5, seed=1).items == (
+        without.recommend([Seen([1, 3, 4], [3], "search")], 5, seed=1).items
+    )
+    with pytest.raises(SlatewiseError, match="clicked on a slate without it"):
+        recommender.recommend([Seen([1, 4], [3], "search")], 5)
