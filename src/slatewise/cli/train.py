@@ -70,6 +70,7 @@ def train(
     selection = None
     if auto:
         _require_cpu(device)
+        training = _by_draws(training)
         model, selection = _choose(opened, model, training, run, seed, resume=resume)
     board = _Board(run / "tensorboard") if tensorboard else None
 
@@ -111,6 +112,15 @@ def _require_cpu(device: str) -> None:
             "terms of the utility cannot be trained on a GPU.",
             "Leave out --auto, or train on the CPU (--device cpu).",
         )
+
+
+def _by_draws(training: "TrainingConfig") -> "TrainingConfig":
+    """Let fits end by posterior draws, unless the configuration says by what."""
+    from slatewise.selection import VALIDATION_DRAWS  # noqa: PLC0415
+
+    if "validation_draws" in training.model_fields_set:
+        return training
+    return training.model_copy(update={"validation_draws": VALIDATION_DRAWS})
 
 
 def _choose(

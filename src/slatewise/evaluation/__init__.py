@@ -51,6 +51,7 @@ from slatewise.evaluation.metrics import (
     TargetRanks,
 )
 from slatewise.evaluation.model import ModelRecommender, require_same_items
+from slatewise.evaluation.part_predictions import predict_part
 from slatewise.evaluation.parts import Part, part_bounds, scored_interactions
 from slatewise.evaluation.predictions import Predictions, Slates
 from slatewise.evaluation.recommender import Predictor, Ranker, target_ranks, top_items
@@ -113,6 +114,7 @@ __all__ = [
     "intra_list_distance",
     "little_seen",
     "part_bounds",
+    "predict_part",
     "probability_best",
     "rate_difference",
     "relative_click_rate",

@@ -53,6 +53,8 @@ STUDIES: Final[Mapping[str, str]] = {
     "online-models": "slatewise.experiments.online_models",
     "missing-search": "slatewise.experiments.missing_search",
     "online-strategies": "slatewise.experiments.online_strategies",
+    "terms": "slatewise.experiments.terms",
+    "exposure": "slatewise.experiments.exposure",
     "tune": "slatewise.experiments.tuning.search",
 }
 """The name of each study, and the module that has it as `STUDY`."""

@@ -1,11 +1,12 @@
 """Which terms a model should have for a log: tried one after the other, kept if they pay."""
 
-from slatewise.selection.config import SelectionConfig
+from slatewise.selection.config import VALIDATION_DRAWS, SelectionConfig
 from slatewise.selection.forward import select
 from slatewise.selection.record import SELECTION, Round, Selection, Tried, read_choice
 
 __all__ = [
     "SELECTION",
+    "VALIDATION_DRAWS",
     "Round",
     "Selection",
     "SelectionConfig",

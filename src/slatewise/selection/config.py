@@ -1,8 +1,15 @@
 """How much a selection may cost."""
 
+from typing import Final
+
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from slatewise.config import Config
+
+VALIDATION_DRAWS: Final = 4
+"""Posterior draws by which fits end when terms are chosen, unless a configuration says otherwise.
+By the posterior mean, a fit to slates of one item ends after an epoch or two, whatever its terms.
+"""
 
 
 class SelectionConfig(Config):
@@ -11,7 +18,9 @@ class SelectionConfig(Config):
     interactions: PositiveInt = 60_000
     """Interactions that trial models are fitted to, at most, of whole users."""
     judged: PositiveInt = 20_000
-    """Interactions that they are judged on, at most; as many others end the fits and calibrate."""
+    """Interactions that they are judged on, at most."""
+    ending: PositiveInt = 6_000
+    """Interactions of other users that say when a fit ends, and calibrate, at most."""
     judged_share: float = Field(default=0.25, gt=0, lt=1)
     """Share of the interactions (the latest), or of users where times are only an order, that no
     trial model is fitted on."""

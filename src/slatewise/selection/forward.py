@@ -21,14 +21,11 @@ from slatewise.evaluation import (
     Estimate,
     LogLikelihood,
     ModelRecommender,
-    Predictions,
     bootstrap,
     half_lives_of,
-    scored_interactions,
+    predict_part,
 )
-from slatewise.evaluation.evaluate import BATCH_USERS, batches, scored_users
 from slatewise.model.config import ModelConfig
-from slatewise.model.fitted import SlateModel
 from slatewise.selection.candidates import added, candidates_of
 from slatewise.selection.config import SelectionConfig
 from slatewise.selection.record import Outcome, Round, Selection, Tried
@@ -149,18 +146,12 @@ class _Trials:
 
         fitted = fit(self.trial.fitting, model, self.training, seed=self.seed, observer=observe)
         sources = self.trial.judging.source_names
-        calibration = Calibration.fit(_predictions(fitted, self.trial.fitting), sources)
-        judged = calibration.apply(_predictions(fitted, self.trial.judging), sources)
+        ending, judging = (
+            predict_part(ModelRecommender(fitted, log=log), log, "validation")
+            for log in (self.trial.fitting, self.trial.judging)
+        )
+        judged = Calibration.fit(ending, sources).apply(judging, sources)
         return _Judged(model, bootstrap(LogLikelihood(), judged, seed=self.seed))
-
-
-def _predictions(model: SlateModel, log: SlateDataset) -> Predictions:
-    """Predict the validation part of a log, one step ahead."""
-    recommender, parts = ModelRecommender(model, log=log), []
-    for here, batch in batches(log, scored_users(log, "validation"), "validation", BATCH_USERS):
-        scored = scored_interactions(batch, "validation")
-        parts.append(recommender.predict(batch, scored).of_users(here))
-    return Predictions.concatenate(parts)
 
 
 def _notes(dataset: SlateDataset, trial: Trial) -> list[str]:

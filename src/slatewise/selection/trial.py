@@ -64,9 +64,8 @@ def trial_of(dataset: SlateDataset, config: SelectionConfig, seed: int) -> Trial
             "Bring a longer log, or name terms in the configuration instead of --auto.",
         )
     half = len(able) // 2
-    ending, judging = (
-        _within(config.judged, end - cut, part) for part in (able[:half], able[half:])
-    )
+    ending = _within(config.ending, end - cut, able[:half])
+    judging = _within(config.judged, end - cut, able[half:])
     return Trial(
         _with_split(dataset, train, _until(train, end, ending)),
         _with_split(dataset, train, _until(train, end, judging)),
