@@ -15,11 +15,11 @@ from tests.cli.conftest import Run
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with a tiny dataset and a quick configuration."""
     place = tmp_path_factory.mktemp("auto")
-    write_log(load_config("tiny", truth="outside", users=200), place / "log")
+    write_log(load_config("tiny", truth="outside", users=120), place / "log")
     prepare(place / "log", place / "log", place / "set")
     (place / "quick.toml").write_text(
-        "[model]\ndimensions = 3\ndynamics = 'linear'\nevidence = ['search', 'recommendation']\n"
-        "[training]\nmax_epochs = 2\n"
+        "[model]\ndimensions = 2\ndynamics = 'linear'\nevidence = ['search', 'recommendation']\n"
+        "[training]\nmax_epochs = 2\nbatch_users = 100\n"
     )
     return place
 

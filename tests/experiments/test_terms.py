@@ -43,11 +43,11 @@ def test_every_model_and_baseline_is_judged_in_every_world(result: StudyResult) 
     likelihoods = result.tables["likelihoods"]
     for world in ("tiny", "tiny-outside"):
         names = likelihoods.filter(world=world, calibrated=True)["recommender"].to_list()
-        assert names[: len(MODELS)] == list(MODELS)
+        assert names[: len(MODELS)] == list(MODELS.values())
         assert {"smoothed CTR", "all features", "decayed popularity"} < {*names}
     assert {row["world"] for row in result.tables["chosen"].to_dicts()} == {"tiny", "tiny-outside"}
     models = dict(result.tables["training"].select("recommender", "model").iter_rows())
-    assert models["bias"] == "slate-linear-hier+bias"
+    assert models["+bias"] == "slate-linear-hier+bias"
     assert models[ALL] == "slate-linear-hier+bias+history+popularity+propensity+position+evidence"
 
 
@@ -55,7 +55,7 @@ def test_the_section_shows_every_world(result: StudyResult) -> None:
     shown = section.section(result)
     assert len(shown.figures) == 4
     assert len(shown.figures[0].data[1]["y"]) == len(MODELS) - 1
-    assert [row[0] for row in shown.tables[0].rows][: len(MODELS) - 1] == list(MODELS[1:])
+    assert [row[0] for row in shown.tables[0].rows][: len(MODELS) - 1] == list(MODELS.values())[1:]
 
 
 def test_a_dataset_takes_the_place_of_the_worlds(tiny: SlateDataset) -> None:
@@ -90,8 +90,9 @@ def drawn(values: dict[str, float], spread: float) -> Tables:
 
 
 def test_findings_follow_from_the_gains_and_their_intervals() -> None:
-    values = dict.fromkeys(MODELS, -1.0) | {"popularity": -0.9, "bias": -1.001, AUTO: -0.85}
-    values |= {EVIDENCE: -1.2, "base rate": -1.1, "all features": -0.86, ALL: -0.85}
+    values = dict.fromkeys(MODELS.values(), -1.0) | {"+popularity": -0.9, "+bias": -1.001}
+    values |= {"+evidence": -1.2, "base rate": -1.1, "all features": -0.86, ALL: -0.85, AUTO: -0.85}
+    values["popularity"] = -1.3  # the baseline
     config = TermsConfig.build({"worlds": ["news"]}, "test")
     found = summarise(config, drawn(values, 1e-4))
     verdicts = {finding.question: finding.verdict for finding in found.findings}
@@ -103,12 +104,12 @@ def test_findings_follow_from_the_gains_and_their_intervals() -> None:
     assert verdicts["Is --auto better than all terms together in news?"] == "cannot tell"
     assert not any(EVIDENCE in question for question in verdicts)  # nobody searches there
     against = {row["baseline"]: row["value"] for row in found.tables["against"]}
-    assert against == pytest.approx({"all features": 0.01, "base rate": 0.25})
+    assert against == pytest.approx({"all features": 0.01, "base rate": 0.25, "popularity": 0.45})
 
 
 def test_a_term_without_a_cause_is_held_against_what_it_may_cost() -> None:
-    values = {f"{name}": -1.0 for name in (*MODELS, "base rate")}
-    tables = drawn(values | {"position": -1.01, "popularity": -1.001}, 1e-4)
+    values = dict.fromkeys((*MODELS.values(), "base rate"), -1.0)
+    tables = drawn(values | {"+position": -1.01, "+popularity": -1.001}, 1e-4)
     for rows in tables.values():
         for row in rows:
             row["recommender"] = row["recommender"].replace("news/", "video/")

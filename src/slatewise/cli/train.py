@@ -53,6 +53,7 @@ def train(
     # Torch takes a second to load: only commands that need it pay.
     from slatewise.evaluation import ModelRecommender, calibrate  # noqa: PLC0415
     from slatewise.model.config import ModelConfig  # noqa: PLC0415
+    from slatewise.selection import recipe_for  # noqa: PLC0415
     from slatewise.training import StoppedError, fit, runs  # noqa: PLC0415
     from slatewise.training.config import TrainingConfig  # noqa: PLC0415
 
@@ -70,7 +71,7 @@ def train(
     selection = None
     if auto:
         _require_cpu(device)
-        training = _by_draws(training)
+        training = recipe_for(opened, training)
         model, selection = _choose(opened, model, training, run, seed, resume=resume)
     board = _Board(run / "tensorboard") if tensorboard else None
 
@@ -114,15 +115,6 @@ def _require_cpu(device: str) -> None:
         )
 
 
-def _by_draws(training: "TrainingConfig") -> "TrainingConfig":
-    """Let fits end by posterior draws, unless the configuration says by what."""
-    from slatewise.selection import VALIDATION_DRAWS  # noqa: PLC0415
-
-    if "validation_draws" in training.model_fields_set:
-        return training
-    return training.model_copy(update={"validation_draws": VALIDATION_DRAWS})
-
-
 def _choose(
     dataset: SlateDataset,
     model: "ModelConfig",
@@ -157,9 +149,9 @@ def _account(found: "Selection") -> Table:
     title = f"What a term gains, in nats per interaction, with 95 % intervals over users ({judged})"
     result = table(title, "term", "round", "gain", "interval", "")
     for number, one in found.last_tried():
-        interval = f"[{one.low:+.4f}, {one.high:+.4f}]"
+        gain, low, high = (f"{x:+.4f}".replace("-", "−") for x in (one.gain, one.low, one.high))
         kept = "kept" if one.outcome == "kept" else "not kept"
-        result.add_row(one.name, str(number), f"{one.gain:+.4f}", interval, kept)
+        result.add_row(one.name, str(number), gain, f"[{low}, {high}]", kept)
     for name, why in found.impossible.items():
         result.add_row(name, "", "", "", f"not tried: {why}")
     return result

@@ -36,7 +36,9 @@ from slatewise.training.loop import Progress as State
 
 BASELINES, NONE, EVIDENCE, ALL, AUTO = "baselines", "none", "evidence", "all", "auto"
 TERMS: Final[tuple[str, ...]] = get_args(Term)
-MODELS: Final = (NONE, *TERMS, EVIDENCE, ALL, AUTO)
+PARTS: Final = (NONE, *TERMS, EVIDENCE, ALL, AUTO)
+MODELS: Final = {part: f"+{part}" if part in (*TERMS, EVIDENCE) else part for part in PARTS}
+"""What each model is called: there is a baseline named popularity, too."""
 
 CAUSES: Final[Mapping[str, tuple[str, ...]]] = {
     "demo": ("history", EVIDENCE),
@@ -60,8 +62,8 @@ class TermsConfig(StudyConfig):
     """People in each simulated world."""
     split: SplitConfig = SplitConfig(method="time", valid_share=0.1, test_share=0.1)
     """By time: no item bias has seen what it is judged on."""
-    training: TrainingConfig = TrainingConfig(validation_draws=VALIDATION_DRAWS)
-    """How all models are fitted."""
+    training: TrainingConfig = TrainingConfig(batch_users=128, validation_draws=VALIDATION_DRAWS)
+    """How all models are fitted; an epoch of a few large batches would be too coarse to stop by."""
     selection: SelectionConfig = SelectionConfig()
     """The budget of `--auto`."""
     resamples: PositiveInt = 1_000
@@ -100,7 +102,7 @@ def units(config: TermsConfig) -> list[Unit]:
         Unit(seed, f"{world}+{part}")
         for seed in config.seeds
         for world in config.places
-        for part in (BASELINES, *MODELS)
+        for part in (BASELINES, *PARTS)
     ]
 
 
@@ -136,8 +138,8 @@ def run(config: TermsConfig, unit: Unit, bench: Bench) -> Tables:
         bench.progress(f"{world}, {part}, epoch {at.epoch + 1}", at.step, at.steps)
 
     fitted = fit(dataset, model, config.training, seed=unit.seed, observer=observe)
-    _judge(config, head, part, ModelRecommender(fitted, log=dataset), dataset, tables)
-    trained = head | {"recommender": part, "model": model.name, **fitted.metrics}
+    _judge(config, head, MODELS[part], ModelRecommender(fitted, log=dataset), dataset, tables)
+    trained = head | {"recommender": MODELS[part], "model": model.name, **fitted.metrics}
     return tables | {"training": [trained]}
 
 
@@ -199,7 +201,7 @@ class Judged:
 
     def baselines(self, world: str) -> list[str]:
         """Return the baselines of a world, best first."""
-        found = [name for name in self.names[world] if name not in MODELS]
+        found = [name for name in self.names[world] if name not in MODELS.values()]
         return sorted(found, key=lambda name: -self.value(world, name).value)
 
 
@@ -225,7 +227,7 @@ def _pooled(found: Pooled) -> Row:
 
 def _likelihoods(judged: Judged) -> Iterator[Row]:
     for world in judged.worlds:
-        for name in [*MODELS, *judged.baselines(world)]:
+        for name in [*MODELS.values(), *judged.baselines(world)]:
             for calibrated in (False, True):
                 found = judged.value(world, name, calibrated=calibrated)
                 head = {"world": world, "recommender": name, "calibrated": calibrated}
@@ -235,12 +237,11 @@ def _likelihoods(judged: Judged) -> Iterator[Row]:
 def _gains(judged: Judged) -> Iterator[Row]:
     """Yield what each model gains over the one without terms."""
     for world in judged.worlds:
-        for name in MODELS[1:]:
-            cause = (
-                name in CAUSES[world] if world in CAUSES and name in (*TERMS, EVIDENCE) else None
-            )
-            row: Row = {"world": world, "model": name, "cause": cause}
-            yield row | _pooled(judged.gain(world, name, NONE))
+        for part in PARTS[1:]:
+            single = world in CAUSES and part in (*TERMS, EVIDENCE)
+            head: Row = {"world": world, "model": MODELS[part]}
+            head["cause"] = part in CAUSES[world] if single else None
+            yield head | _pooled(judged.gain(world, MODELS[part], NONE))
 
 
 def _against(judged: Judged) -> Iterator[Row]:
@@ -255,7 +256,7 @@ def _headline(judged: Judged) -> list[Row]:
     names = dict.fromkeys(n for world in judged.worlds for n in judged.baselines(world))
     return [
         {"": name} | {world: _shown(judged, world, name) for world in judged.worlds}
-        for name in [*MODELS[1:], *names]
+        for name in [*(MODELS[part] for part in PARTS[1:]), *names]
     ]
 
 
@@ -269,8 +270,8 @@ def _shown(judged: Judged, world: str, name: str) -> str:
 def _term_findings(judged: Judged) -> Iterator[Finding]:
     for world in judged.worlds:
         for term in (*TERMS, EVIDENCE):
-            found = judged.gain(world, term, NONE)
-            measure = f"test log-likelihood in {world}, {term} minus none"
+            found = judged.gain(world, MODELS[term], NONE)
+            measure = f"test log-likelihood in {world}, {MODELS[term]} minus none"
             numbers = (found.value, found.low, found.high)
             if world not in CAUSES or term in CAUSES[world]:
                 question = f"Does {term} help in {world}?"

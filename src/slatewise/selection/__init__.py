@@ -1,7 +1,8 @@
 """Which terms a model should have for a log: tried one after the other, kept if they pay."""
 
-from slatewise.selection.config import VALIDATION_DRAWS, SelectionConfig
+from slatewise.selection.config import SelectionConfig
 from slatewise.selection.forward import select
+from slatewise.selection.recipe import VALIDATION_DRAWS, recipe_for
 from slatewise.selection.record import SELECTION, Round, Selection, Tried, read_choice
 
 __all__ = [
@@ -12,5 +13,6 @@ __all__ = [
     "SelectionConfig",
     "Tried",
     "read_choice",
+    "recipe_for",
     "select",
 ]

@@ -1,15 +1,8 @@
 """How much a selection may cost."""
 
-from typing import Final
-
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from slatewise.config import Config
-
-VALIDATION_DRAWS: Final = 4
-"""Posterior draws by which fits end when terms are chosen, unless a configuration says otherwise.
-By the posterior mean, a fit to slates of one item ends after an epoch or two, whatever its terms.
-"""
 
 
 class SelectionConfig(Config):

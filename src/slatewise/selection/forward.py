@@ -28,6 +28,7 @@ from slatewise.evaluation import (
 from slatewise.model.config import ModelConfig
 from slatewise.selection.candidates import added, candidates_of
 from slatewise.selection.config import SelectionConfig
+from slatewise.selection.recipe import trial_recipe
 from slatewise.selection.record import Outcome, Round, Selection, Tried
 from slatewise.selection.trial import Trial, trial_of
 from slatewise.training import TrainingConfig, fit
@@ -35,9 +36,6 @@ from slatewise.training.loop import Progress as State
 
 Progress = Callable[[str, int, int | None], None]
 """Called with a stage, how much of it is done, and how much there is, if known."""
-
-_STEPS = 16
-"""Steps that an epoch has at least: fewer users make it shorter, and fits end by the epoch."""
 
 
 def select(
@@ -59,7 +57,7 @@ def select(
     if "half_lives" not in model.model_fields_set:
         model = model.model_copy(update={"half_lives": half_lives_of(trial.fitting)})
     names, impossible = candidates_of(model, dataset)
-    recipe = _recipe(training or TrainingConfig(), config, trial.users)
+    recipe = trial_recipe(trial.fitting, training or TrainingConfig(), config)
     work = _Trials(trial, recipe, seed, progress)
     current = work.judge(
         model.model_copy(update={"likelihood": "slate"}), "the model to begin with"
@@ -93,18 +91,6 @@ def select(
             "judged_interactions": trial.judged,
         },
     )
-
-
-def _recipe(training: TrainingConfig, config: SelectionConfig, users: int) -> TrainingConfig:
-    """Return how trial models are fitted: as the chosen one will be, with less patience."""
-    quicker = {
-        "batch_users": max(1, min(training.batch_users, users // _STEPS)),
-        "max_epochs": min(training.max_epochs, config.epochs),
-        "patience": min(training.patience, 4),
-        "plateau": min(training.plateau, 2),
-        "optimisation": "joint",
-    }
-    return training.model_copy(update=quicker)
 
 
 class _Judged(NamedTuple):
