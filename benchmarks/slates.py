@@ -3,7 +3,9 @@
 The floor is a compiled sum over the means of all items: the same bytes, nothing else. `greedy` is
 the exact ranking of the means; `draws` are J exact posterior draws at once, with one profile for
 all or with profiles that differ (δ is the distance of the farthest from their middle); `expected`
-ranks by expected relevance. Times are CPU seconds of the process, the best of some runs taken in
+ranks by expected relevance. `all_terms` are draws with every term of the utility: biases with a
+scale of .2, four features of every item with weights that differ by draw (scale .05), and offsets
+of 200 items of the user's own. Times are CPU seconds of the process, the best of some runs taken in
 turn, so that a busy moment hits all alike. `naive` draws a vector for every item, once, with
 numpy; J draws take J times as long, which is computed, not run.
 
@@ -30,6 +32,7 @@ import numpy.typing as npt
 
 from harness import Row, Target, parser, report, show, size_of
 from slatewise.ranking import (
+    Additions,
     Filter,
     ItemTable,
     rank_draws,
@@ -90,10 +93,12 @@ def _targets(rows: list[Row]) -> list[Target]:
         if row["items"] < MIDDLE:  # the fixed cost of a request counts there
             continue
         name = f"{row['items']:,} items, σ {row['sigma']}"
-        draws = row["draws"] / row["greedy"]
+        draws, terms = row["draws"] / row["greedy"], row["all_terms"] / row["draws"]
+        warm = row["sigma"] == SCALES[0]
         targets += [
             Target(f"greedy over its floor, {name}", row["greedy"] / row["floor"], 1.8),
-            Target(f"draws over greedy, {name}", draws, 2.0 if row["sigma"] == 0.2 else 3.0),
+            Target(f"draws over greedy, {name}", draws, 2.0 if warm else 3.0),
+            *([Target(f"all terms over draws, {name}", terms, 1.5)] if warm else []),
             Target(f"naive over draws, {name}", row["naive"] / row["draws"], 300, at_least=True),
             Target(f"availability, {name}", row["half_off"] / row["greedy"], 1.05),
         ]
@@ -101,14 +106,15 @@ def _targets(rows: list[Row]) -> list[Target]:
 
 
 @contextmanager
-def _table(num_items: int, scale: float) -> Iterator[ItemTable]:
+def _table(num_items: int, scale: float, unsure: float = 0.0) -> Iterator[ItemTable]:
     rng = np.random.default_rng(0)
     means = rng.standard_normal((num_items, DIMS), dtype=np.float32)
     groups = rng.integers(0, 300, num_items)
     with tempfile.TemporaryDirectory() as directory:
         scales = np.broadcast_to(np.float32(scale), means.shape)
-        biases = np.zeros(num_items, np.float32)
-        yield ItemTable.create(means, scales, biases, groups, Path(directory) / "table")
+        biases = unsure * rng.standard_normal(num_items, dtype=np.float32)
+        bias_scales, place = np.full(num_items, unsure), Path(directory) / "table"
+        yield ItemTable.create(means, scales, biases, groups, place, bias_scales)
 
 
 def _measure(num_items: int, scale: float, repeats: int) -> Row:
@@ -134,8 +140,21 @@ def _measure(num_items: int, scale: float, repeats: int) -> Row:
         times = _in_turn(works, repeats)
         times["half_off"] = times["greedy"] * _half_off(table, z, repeats)
         times["batch"] = _in_turn({"": lambda: rank_means_many(table, users, K)}, 2)[""] / USERS
+        times["all_terms"] = _all_terms(num_items, scale, same, repeats)
         times["naive"] = DRAWS * _in_turn({"": lambda: _naive(table, z, rng)}, 1)[""]
     return {"items": num_items, "sigma": scale, **times}
+
+
+def _all_terms(num_items: int, scale: float, same: npt.NDArray[Any], repeats: int) -> float:
+    """Return the least CPU milliseconds of draws with every term of the utility."""
+    rng, seeds = np.random.default_rng(4), iter(range(1_000_000))
+    weights = [0.3, -0.2, 0.1, 0.2] + 0.05 * rng.normal(size=(DRAWS, 4))
+    own = rng.choice(num_items, 200, replace=False)
+    additions = Additions(weights, own, 0.5 * rng.normal(size=(DRAWS, len(own))))
+    with _table(num_items, scale, unsure=0.2) as table:
+        table.set_features(rng.standard_normal((num_items, 4), dtype=np.float32))
+        work = {"": lambda: rank_draws(table, same, K, next(seeds), additions=additions)}
+        return _in_turn(work, repeats)[""]
 
 
 def _in_turn(works: dict[str, Callable[[], object]], repeats: int) -> Times:

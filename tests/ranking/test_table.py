@@ -62,6 +62,26 @@ def test_items_are_appended_within_the_capacity_and_beyond(count: int, tmp_path:
     assert found.tolist() == [39 + count]
 
 
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_scales_of_biases_are_held_grown_and_taken(on_disk: bool, tmp_path: Path) -> None:
+    first, more, unsure = rows(40), rows(200, 1), np.linspace(0, 2, 240, dtype=np.float32)
+    table = ItemTable.create(
+        *first, tmp_path / "table" if on_disk else None, bias_scales=unsure[:40]
+    )
+    table.append(*more, bias_scales=unsure[40:])
+    assert_holds(table, tuple(np.concatenate(pair) for pair in zip(first, more, strict=True)))
+    assert (table.bias_scales_of(np.arange(240)) == unsure).all()
+    assert (table.take([7, 200]).bias_scales_of([0, 1]) == unsure[[7, 200]]).all()
+    certain = ItemTable.create(*first)
+    assert not certain.bias_scales_of(np.arange(40)).any()
+    certain.append(*more, bias_scales=unsure[40:])  # the first of the table that has any
+    assert (
+        certain.bias_scales_of(np.arange(240)) == np.where(np.arange(240) < 40, 0, unsure)
+    ).all()
+    with pytest.raises(SlatewiseError, match="negative"):
+        ItemTable.create(*first, bias_scales=-unsure[:40])
+
+
 def test_changes_are_private_to_the_process(tmp_path: Path) -> None:
     values = rows(40)
     table = ItemTable.create(*values, tmp_path / "table")
@@ -159,12 +179,14 @@ def test_a_damaged_directory_is_refused(damage: Any, name: str, tmp_path: Path) 
 @pytest.mark.parametrize(
     "change",
     [
-        {"version": 2},
+        {"version": 1},
         {"items": 1000},
         {"dimensions": 4},
         {"capacity": 77},
         {"items": "many"},
         {"dimensions": 0},
+        {"spreads": 3},
+        {"spreads": 4},
     ],
 )
 def test_a_header_that_does_not_fit_is_refused(change: dict[str, Any], tmp_path: Path) -> None:

@@ -43,6 +43,8 @@ class Added(NamedTuple):
 
     def only(self, kept: npt.NDArray[np.bool_]) -> "Added":
         """Return them with some of the items [m]."""
+        if kept.all():
+            return self
         # In this order of the axes: for another one the loops would be compiled again.
         offsets = np.ascontiguousarray(self.offsets[:, kept])
         return self._replace(items=self.items[kept], offsets=offsets)
@@ -66,6 +68,9 @@ class Added(NamedTuple):
 
 def laid_out(table: ItemTable, given: Additions, count: int | None) -> Added:
     """Check additions against a table: of `count` profiles, or of one without that axis."""
+    if given is NO_ADDITIONS:
+        nothing = np.zeros((1 if count is None else count, 0))
+        return Added(nothing, np.empty(0, np.int64), nothing)
     items, front = table.checked(given.items), () if count is None else (count,)
     weights = _values(given.weights, (*front, table.num_features), "Weights", "P")
     offsets = _values(given.offsets, (*front, len(items)), "Offsets", "m")

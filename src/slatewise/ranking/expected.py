@@ -100,7 +100,7 @@ def _shortlist(
     may[apart] = False
     eligible = np.flatnonzero(may)
     logs = _log_biases(columns, slice(num_items))
-    factor = np.exp(logs[eligible] - logs.max()).astype(np.float32)
+    factor = np.exp((logs[eligible] - logs.max()).astype(np.float32))
     lower, upper = lower[eligible] * factor, upper[eligible] * factor
     items, best = no_ranking(size)
     heap.best_of(eligible, lower, columns.groups, rule.caps, best, items)
@@ -113,14 +113,17 @@ def _bounds(
     rates, weights = nodes(-2, 9, 0.4)
     coarse = rates.astype(np.float32), (weights * _COARSE_ERROR).astype(np.float32)
     nears, upper = np.empty(columns.capacity, np.float32), np.zeros(columns.capacity, np.float32)
-    lower, top = np.zeros(num_items, np.float32), np.zeros(num_items, np.float32)
+    lower, above = np.zeros(num_items, np.float32), np.zeros(num_items, np.float32)
     for z, row in zip(zs, added.weights, strict=True):
-        upper[:] = 0
         relevance.add_bounds(columns, num_items, z[None], *coarse, nears, upper)
-        factor = np.float32(1)
+        least = np.exp(-np.sqrt(nears[:num_items] + columns.spreads[0, :num_items]))
         if len(row):
             logs = np.einsum("bpl,p->bl", columns.features, row).reshape(-1)[:num_items]
-            factor = np.exp(logs).astype(np.float32)
-        lower += np.exp(-np.sqrt(nears[:num_items] + columns.spreads[0, :num_items])) * factor
-        top += upper[:num_items] * factor
-    return lower * np.float32(1 - 1e-5), top * np.float32(1 + 1e-5)
+            factor = np.exp(logs.astype(np.float32))
+            least *= factor
+            above += upper[:num_items] * factor
+            upper[:] = 0
+        lower += least
+    if not added.weights.shape[1]:
+        above = upper[:num_items]
+    return lower * np.float32(1 - 1e-5), above

@@ -40,6 +40,8 @@ class Rules(NamedTuple):
 
     def without(self, items: Ints) -> "Rules":
         """Return rules that exclude some items [n] too."""
+        if not len(items):
+            return self
         return self._replace(excluded=np.union1d(self.excluded, items))
 
 

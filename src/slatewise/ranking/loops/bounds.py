@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from slatewise.ranking.loops.compiling import compiled
+from slatewise.ranking.loops.compiling import inlined
 from slatewise.ranking.loops.lanes import (
     add,
     divide,
@@ -31,7 +31,7 @@ _NARROWEST = np.float32(1e-12)
 _FARTHEST = np.float32(3e38)
 
 
-@compiled
+@inlined
 def _best_stretch(x: Any, s: Any, tau: Any) -> Any:
     """Return u = (s + √(s² + 4τx)) / 2τ, or 1 if that is less or not a number."""
     twice = add(tau, tau)
@@ -39,7 +39,7 @@ def _best_stretch(x: Any, s: Any, tau: Any) -> Any:
     return larger(divide(add(s, root(under)), twice), everywhere(np.float32(1)))
 
 
-@compiled
+@inlined
 def tail_bound(near: Any, total: Any, widest: Any, reach: Any) -> Any:
     """Bound the probability that a drawn item comes within reach, in every lane.
 
@@ -62,7 +62,7 @@ def tail_bound(near: Any, total: Any, widest: Any, reach: Any) -> Any:
     return where_reached(reach, smaller(bound, one))
 
 
-@compiled
+@inlined
 def unsure_bound(near: Any, total: Any, widest: Any, reach: Any, unsure: Any) -> Any:
     """Bound the same where the reach y is uncertain too, of the mean `reach` and scale `unsure`.
 
@@ -93,7 +93,7 @@ def unsure_bound(near: Any, total: Any, widest: Any, reach: Any, unsure: Any) ->
     return where_reached(add(reach, everywhere(_FARTHEST)), smaller(bound, one))
 
 
-@compiled
+@inlined
 def chance_bound(columns: Any, at: Any, near: Any, reach: Any) -> Any:
     """Bound the chances of the items from place `at` on."""
     total, widest = load(columns.spreads[0], at), load(columns.spreads[1], at)

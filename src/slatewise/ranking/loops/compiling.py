@@ -41,6 +41,15 @@ def compiled(function: Kernel) -> Kernel:
     return result
 
 
+def inlined(function: Kernel) -> Kernel:
+    """Compile a piece of vector code into whatever calls it.
+
+    As a call it would take its vectors through memory, which costs draws a tenth.
+    """
+    result: Kernel = _njit(forceinline=True, **_OPTIONS)(function)
+    return result
+
+
 def _restamp(file: Any) -> None:
     if not hasattr(file, "_source_stamp"):
         raise AttributeError("numba keeps its stamp elsewhere")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from slatewise.ranking.loops.compiling import compiled
+from slatewise.ranking.loops.compiling import compiled, inlined
 from slatewise.ranking.loops.lanes import (
     WIDTH,
     add,
@@ -24,7 +24,7 @@ ROUNDING = 1.2e-7
 """Relative error of one sum or product of floats, granted twice."""
 
 
-@compiled
+@inlined
 def offer_of(columns: Any, item: Any, weights: Any, row: Any) -> Any:
     """Return bias + w · x of an item, with a row of the weights."""
     total = np.float64(columns.offers[item])
@@ -46,6 +46,16 @@ def extremes(weights: Any, first: Any, last: Any) -> Any:
 
 
 @compiled
+def same_ends(weights: Any) -> Any:
+    """Return the same of every single row: [J, 2, P] floats."""
+    result = np.empty((len(weights), 2, weights.shape[1]), np.float32)
+    for row in range(len(weights)):
+        for p in range(weights.shape[1]):
+            result[row, 0, p] = result[row, 1, p] = np.float32(weights[row, p])
+    return result
+
+
+@inlined
 def ceilings(columns: Any, block: Any, ends: Any) -> Any:
     """Bound the offers of a block of items from above, for weights between the ends [2, P]."""
     total, zero = load(columns.offers, block * WIDTH), everywhere(np.float32(0))
@@ -60,7 +70,7 @@ def ceilings(columns: Any, block: Any, ends: Any) -> Any:
     return add(total, multiply(slack, everywhere(np.float32((count + 2) * ROUNDING))))
 
 
-@compiled
+@inlined
 def ceilings_in_draws(columns: Any, item: Any, weights: Any, ends: Any, block: Any) -> Any:
     """Bound the offers of one item in sixteen draws from above: weights [J / 16, P, 16]."""
     total, size, count = everywhere(columns.offers[item]), np.float32(0), weights.shape[1]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from slatewise.ranking.loops.compiling import compiled
+from slatewise.ranking.loops.compiling import compiled, inlined
 from slatewise.ranking.loops.heap import among, best_first, keep, lowered, may
 from slatewise.ranking.loops.lanes import (
     WIDTH,
@@ -26,7 +26,7 @@ from slatewise.ranking.loops.lanes import (
     store,
     subtract,
 )
-from slatewise.ranking.loops.offers import ceilings, extremes, offer_of
+from slatewise.ranking.loops.offers import ceilings, extremes, offer_of, same_ends
 
 MARGIN = 2e-5
 """Relative error granted to sums of floats: safe for some 300 dimensions."""
@@ -34,7 +34,7 @@ TILE = 4
 """Profiles that share the load of a block."""
 
 
-@compiled
+@inlined
 def _within(near: Any, offers: Any, low: Any) -> Any:
     """Return a bit for every lane whose score, offer − √near, may be at least `low`."""
     reach = subtract(offers, everywhere(low))
@@ -130,11 +130,8 @@ def greedy_many(
     count, held = len(profiles), np.zeros(caps.shape, np.int64)
     sizes = np.zeros(count, np.int64)
     lows = np.where(limits > 0, -np.inf, np.inf).astype(np.float32)
-    weights = added.weights
-    ends = np.empty((count, 2, weights.shape[1]), np.float32)
+    weights, ends = added.weights, same_ends(added.weights)
     for b in range(count):
-        for p in range(weights.shape[1]):
-            ends[b, 0, p] = ends[b, 1, p] = np.float32(weights[b, p])
         if limits[b] > 0:
             places, best, who = (shares[b], shares[b + 1]), scores[b, : limits[b]], items[b]
             sizes[b] = _keep_offset(
@@ -143,11 +140,14 @@ def greedy_many(
             lows[b] = lowered(best[0]) if sizes[b] == limits[b] else np.float32(-np.inf)
     for block in range((num_items + WIDTH - 1) // WIDTH):
         at = block * WIDTH
+        top = load(columns.offers, at)
         for first in range(0, count, TILE):
             nears = squared_distances(columns.means, block, profiles, first, TILE)
             for which in range(TILE):
                 b = first + which
-                found = _within(nears[which], ceilings(columns, block, ends[b]), lows[b])
+                if weights.shape[1]:
+                    top = ceilings(columns, block, ends[b])
+                found = _within(nears[which], top, lows[b])
                 if found == 0:
                     continue
                 best, who = scores[b, : limits[b]], items[b, : limits[b]]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from slatewise.ranking.loops.bounds import chance_bound, tail_bound, unsure_bound
-from slatewise.ranking.loops.compiling import compiled
+from slatewise.ranking.loops.compiling import compiled, inlined
 from slatewise.ranking.loops.heap import among, keep, lowered, may
 from slatewise.ranking.loops.lanes import (
     WIDTH,
@@ -57,10 +57,11 @@ class Queue(NamedTuple):
     chances: Any  # [16]: the probability with which the item came here
     tops: Any  # [16]: the greatest bound of a draw
     means: Any  # [1, D, 16]
-    others: Any  # [4, 16]
+    features: Any  # [P, 16]
+    others: Any  # [5, 16]
 
 
-@compiled
+@inlined
 def _fill_bounds(columns: Any, item: Any, near: Any, most: Any, draws: Any) -> Any:
     """Write a bound of an item's chance in every draw, at most `most`; return their sum."""
     sum_, nears, unsure = np.float32(0), everywhere(near), everywhere(np.float32(0))
@@ -80,14 +81,14 @@ def _fill_bounds(columns: Any, item: Any, near: Any, most: Any, draws: Any) -> A
     return np.float64(sum_) * (1 + 1e-5)
 
 
-@compiled
+@inlined
 def _bound(columns: Any, near: Any, total: Any, widest: Any, reach: Any, unsure: Any) -> Any:
     if len(columns.spreads) > 2:
         return unsure_bound(near, total, widest, reach, unsure)
     return tail_bound(near, total, widest, reach)
 
 
-@compiled
+@inlined
 def _score(columns: Any, item: Any, offer: Any, j: Any, draws: Any, heaps: Any, state: Any) -> Any:
     """Make the event of an item in draw j one of its law; return its score, or -inf if none."""
     mean, scale, profile = columns.rows[item, 0], columns.rows[item, 1], draws.profiles[j]
@@ -158,30 +159,58 @@ def _visit(
     return changed
 
 
+@inlined
+def _best_reach(queue: Any, draws: Any, low: Any) -> Any:
+    """Bound how far the offers of a queue exceed the score to reach, in any draw."""
+    offers, count = load(queue.others, 2 * WIDTH), draws.ends.shape[1]
+    if count == 0:
+        return subtract(offers, everywhere(low))
+    best, slack = everywhere(np.float32(-np.inf)), everywhere(np.float32(0))
+    error = np.float32((count + 2) * ROUNDING)
+    for j in range(len(draws.profiles)):
+        low = draws.lows[j]
+        total = everywhere(abs(low) * error - low)
+        for p in range(count):
+            weight = everywhere(draws.weights[j // WIDTH, p, j % WIDTH])
+            total = add(total, multiply(load(queue.features, p * WIDTH), weight))
+        best = larger(total, best)
+    for p in range(count):
+        size = everywhere(max(abs(draws.ends[0, p]), abs(draws.ends[1, p])) * error)
+        term = multiply(load(queue.features, p * WIDTH), size)
+        slack = add(slack, larger(term, subtract(everywhere(np.float32(0)), term)))
+    return add(add(offers, best), slack)
+
+
 @compiled
 def _sift(
-    columns: Any, queue: Any, waiting: Any, tops: Any, draws: Any, low: Any, state: Any
+    columns: Any, queue: Any, waiting: Any, nears: Any, draws: Any, low: Any, state: Any
 ) -> Any:
-    """Keep the items of a queue that remain when the nearest profile is known; return how many.
+    """Keep the items of a queue that remain when their best draw is known; return how many.
 
-    Chances and tops are replaced by what the nearest profile makes of them.
+    Chances and tops are replaced by what the nearest profile and the best weights make of them.
     """
     for place in range(waiting):
         item = queue.items[place]
-        for d in range(columns.rows.shape[2]):
-            queue.means[0, d, place] = columns.rows[item, 0, d]
+        if draws.spread > 0:
+            for d in range(columns.rows.shape[2]):
+                queue.means[0, d, place] = columns.rows[item, 0, d]
+        for p in range(draws.ends.shape[1]):
+            queue.features[p, place] = columns.features[item // WIDTH, p, item % WIDTH]
         queue.others[0, place] = columns.spreads[0, item]
         queue.others[1, place] = columns.spreads[1, item]
-        queue.others[2, place] = tops[item]
+        queue.others[2, place] = columns.offers[item]
+        queue.others[4, place] = nears[item]
         if len(columns.spreads) > 2:
             queue.others[3, place] = columns.spreads[2, item]
-    nearest = everywhere(np.float32(np.inf))
-    for first in range(0, len(draws.tiles), TILE):
-        for near in squared_distances(queue.means, 0, draws.tiles, first, TILE):
-            nearest = smaller(near, nearest)
+    nearest = load(queue.others, 4 * WIDTH)
+    if draws.spread > 0:
+        nearest = everywhere(np.float32(np.inf))
+        for first in range(0, len(draws.tiles), TILE):
+            for near in squared_distances(queue.means, 0, draws.tiles, first, TILE):
+                nearest = smaller(near, nearest)
     total, widest = load(queue.others, 0), load(queue.others, WIDTH)
-    reach = subtract(load(queue.others, 2 * WIDTH), everywhere(low))
-    top = _bound(columns, nearest, total, widest, reach, load(queue.others, 3 * WIDTH))
+    reach, unsure = _best_reach(queue, draws, low), load(queue.others, 3 * WIDTH)
+    top = _bound(columns, nearest, total, widest, reach, unsure)
     store(queue.tops, 0, smaller(top, load(queue.tops, 0)))
     left = 0
     for place in range(waiting):
@@ -227,7 +256,6 @@ def _work_off(
     queue: Any,
     waiting: Any,
     nears: Any,
-    tops: Any,
     added: Any,
     draws: Any,
     caps: Any,
@@ -236,8 +264,8 @@ def _work_off(
     heaps: Any,
 ) -> Any:
     """Visit the items of a queue; return the least score to reach thereafter."""
-    if draws.spread > 0:
-        waiting = _sift(columns, queue, waiting, tops, draws, low, state)
+    if draws.spread > 0 or draws.ends.shape[1] > 0:
+        waiting = _sift(columns, queue, waiting, nears, draws, low, state)
     for place in range(waiting):
         item, chance, top = queue.items[place], queue.chances[place], queue.tops[place]
         near = np.float32(-1) if draws.spread > 0 else nears[item]
@@ -283,7 +311,8 @@ def thin(
         np.empty(WIDTH),
         np.empty(WIDTH, np.float32),
         np.zeros((1, size, WIDTH), np.float32),
-        np.zeros((4, WIDTH), np.float32),
+        np.zeros((added.weights.shape[1], WIDTH), np.float32),
+        np.zeros((5, WIDTH), np.float32),
     )
     shares, bounds = np.empty(WIDTH, np.float32), np.empty(WIDTH, np.float32)
     around, zero = everywhere(draws.spread), everywhere(np.float32(0))
@@ -314,7 +343,7 @@ def thin(
             waiting += 1
             if waiting == WIDTH:
                 low = _work_off(
-                    columns, queue, waiting, nears, tops, added, draws, rule.caps, low, state, heaps
+                    columns, queue, waiting, nears, added, draws, rule.caps, low, state, heaps
                 )
                 waiting = np.int64(0)
-    _work_off(columns, queue, waiting, nears, tops, added, draws, rule.caps, low, state, heaps)
+    _work_off(columns, queue, waiting, nears, added, draws, rule.caps, low, state, heaps)
