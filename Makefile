@@ -32,7 +32,7 @@ endif
 	$(BIN)/slatewise report demo/studies
 
 test: $(READY)
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist loadgroup
 
 check: $(READY)
 	$(BIN)/ruff format --check .

@@ -32,7 +32,10 @@ EXPOSED = {
 SECONDS = 30
 
 
-@pytest.fixture(scope="module", params=[0, 1, 2])
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(s, marks=pytest.mark.xdist_group(f"demo {s}")) for s in (0, 1, 2)],
+)
 def judged(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[dict[str, Evaluation], dict[str, float], SlateModel]:

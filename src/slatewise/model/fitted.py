@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from slatewise.errors import SlatewiseError
-from slatewise.features.item_features import ItemEncoder
 from slatewise.model.kernels.slate import split_bias
 from slatewise.model.posterior import Posterior
 from slatewise.model.terms import FittedTerms
 
 if TYPE_CHECKING:
+    from slatewise.features.item_features import ItemEncoder
     from slatewise.model.config import ModelConfig
 
 FloatArray = npt.NDArray[np.float32]
@@ -41,7 +41,7 @@ class SlateModel:
     """what training measured"""
     terms: FittedTerms = field(default_factory=FittedTerms)
     """what the features of the utility's terms are computed with"""
-    item_encoder: ItemEncoder | None = None
+    item_encoder: "ItemEncoder | None" = None
     """how features of items are made of their columns, where the model has any"""
 
     @property
