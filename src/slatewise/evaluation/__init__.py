@@ -34,7 +34,8 @@ from slatewise.evaluation.diversity import (
 )
 from slatewise.evaluation.evaluate import Evaluation, calibrate, evaluate, table
 from slatewise.evaluation.floor import fit_baselines
-from slatewise.evaluation.logits import LOGITS, Logit, fit_logits, half_lives_of
+from slatewise.evaluation.half_lives import half_lives_of
+from slatewise.evaluation.logits import LOGITS, Logit, fit_logits
 from slatewise.evaluation.metrics import (
     MRR,
     ClickRate,

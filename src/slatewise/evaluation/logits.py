@@ -13,7 +13,7 @@ Shapes: N interactions, F items seen, P features of an item, Q of no click.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import torch
@@ -21,16 +21,17 @@ from torch import Tensor
 
 from slatewise.data import SlateDataset
 from slatewise.data.interactions import Interactions
-from slatewise.errors import SlatewiseError
 from slatewise.evaluation.baselines import Choice, SmoothedCTR
 from slatewise.evaluation.choice_fit import LinearChoice
 from slatewise.evaluation.counts import Counts
+from slatewise.evaluation.half_lives import half_lives_of
 from slatewise.evaluation.held_out import HeldOut
 from slatewise.evaluation.predictions import Predictions, Slates
 from slatewise.evaluation.rows import Floats
-from slatewise.features import positions, search_half_lives
-from slatewise.model.config import ModelConfig
-from slatewise.model.terms import Describer, FeatureTerm, FittedTerms
+from slatewise.features import positions
+
+if TYPE_CHECKING:
+    from slatewise.model.terms import Describer, FeatureTerm, FittedTerms
 
 LOGITS: Final[Mapping[str, Sequence[str]]] = {
     "decayed popularity": ("popularity",),
@@ -48,9 +49,9 @@ _PRIOR_SD: Final = 10.0
 class Columns:
     """The features that a logit looks at."""
 
-    terms: FittedTerms
+    terms: "FittedTerms"
     """how features of the strict past are computed"""
-    describer: Describer
+    describer: "Describer"
     """computes them, in the log that is predicted"""
     places: bool
     """whether log(place) is one"""
@@ -131,16 +132,22 @@ def fit_logits(dataset: SlateDataset, held: HeldOut) -> dict[str, Logit]:
     return fitted
 
 
-def _terms(dataset: SlateDataset) -> dict[str, FeatureTerm]:
+def _terms(dataset: SlateDataset) -> dict[str, "FeatureTerm"]:
     """Fit every term with features that a log allows."""
+    # Configurations need pydantic, which judging any other recommender does without.
+    from slatewise.model.config import ModelConfig  # noqa: PLC0415
+    from slatewise.model.terms import FittedTerms  # noqa: PLC0415
+
     clock = ["popularity"] if dataset.meta["clock_times"] else []
     values = {"terms": ["history", "propensity", *clock], "half_lives": half_lives_of(dataset)}
     return FittedTerms.fit(ModelConfig.build(values, "baselines"), dataset).by_name
 
 
 def _columns(
-    names: Sequence[str], terms: Mapping[str, FeatureTerm], dataset: SlateDataset, counts: Counts
+    names: Sequence[str], terms: Mapping[str, "FeatureTerm"], dataset: SlateDataset, counts: Counts
 ) -> Columns:
+    from slatewise.model.terms import FittedTerms  # noqa: PLC0415
+
     used = FittedTerms({name: term for name, term in terms.items() if name in names})
     sources = len(dataset.source_names)
     scores = _click_rates(names, counts, sources)
@@ -153,17 +160,3 @@ def _click_rates(names: Sequence[str], counts: Counts, num_sources: int) -> Floa
         return None
     out: Floats = np.log(SmoothedCTR(counts, Choice(1.0, 0.0, np.zeros(num_sources))).scores)
     return out
-
-
-def half_lives_of(dataset: SlateDataset) -> tuple[float, ...]:
-    """Search the half-lives of popularity in a log; the usual ones where that cannot be done.
-
-    That is where times are only an order, or where no click was a choice between items.
-    """
-    usual = ModelConfig().half_lives
-    if not dataset.meta["clock_times"]:
-        return usual
-    try:
-        return search_half_lives(dataset).chosen
-    except SlatewiseError:
-        return usual

@@ -1,0 +1,90 @@
+"""Which half-lives popularity has in a log, also where no click was a choice between items.
+
+Where slates have one item, `search_half_lives` has nothing to compare an item with. There, clicking
+nothing is what it is compared with: the same greedy search, by the likelihood of click or none.
+
+Shapes: N interactions, F items seen, H half-lives tried.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import torch
+
+from slatewise.data import SlateDataset
+from slatewise.errors import SlatewiseError
+from slatewise.evaluation.choice_fit import LinearChoice
+from slatewise.evaluation.counts import training_batches
+from slatewise.evaluation.predictions import Slates
+from slatewise.evaluation.rows import Floats
+from slatewise.features import Popularity, PopularityConfig, PopularityIndex, search_half_lives
+from slatewise.model.config import ModelConfig
+
+TRIED: Final = tuple(4.0**power for power in range(7))
+"""Hours: from one to half a year, as far as the log reaches."""
+USERS: Final = 3_000
+"""Users that a half-life is searched by, at most."""
+MOST: Final = 2
+HOUR: Final = 3_600_000_000
+"""Microseconds, in which times are kept."""
+
+
+def half_lives_of(dataset: SlateDataset) -> tuple[float, ...]:
+    """Search the half-lives of popularity; the usual ones where times are only an order."""
+    if not dataset.meta["clock_times"]:
+        return ModelConfig().half_lives
+    try:
+        return search_half_lives(dataset).chosen
+    except SlatewiseError:  # no click was a choice between items
+        return _Search.of(dataset).best()
+
+
+@dataclass(frozen=True)
+class _Search:
+    slates: Slates
+    tried: tuple[float, ...]
+    features: Floats
+    """[F, H, 2] click rate and clicks"""
+    sources: Floats
+    """[N, sources] 1 at the source of each"""
+
+    @classmethod
+    def of(cls, dataset: SlateDataset) -> "_Search":
+        hours = int(dataset.times.max() - dataset.times.min()) / HOUR
+        tried = tuple(half_life for half_life in TRIED if half_life <= max(hours, TRIED[0]))
+        users = np.random.default_rng(0).permutation(np.flatnonzero(dataset.train_end > 0))
+        (batch,) = training_batches(dataset, users[:USERS], batch_users=USERS)
+        known = Popularity.fit(dataset, PopularityConfig(half_lives=tried))
+        cells = PopularityIndex.of(known, dataset).cells(batch).double()
+        slates = Slates.of(batch, torch.ones(len(batch.clicks), dtype=torch.bool))
+        one = np.eye(len(dataset.source_names))[slates.sources.astype(np.int64)]
+        return cls(slates, tried, cells.reshape(len(cells), -1, 2).numpy(), one)
+
+    def best(self) -> tuple[float, ...]:
+        """Add half-lives while the likelihood pays for two more weights (BIC)."""
+        chosen: list[int] = []
+        value = self._log_density(chosen)
+        while len(chosen) < min(MOST, len(self.tried)):
+            found = {
+                h: self._log_density([*chosen, h])
+                for h in range(len(self.tried))
+                if h not in chosen
+            }
+            best = max(found, key=found.__getitem__)
+            if chosen and found[best] - value <= np.log(len(self.slates)):
+                break
+            chosen, value = [*chosen, best], found[best]
+        return tuple(self.tried[h] for h in chosen)
+
+    def _log_density(self, half_lives: list[int]) -> float:
+        items = self.features[:, half_lives].reshape(len(self.features), -1)
+        weights, sources = items.shape[1], self.sources.shape[1]
+        choice = LinearChoice(
+            self.slates,
+            np.pad(items, ((0, 0), (0, sources))),
+            np.pad(self.sources, ((0, 0), (weights, 0))),
+            np.zeros(weights + sources),
+            np.full(weights + sources, 10.0),
+        )
+        return choice.log_density(choice.fit(least=-np.inf))
