@@ -18,8 +18,6 @@ from slatewise.evaluation.choice_fit import LinearChoice
 from slatewise.evaluation.counts import training_batches
 from slatewise.evaluation.predictions import Slates
 from slatewise.evaluation.rows import Floats
-from slatewise.features import Popularity, PopularityConfig, PopularityIndex, search_half_lives
-from slatewise.model.config import ModelConfig
 
 TRIED: Final = tuple(4.0**power for power in range(7))
 """Hours: from one to half a year, as far as the log reaches."""
@@ -32,6 +30,10 @@ HOUR: Final = 3_600_000_000
 
 def half_lives_of(dataset: SlateDataset) -> tuple[float, ...]:
     """Search the half-lives of popularity; the usual ones where times are only an order."""
+    # Configurations need pydantic, which judging a recommender does without.
+    from slatewise.features import search_half_lives  # noqa: PLC0415
+    from slatewise.model.config import ModelConfig  # noqa: PLC0415
+
     if not dataset.meta["clock_times"]:
         return ModelConfig().half_lives
     try:
@@ -51,6 +53,12 @@ class _Search:
 
     @classmethod
     def of(cls, dataset: SlateDataset) -> "_Search":
+        from slatewise.features import (  # noqa: PLC0415
+            Popularity,
+            PopularityConfig,
+            PopularityIndex,
+        )
+
         hours = int(dataset.times.max() - dataset.times.min()) / HOUR
         tried = tuple(half_life for half_life in TRIED if half_life <= max(hours, TRIED[0]))
         users = np.random.default_rng(0).permutation(np.flatnonzero(dataset.train_end > 0))
