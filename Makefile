@@ -7,7 +7,8 @@ READY := $(VENV)/.ready
 .PHONY: demo test check bench clean
 
 # The main job end to end, on a simulated log, or with DATA=path (and ITEMS=path, MAPPING=file) on
-# yours: a log that nobody answers to, so without the online part.
+# yours: a log that nobody answers to, so with a model of the terms it pays for in place of the online
+# part.
 DATA ?=
 ITEMS ?= $(DATA)
 MAPPING ?=
@@ -28,6 +29,9 @@ endif
 	$(BIN)/slatewise experiment posterior demo/studies --dataset demo/dataset --seeds 0
 ifeq ($(DATA),)
 	$(BIN)/slatewise experiment online-strategies demo/studies --config examples/short-online.toml
+else
+	$(BIN)/slatewise train demo/dataset demo/run --auto
+	$(BIN)/slatewise evaluate demo/run demo/dataset
 endif
 	$(BIN)/slatewise report demo/studies
 
