@@ -7,9 +7,11 @@ order within each user, some users are judged whom no trial model knows.
 
 import copy
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from slatewise.data.dataset import SlateDataset
 from slatewise.data.ragged import Int64Array
@@ -18,6 +20,9 @@ from slatewise.errors import SlatewiseError
 from slatewise.selection.config import SelectionConfig
 
 Ends = npt.NDArray[np.int64]
+
+_USERS: Final = 20_000
+"""Users whose times say where the cut is, at most: a log may be larger than memory."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,7 @@ def trial_of(dataset: SlateDataset, config: SelectionConfig, seed: int) -> Trial
     rng = np.random.default_rng([seed, 6])
     end = np.minimum(dataset.valid_end, np.diff(dataset.user_offsets)).astype(np.int64)
     by_time = bool(dataset.meta["clock_times"]) or dataset.meta["split"]["method"] == "time"
-    cut = _earlier(dataset, end, config) if by_time else _other_users(end, config, rng)
+    cut = _earlier(dataset, end, config, seed) if by_time else _other_users(end, config, rng)
     fitted = _within(config.interactions, cut, rng.permutation(np.flatnonzero(cut > 0)))
     train = np.zeros_like(end)
     train[fitted] = cut[fitted]
@@ -78,13 +83,12 @@ def _within(most: int, counts: Ends, users: Int64Array) -> Int64Array:
     return users[: max(1, int(np.searchsorted(np.cumsum(counts[users]), most, side="right")))]
 
 
-def _earlier(dataset: SlateDataset, end: Ends, config: SelectionConfig) -> Ends:
+def _earlier(dataset: SlateDataset, end: Ends, config: SelectionConfig, seed: int) -> Ends:
     """Count each user's interactions before the moment from which on they are judged: [U]."""
-    step = np.arange(dataset.num_interactions) - np.repeat(
-        dataset.user_offsets[:-1], np.diff(dataset.user_offsets)
-    )
-    usable = dataset.times[step < np.repeat(end, np.diff(dataset.user_offsets))]
-    moment = str(time_quantile(usable, 1 - config.judged_share))
+    some = np.random.default_rng([seed, 7]).permutation(np.flatnonzero(end > 0))[:_USERS]
+    users, ends = torch.from_numpy(some), torch.from_numpy(end[some])
+    times = dataset.interactions().of_users(users, ends).times.numpy()
+    moment = str(time_quantile(times, 1 - config.judged_share))
     cuts = dataset.split(SplitConfig(method="time", valid_from=moment, test_from=moment))
     return np.minimum(cuts.train_end, end)
 
