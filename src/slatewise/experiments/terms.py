@@ -238,10 +238,15 @@ def _gains(judged: Judged) -> Iterator[Row]:
     """Yield what each model gains over the one without terms."""
     for world in judged.worlds:
         for part in PARTS[1:]:
-            single = world in CAUSES and part in (*TERMS, EVIDENCE)
-            head: Row = {"world": world, "model": MODELS[part]}
-            head["cause"] = part in CAUSES[world] if single else None
+            head = {"world": world, "model": MODELS[part], "cause": _cause(world, part)}
             yield head | _pooled(judged.gain(world, MODELS[part], NONE))
+
+
+def _cause(world: str, part: str) -> bool | None:
+    """Return whether a term has a cause in a world; None where nobody claims either."""
+    if world in CAUSES and part in CAUSES[world]:
+        return True
+    return False if world in CAUSES and part in TERMS else None
 
 
 def _against(judged: Judged) -> Iterator[Row]:
@@ -273,10 +278,11 @@ def _term_findings(judged: Judged) -> Iterator[Finding]:
             found = judged.gain(world, MODELS[term], NONE)
             measure = f"test log-likelihood in {world}, {MODELS[term]} minus none"
             numbers = (found.value, found.low, found.high)
-            if world not in CAUSES or term in CAUSES[world]:
+            cause = _cause(world, term)
+            if cause or world not in CAUSES:
                 question = f"Does {term} help in {world}?"
                 yield Finding(question, measure, *numbers, note=found.note())
-            elif term != EVIDENCE:
+            elif cause is False:
                 question = f"Without a cause in {world}, does {term} cost less than {CHEAP} nats?"
                 note = found.note(-CHEAP)
                 yield Finding(question, measure, *numbers, reference=-CHEAP, note=note)

@@ -51,8 +51,8 @@ def _chosen(result: StudyResult) -> Table:
 def _gains(result: StudyResult) -> Iterator[Figure]:
     for (world,), rows in result.tables["gains"].group_by("world", maintain_order=True):
         caption = (
-            "A filled cause is marked with *: there the term should help. The others should cost "
-            "less than .002 nats."
+            "A term with a cause in this world is marked with *: there it should help. The other "
+            "terms should cost less than .002 nats."
         )
         names = [f"{row['model']} *" if row["cause"] else row["model"] for row in rows.to_dicts()]
         axis = "gain over no terms (nats per interaction)"
