@@ -136,6 +136,7 @@ def test_a_removed_id_comes_back_as_a_new_item(recommender: Recommender) -> None
         (lambda r: r.add_items(["a03"], ["red"]), "there already"),
         (lambda r: r.remove_items(["b"]), "no item 'b'"),
         (lambda r: r.hide_items(["b"]), "no item 'b'"),
+        (lambda r: (r.remove_items(["a03"]), r.show_items(["a03"])), "'a03' was removed"),
     ],
 )
 def test_odd_requests_are_refused_in_words(

@@ -95,7 +95,13 @@ class Catalogue:
 
     def show(self, ids: Iterable[ItemId]) -> None:
         """Show items again that were hidden."""
-        self._table.set_available(self.numbers(ids), True)
+        numbers = self.numbers(ids)
+        for number in numbers.tolist():
+            if number in self._removed:
+                raise SlatewiseError(
+                    f"item {self.ids[number]!r} was removed.", "Add it again, as a new item."
+                )
+        self._table.set_available(numbers, True)
 
     def remove(self, ids: Iterable[ItemId]) -> None:
         """Take items off for good; as past clicks they still tell of the users who made them."""
@@ -111,11 +117,12 @@ class Catalogue:
             )
         if len(set(ids)) < len(ids):
             raise SlatewiseError("an item is added twice.", "Give each id once.")
-        taken = [item for item in ids if self._numbers.get(item, -1) not in {-1, *self._removed}]
-        if taken:
-            raise SlatewiseError(
-                f"item {taken[0]!r} is there already.", "Leave it out, or remove it first."
-            )
+        for item in ids:
+            number = self._numbers.get(item)
+            if number is not None and number not in self._removed:
+                raise SlatewiseError(
+                    f"item {item!r} is there already.", "Leave it out, or remove it first."
+                )
 
     def _predictive(
         self, groups: npt.NDArray[np.int32]

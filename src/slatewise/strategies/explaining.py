@@ -52,6 +52,7 @@ def explain(ranker: ExactRanker, catalogue: Catalogue, slate: Slate, draws: int)
     quantiles = rank_quantiles(drawn, slate.numbers)
     nearest = nearest_clicks(ranker, slate.clicks, slate.numbers)
     parts = ranker.mean_parts(slate.user, slate.numbers)
+    views = catalogue.views_of(slate.numbers)
     reasons = []
     for place, number in enumerate(slate.numbers):
         found = np.flatnonzero(by_mean == number)
@@ -67,7 +68,7 @@ def explain(ranker: ExactRanker, catalogue: Catalogue, slate: Slate, draws: int)
                 ranks=quantiles[place],
                 nearest_click=None if click is None else catalogue.ids[click],
                 nearest_distance=distance,
-                views=int(catalogue.views_of(slate.numbers)[place]),
+                views=int(views[place]),
                 adds={name: float(values[place]) for name, values in parts.items()},
                 shown_as="good" if greedy_rank and greedy_rank <= len(slate) else "uncertain",
             )

@@ -49,7 +49,7 @@ class Recommender:
     def load(cls, run: str | Path) -> "Recommender":
         """Open a run that `slatewise train` or `save` made.
 
-        Its items are laid out for ranking in `RUN/table` the first time, and shared between
+        Its items are laid out for ranking in `RUN/table-…` the first time, and shared between
         processes from then on.
         """
         model = runs.load(run)
