@@ -5,6 +5,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from slatewise.cli import recommend
 from slatewise.strategies import Recommender, bulk
 from slatewise.training import save
 from tests.cli.conftest import Run
@@ -103,6 +104,42 @@ def test_a_stopped_file_goes_on_and_ends_the_same(
     assert sorted(file.name for file in tmp_path.iterdir() if file.name.startswith(".")) == []
 
 
+def test_clicks_are_taken_in_the_order_of_their_times(tmp_path: Path) -> None:
+    file = tmp_path / "visitors.csv"
+    file.write_text("user_id,item_id,time\nu,a03,2024-05-17 9:30\nu,a04,2024-05-16 12:30\n")
+    assert bulk.read_histories(file, str)["item_id"].to_list() == [["a04", "a03"]]
+
+
+def test_a_run_that_was_trained_again_does_not_go_on_with_old_slates(
+    run: Run, visitors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, out = tmp_path / "run", tmp_path / "slates.parquet"
+    save(a_model(), made)
+    ask = ["recommend", made, "--users", visitors, "--k", 4, "--out", out]
+    with monkeypatch.context() as patch:
+        patch.setattr(bulk, "_join", lambda *a: (_ for _ in ()).throw(KeyboardInterrupt))
+        run(*ask)
+    save(a_model(scale=0.5), made, overwrite=True)
+    code, _, errors = run(*ask)
+    assert code == 2
+    assert "part of other slates" in errors
+
+
+def test_what_a_list_of_clicks_does_not_tell_is_said(run: Run, tmp_path: Path) -> None:
+    model = a_model()
+    model.posterior.config = model.config.model_copy(update={"evidence": ("search",)})
+    console_says = []
+    monkey = pytest.MonkeyPatch()
+    monkey.setattr(recommend.console, "print", lambda text, **_: console_says.append(text))
+    recommend._say_what_is_missing(Recommender(a_model()))
+    assert console_says == []
+    plain = Recommender(a_model())
+    plain.model = model
+    recommend._say_what_is_missing(plain)
+    monkey.undo()
+    assert console_says == ["Not known here: slates without a click."]
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
@@ -113,6 +150,8 @@ def test_a_stopped_file_goes_on_and_ends_the_same(
         (["--users", "VISITORS"], "need a file"),
         (["--users", "VISITORS", "--out", "VISITORS"], "exists already"),
         (["--users", "ODD", "--out", "o.parquet"], "no column 'item_id'"),
+        (["--users", "NOBODY", "--out", "o.parquet"], "has no row"),
+        (["--users", "LATE", "--out", "o.parquet"], "is not a time"),
     ],
 )
 def test_odd_requests_are_refused_in_words(
@@ -120,7 +159,10 @@ def test_odd_requests_are_refused_in_words(
 ) -> None:
     odd = tmp_path / "odd.csv"
     odd.write_text("user_id,clicks\nu,a\n")
-    names = {"VISITORS": str(visitors), "ODD": str(odd)}
+    nobody, late = tmp_path / "nobody.csv", tmp_path / "late.csv"
+    nobody.write_text("user_id,item_id\n")
+    late.write_text("user_id,item_id,time\nu,a03,2024-05-17\nu,a04,late\n")
+    names = {"VISITORS": str(visitors), "ODD": str(odd), "NOBODY": str(nobody), "LATE": str(late)}
     code, _, errors = run("recommend", made, *(names.get(option, option) for option in options))
     assert code == 2
     assert problem in errors

@@ -48,7 +48,7 @@ def recommend(
         )
     chosen = named_strategy(strategy)
     if users is not None:
-        _for_all(Recommender.load(run), run, users, out, chosen, k, seed or 0)
+        _for_all(run, users, out, chosen, k, seed or 0)
         return
     recommender = Recommender.load(run)
     slate = recommender.recommend(
@@ -62,11 +62,11 @@ def recommend(
     if slate.unknown:
         names = ", ".join(map(str, slate.unknown))
         console.print(f"Not known and ignored: {names}", style="dim")
+    _say_what_is_missing(recommender)
     console.print(f"\n{slate.strategy}, seed {slate.seed}", style="dim")
 
 
 def _for_all(
-    recommender: "Recommender",
     run: Path,
     users: Path,
     out: Path | None,
@@ -74,12 +74,14 @@ def _for_all(
     k: int,
     seed: int,
 ) -> None:
-    from slatewise.strategies import bulk  # noqa: PLC0415
+    from slatewise.strategies import Recommender, bulk  # noqa: PLC0415
+    from slatewise.training import runs  # noqa: PLC0415
 
     if out is None:
         raise SlatewiseError("slates of many users need a file.", "Give --out FILE.parquet.")
     if out.exists():
         raise SlatewiseError(f"{out} exists already.", "Choose another file, or delete it.")
+    recommender = Recommender.load(run)
     histories = bulk.read_histories(users, type(recommender.items.ids[0]))
     with progress() as report:
         unknown = bulk.recommend_to_file(
@@ -89,14 +91,25 @@ def _for_all(
             strategy=strategy,
             k=k,
             seed=seed,
-            about={"run": str(run.resolve())},
+            about={"run": str(run.resolve()), "posterior": runs.fingerprint(run)},
             progress=report,
         )
     result = table("Slates", "", "count")
     result.add_row("users", f"{len(histories):,}")
     result.add_row("clicks on unknown items, ignored", f"{unknown:,}")
     console.print(result)
+    _say_what_is_missing(recommender)
     console.print(f"\nSlates: {out}")
+
+
+def _say_what_is_missing(recommender: "Recommender") -> None:
+    """Name what the model ranks by and a list of clicks does not tell."""
+    config = recommender.model.config
+    untold = [f"{term} (items count as new)" for term in config.terms if term == "popularity"]
+    untold += ["history beyond the clicks"] * ("history" in config.terms)
+    untold += ["slates without a click"] * bool(config.evidence)
+    if untold:
+        console.print(f"Not known here: {', '.join(untold)}.", style="dim")
 
 
 def _ids(recommender: "Recommender", text: str) -> list[int | str]:

@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pyarrow.parquet as pq
 from slatewise.data import parsing
 from slatewise.data.columns import Columns
 from slatewise.data.tables import open_tables
-from slatewise.errors import SlatewiseError
+from slatewise.errors import InputError, SlatewiseError
 from slatewise.strategies.named import Strategy
 from slatewise.strategies.recommender import Recommender
 from slatewise.strategies.users import Ints, Users
@@ -41,11 +42,29 @@ def read_histories(file: str | Path, item_type: type) -> pl.DataFrame:
         columns += [Columns.TIME] if Columns.TIME in table.schema else []
         rows = table.read(columns)
         item = parsing.parse_ids(rows, Columns.ITEM, target, table.path)
-        parts.append(rows.with_columns(item))
+        parts.append(rows.with_columns(item, *_times(rows, table.path)))
     clicks = pl.concat(parts)
+    if not len(clicks):
+        raise InputError("the table has no row.", "Give a row for every user.", file=Path(file))
     if Columns.TIME in clicks.columns:
         clicks = clicks.sort(Columns.TIME, maintain_order=True)
     return clicks.group_by(Columns.USER, maintain_order=True).agg(pl.col(Columns.ITEM).drop_nulls())
+
+
+def _times(rows: pl.DataFrame, file: Path) -> list[pl.Series]:
+    """Read the times of clicks, if there are any, as a log's are read."""
+    if Columns.TIME not in rows.columns:
+        return []
+    return [
+        parsing.parse(
+            rows,
+            Columns.TIME,
+            partial(parsing.times, unit=None),
+            file=file,
+            wanted="a time",
+            remedy="Write times as 2024-05-17 12:30:00, or as numbers that grow.",
+        )
+    ]
 
 
 def recommend_to_file(

@@ -1,6 +1,5 @@
 """The items of a model as a table to rank over, kept beside its run."""
 
-import hashlib
 import logging
 import shutil
 from pathlib import Path
@@ -39,20 +38,15 @@ def table_of_run(model: SlateModel, run: Path) -> ItemTable:
 
     Where it cannot be written, the table is made in memory: it works, but is not shared.
     """
-    place = run / f"table-{_digest(run / runs.POSTERIOR)}"
+    place = run / f"table-{runs.fingerprint(run)}"
     try:
         return ItemTable.open(place)
     except InputError:
         pass
     try:
-        for old in run.glob("table-*"):
+        for old in runs.tables_of(run):
             shutil.rmtree(old, ignore_errors=True)  # whoever has it mapped keeps it
         return table_of(model, place)
     except OSError as error:
         logger.warning("The table of items is not kept in %s (%s).", run, error)
         return table_of(model)
-
-
-def _digest(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=8)).hexdigest()

@@ -38,7 +38,8 @@ _HASHED: Final = (POSTERIOR, ITEMS, GROUPS)
 
 def save(model: SlateModel, path: str | Path, *, overwrite: bool = False) -> None:
     """Write a model to a directory of its own; with `overwrite`, in place of another saved one."""
-    contents = {RUN, *_HASHED}
+    # Recommenders lay the items out beside the model; that goes with the model it was made from.
+    contents = {RUN, *_HASHED, *(table.name for table in tables_of(Path(path)))}
     with atomic_directory(path, overwrite=overwrite, contents=contents) as directory:
         write_model(model, directory, {})
 
@@ -154,6 +155,16 @@ def read_run(path: Path) -> dict[str, Any]:
             file=file,
         )
     return run
+
+
+def tables_of(path: Path) -> list[Path]:
+    """Return where items were laid out for ranking, of this posterior or of an earlier one."""
+    return sorted(path.glob("table-*"))
+
+
+def fingerprint(path: Path) -> str:
+    """Return what tells the posterior of a run from any other; `load` has checked that it is so."""
+    return str(read_run(path)["digests"][POSTERIOR])[:16]
 
 
 def write_json(file: Path, value: dict[str, Any]) -> None:
