@@ -93,13 +93,13 @@ def test_a_stopped_study_goes_on_with_what_is_missing(toy: Toy, tmp_path: Path) 
     with pytest.raises(KeyboardInterrupt):
         run_study(toy.study, config(), tmp_path)
     assert toy.ran == ["seed-0-a", "seed-0-b"]
-    assert (tmp_path / "toy" / "work" / "seed-1-a" / "checkpoint").read_text() == "half"
+    assert (tmp_path / "toy" / "unfinished" / "seed-1-a" / "checkpoint").read_text() == "half"
     with pytest.raises(InputError, match="not a finished study"):
         StudyResult.load(tmp_path / "toy")
     toy.breaks_at = ""
     run_study(toy.study, config(), tmp_path)
     assert toy.ran == ["seed-0-a", "seed-0-b", "seed-1-a", "seed-1-b"]
-    assert not (tmp_path / "toy" / "work").exists()
+    assert not (tmp_path / "toy" / "unfinished").exists()
 
 
 def test_stopping_changes_no_number(toy: Toy, tmp_path: Path) -> None:

@@ -6,18 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table
 
-from slatewise.cli.show import console, table
+from slatewise.cli.show import bars, console, table
 from slatewise.errors import SlatewiseError
 
 if TYPE_CHECKING:
@@ -98,7 +89,11 @@ def _stopping_cleanly(folder: Path) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         kept = len(list((folder / "units").glob("*.json")))
-        console.print(f"Stopped; finished units are kept ({kept}). Go on with the same command.")
+        # A search keeps its trials, for one: what a unit under way has set aside is not lost.
+        begun = " and what was set aside of the next" * any((folder / "unfinished").glob("*/*"))
+        console.print(
+            f"Stopped; finished units are kept ({kept}){begun}. Go on with the same command."
+        )
         console.print(f"Study: {folder}")
         raise typer.Exit(130) from None
 
@@ -106,23 +101,14 @@ def _stopping_cleanly(folder: Path) -> Iterator[None]:
 @contextmanager
 def _bars(name: str) -> Iterator["Report"]:
     """Show the study and what it is at, two bars on a terminal, gone when the work is done."""
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    terminal = Console(stderr=True)
-    hidden = not terminal.is_terminal
-    with Progress(*columns, console=terminal, transient=True, disable=hidden) as bars:
-        study, stage_now = bars.add_task(f"{name}, units"), bars.add_task("")
+    with bars() as shown:
+        study, stage_now = shown.add_task(f"{name}, units"), shown.add_task("")
 
         def report(stage: str, done: int, total: int | None) -> None:
             if stage == name:
-                bars.update(study, completed=done, total=total)
+                shown.update(study, completed=done, total=total)
             else:
-                bars.update(stage_now, description=stage, completed=done, total=total)
+                shown.update(stage_now, description=stage, completed=done, total=total)
 
         yield report
 

@@ -70,11 +70,8 @@ def histogram(title: str, counts: Mapping[str, int]) -> Table:
 
 
 @contextmanager
-def progress() -> Iterator[Callable[[str, int, int | None], None]]:
-    """Show a bar per stage on standard error, gone when the work is done.
-
-    Call what it gives with a stage, how much of it is done, and how much there is, if known.
-    """
+def bars() -> Iterator[Progress]:
+    """Give bars on standard error that are gone when the work is done; none without a terminal."""
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -84,12 +81,22 @@ def progress() -> Iterator[Callable[[str, int, int | None], None]]:
     )
     terminal = Console(stderr=True)
     hidden = not terminal.is_terminal
-    with Progress(*columns, console=terminal, transient=True, disable=hidden) as bars:
+    with Progress(*columns, console=terminal, transient=True, disable=hidden) as shown:
+        yield shown
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[str, int, int | None], None]]:
+    """Show a bar per stage on standard error, gone when the work is done.
+
+    Call what it gives with a stage, how much of it is done, and how much there is, if known.
+    """
+    with bars() as shown:
         tasks: dict[str, TaskID] = {}
 
         def report(stage: str, done: int, total: int | None) -> None:
             if stage not in tasks:
-                tasks[stage] = bars.add_task(stage)
-            bars.update(tasks[stage], completed=done, total=total)
+                tasks[stage] = shown.add_task(stage)
+            shown.update(tasks[stage], completed=done, total=total)
 
         yield report

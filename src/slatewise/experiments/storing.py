@@ -2,7 +2,7 @@
 
 OUT/NAME/study.json       what was run, with which settings, and how long it took
 OUT/NAME/units/*.json     the tables of each finished unit
-OUT/NAME/work/            what an unfinished unit set aside; gone when it is finished
+OUT/NAME/unfinished/      what a unit under way has set aside; gone when it is finished
 OUT/NAME/TABLE.parquet    all rows of a table, also as TABLE.json
 OUT/NAME/findings.json    what follows from them
 """
@@ -32,6 +32,7 @@ Tables = dict[str, list[Row]]
 FORMAT: Final = "slatewise-study"
 VERSION: Final = 1
 STUDY, FINDINGS = "study.json", "findings.json"
+UNFINISHED: Final = "unfinished"
 
 
 def plain(value: Any) -> Any:
@@ -119,7 +120,7 @@ class Store:
 
     def scratch(self, unit: str) -> Path:
         """Return a directory of the unit's own, kept until the unit is."""
-        place = self.folder / "work" / unit
+        place = self.folder / UNFINISHED / unit
         place.mkdir(parents=True, exist_ok=True)
         return place
 
@@ -135,7 +136,7 @@ class Store:
             "tables": tables,
         }
         write_json(self._units / f"{unit}.json", record, indent=None)
-        shutil.rmtree(self.folder / "work" / unit, ignore_errors=True)
+        shutil.rmtree(self.folder / UNFINISHED / unit, ignore_errors=True)
 
     def has(self, unit: str) -> bool:
         """Return whether there is a file of the unit, sound or not."""
@@ -161,7 +162,7 @@ class Store:
         for name, rows in tables.items():
             write_table(self.folder / name, rows)
         write_json(self.folder / FINDINGS, [finding.to_json() for finding in findings])
-        shutil.rmtree(self.folder / "work", ignore_errors=True)
+        shutil.rmtree(self.folder / UNFINISHED, ignore_errors=True)
         write_json(self.folder / STUDY, description | {"finished": True, "tables": list(tables)})
 
 
