@@ -98,7 +98,8 @@ def test_a_stopped_search_goes_on_with_the_trials_it_would_have_had(
     monkeypatch.setattr(search, "run_trial", stop_at_fourth)
     with pytest.raises(KeyboardInterrupt):
         run_study(STUDY, config(tiny), tmp_path)
-    kept = TrialLog(tmp_path / "tune" / "unfinished" / "seed-0-slate-gru-hier" / "trials.json").trials
+    aside = tmp_path / "tune" / "unfinished" / "seed-0-slate-gru-hier"
+    kept = TrialLog(aside / "trials.json").trials
     assert [trial.number for trial in kept] == [0, 1, 2]
     assert all(trial.seconds > 0 for trial in kept)
     resumed = run_study(STUDY, config(tiny), tmp_path)
