@@ -8,8 +8,10 @@ import pytest
 import torch
 
 from slatewise.errors import SlatewiseError
+from slatewise.model.config import ModelConfig
 from slatewise.model.dynamics import GruWeights
 from slatewise.model.fitted import SlateModel
+from slatewise.model.posterior import Posterior
 from slatewise.ranking import Filter, ItemTable
 from slatewise.strategies import DenseRanker, ExactRanker, Ranker, Users
 from slatewise.strategies.tables import columns
@@ -163,3 +165,10 @@ def test_a_dense_ranking_refuses_caps(model: SlateModel) -> None:
     users = Users([np.array([1])], [Filter(caps=[1, 1, 1])], [0])
     with pytest.raises(SlatewiseError, match="caps"):
         DenseRanker(model.posterior).by_mean(users, 3)
+
+
+@pytest.mark.parametrize("term", ["history", "popularity"])
+def test_a_dense_ranking_does_not_leave_out_what_it_was_not_told(term: str) -> None:
+    posterior = Posterior(ModelConfig(terms=(term,)), torch.zeros(5).long(), 1, 3)  # type: ignore[arg-type]
+    with pytest.raises(SlatewiseError, match=f"ranks by {term}"):
+        DenseRanker(posterior)

@@ -22,7 +22,7 @@ class ModelPolicy:
             raise SlatewiseError(
                 "the model's items are not those of a marketplace.", "Train it on its log."
             )
-        self._ranker = DenseRanker(model.posterior)
+        self._ranker = DenseRanker(model.posterior, model.terms)
         self._strategy = strategy
 
     def recommend(self, history: Ints, k: int, rng: np.random.Generator) -> Ints:

@@ -41,6 +41,13 @@ class DenseRanker:
         """Take a posterior, its terms, and for popularity what `popularity_features` returns."""
         self._posterior = posterior
         self._history = history_term(terms or FittedTerms())
+        given = {"history": self._history, "popularity": features}
+        for name, what in given.items():
+            if name in posterior.config.terms and what is None:
+                raise SlatewiseError(
+                    f"the model ranks by {name}, of which nothing is known here.",
+                    f"Give the ranker what it needs, or train without '{name}'.",
+                )
         device = posterior.items.mean.device
         self._features = None if features is None else torch.from_numpy(features).to(device)
 
