@@ -1,0 +1,1 @@
+"""The live service: slates out, feedback in, better every night."""
