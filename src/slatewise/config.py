@@ -3,7 +3,7 @@
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -34,7 +34,10 @@ class Config(BaseModel):
 def _settings_beside(config: type[Config], path: tuple[int | str, ...]) -> str:
     """Name the settings among which the last part of `path` is not."""
     for part in path[:-1]:
-        section = config.model_fields[str(part)].annotation
+        if str(part) not in config.model_fields:  # a key of sections by name
+            continue
+        section: Any = config.model_fields[str(part)].annotation
+        section = (section, *get_args(section))[-1]
         if isinstance(section, type) and issubclass(section, Config):
             config = section
     return f"The settings are {', '.join(config.model_fields)}."

@@ -1,0 +1,240 @@
+"""The versions of a model on disk: which one serves, which did before, and how that changes.
+
+    DIR/models/NAME/3/              a run; it is complete once it has run.json
+    DIR/models/NAME/current.json    which one serves, since when and why
+    DIR/models/NAME/previous.json   what current.json was before its last change
+
+Nothing is ever changed in place: a file is written aside and then takes the old one's name, so that
+whoever reads, at whatever moment, finds the old one or the new one whole.
+"""
+
+import json
+import logging
+import os
+import shutil
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from slatewise.errors import InputError, SlatewiseError
+from slatewise.model.fitted import SlateModel
+from slatewise.training import runs
+
+logger = logging.getLogger(__name__)
+
+CURRENT: Final = "current.json"
+PREVIOUS: Final = "previous.json"
+
+
+@dataclass(frozen=True)
+class Current:
+    """Which version serves."""
+
+    version: str
+    previous: tuple[str, ...]
+    """the versions that served before, newest first; one that was rolled back is not among them"""
+    since: int
+    """microseconds since 1970"""
+    why: str
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A version that could be read, and what was wrong with those that should have been."""
+
+    version: str
+    model: SlateModel
+    problems: tuple[str, ...]
+
+
+class Models:
+    """The versions of one model; they are numbers, written as text."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    @classmethod
+    def of(cls, service: Path, name: str) -> "Models":
+        """Return the versions of the model `name` of a service."""
+        return cls(service / "models" / name)
+
+    def path(self, version: str) -> Path:
+        """Return where a version is, or will be."""
+        if not (version.isascii() and version.isdigit()):
+            raise SlatewiseError(f"'{version}' is no version.", "Versions are numbers: 1, 2, 3.")
+        return self.directory / version
+
+    def versions(self) -> list[str]:
+        """Return the complete versions, oldest first."""
+        return [name for name in self._numbered() if (self.path(name) / runs.RUN).is_file()]
+
+    def next_version(self) -> str:
+        """Return the number after all that are or were begun."""
+        taken = [int(name) for name in self._numbered()]
+        past = [self._read(name) for name in (CURRENT, PREVIOUS)]
+        taken += [int(v) for one in past if one for v in (one.version, *one.previous)]
+        return str(max(taken, default=0) + 1)
+
+    def add(self, run: Path) -> str:
+        """Copy a run that was made elsewhere, as the next version; it does not serve yet."""
+        runs.load(run)
+        version = self.next_version()
+        self.directory.mkdir(parents=True, exist_ok=True)
+        partial = self.directory / f".{version}.partial"
+        shutil.rmtree(partial, ignore_errors=True)
+        shutil.copytree(run, partial, ignore=shutil.ignore_patterns("table-*", runs.CHECKPOINT))
+        partial.rename(self.path(version))
+        return version
+
+    def current(self) -> Current | None:
+        """Return which version serves; None before the first.
+
+        A damaged `current.json` is reported in the log, and what it was before counts.
+        """
+        try:
+            return self._current()
+        except InputError as error:
+            logger.error("%s", error)
+        return self._fallback()
+
+    def promote(self, version: str, why: str) -> Current:
+        """Let a complete version serve from now on."""
+        runs.read_run(self.path(version))
+        before = self.current()
+        previous: tuple[str, ...] = ()
+        if before is not None:
+            past = (before.version, *before.previous)
+            previous = tuple(one for one in past if one != version)
+        return self._replace(Current(version, previous, _now(), why))
+
+    def rollback(self, why: str = "") -> Current:
+        """Let the version before serve again; the present one stays, and serves no more."""
+        before = self.current()
+        usable = [] if before is None else self._usable(before.previous)
+        if before is None or not usable:
+            raise SlatewiseError(
+                f"{self.directory}: there is no earlier version to return to.",
+                "Train again, or promote a version by hand.",
+            )
+        version = usable[0]
+        rest = before.previous[before.previous.index(version) + 1 :]
+        return self._replace(
+            Current(version, rest, _now(), why or f"rolled back from {before.version}")
+        )
+
+    def load(self) -> Loaded | None:
+        """Read the version that serves, or the newest before it that is whole; None for none."""
+        problems: list[str] = []
+        try:
+            now = self._current()
+        except InputError as error:
+            problems.append(str(error))
+            now = self._fallback()
+        for version in (now.version, *now.previous) if now else ():
+            try:
+                return Loaded(version, runs.load(self.path(version)), tuple(problems))
+            except (SlatewiseError, OSError) as error:
+                problems.append(f"version {version} cannot serve: {error}")
+        if problems:
+            logger.error("No version of %s can serve: %s", self.directory, "; ".join(problems))
+        return None
+
+    def stamp(self) -> tuple[int, int] | None:
+        """Return what tells one `current.json` from the next, without reading it; None for none."""
+        try:
+            found = (self.directory / CURRENT).stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_ino
+
+    def prune(self, keep: int) -> list[str]:
+        """Delete all but the newest `keep` versions; what serves or may be returned to stays.
+
+        Whoever has a deleted one mapped keeps it. Returns what was deleted.
+        """
+        now = self.current()
+        spared = set(self.versions()[-keep:])
+        if now is not None:
+            spared |= {now.version, *now.previous[:1]}
+        deleted = [version for version in self.versions() if version not in spared]
+        for version in deleted:
+            # The description goes first: half a version is none.
+            (self.path(version) / runs.RUN).unlink()
+            shutil.rmtree(self.path(version), ignore_errors=True)
+        return deleted
+
+    def _numbered(self) -> list[str]:
+        if not self.directory.is_dir():
+            return []
+        names = [entry.name for entry in self.directory.iterdir() if entry.is_dir()]
+        return sorted((name for name in names if name.isascii() and name.isdigit()), key=int)
+
+    def _usable(self, versions: tuple[str, ...]) -> list[str]:
+        whole = set(self.versions())
+        return [version for version in versions if version in whole]
+
+    def _current(self) -> Current | None:
+        """Read `current.json`; None where there never was one."""
+        if not (self.directory / CURRENT).exists() and not self.versions():
+            return None
+        found = self._read(CURRENT)
+        if found is None and (self.directory / CURRENT).exists():
+            raise InputError(
+                "is damaged; the version before is used.",
+                "Choose one with: slatewise rollback, or retrain.",
+                file=self.directory / CURRENT,
+            )
+        return found
+
+    def _fallback(self) -> Current | None:
+        """Return what served before a damaged `current.json`, or else the newest version."""
+        found = self._read(PREVIOUS)
+        if found is not None:
+            return found
+        whole = self.versions()[::-1]
+        if not whole:
+            return None
+        return Current(whole[0], tuple(whole[1:]), _now(), "current.json was damaged")
+
+    def _read(self, name: str) -> Current | None:
+        """Read a description; None where it is missing or damaged."""
+        try:
+            values = json.loads((self.directory / name).read_text(encoding="utf-8"))
+            found = Current(
+                str(values["version"]),
+                tuple(str(version) for version in values["previous"]),
+                int(values["since"]),
+                str(values["why"]),
+            )
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        named = (found.version, *found.previous)
+        return found if all(one.isascii() and one.isdigit() for one in named) else None
+
+    def _replace(self, new: Current) -> Current:
+        old = self._read(CURRENT)
+        if old is not None:
+            _write(self.directory / PREVIOUS, asdict(old))
+        _write(self.directory / CURRENT, asdict(new))
+        return new
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000
+
+
+def _write(file: Path, value: dict[str, Any]) -> None:
+    """Write JSON that is there whole or not at all, even after a loss of power."""
+    partial = file.with_name(f".{file.name}.partial")
+    with partial.open("w", encoding="utf-8") as out:
+        json.dump(value, out, indent=2)
+        out.write("\n")
+        out.flush()
+        os.fsync(out.fileno())
+    os.replace(partial, file)  # noqa: PTH105 (the one call that is atomic by contract)
+    directory = os.open(file.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

@@ -1,0 +1,70 @@
+"""Day zero: what is believed of items before any click, as a model that can already serve.
+
+All items are alike, and nothing is known of any: Thompson strategies show each equally often, and
+learn. A greedy strategy has nothing to be greedy about, and shows the same items to everybody.
+"""
+
+import hashlib
+import math
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from slatewise.model.config import ModelConfig
+from slatewise.model.fitted import SlateModel
+from slatewise.model.posterior import Posterior
+
+PRIOR: Final = "prior"
+"""What versions are called that nobody trained."""
+_LONGEST_SLATE: Final = 1
+"""Of the no-click parameters, which rank nothing."""
+
+Floats = npt.NDArray[np.float32]
+
+
+def prior_version(config: ModelConfig) -> str:
+    """Name the model before training; another configuration has another name."""
+    digest = hashlib.sha256(_without_data(config).model_dump_json().encode()).hexdigest()
+    return f"{PRIOR}-{digest[:12]}"
+
+
+def prior_model(config: ModelConfig, source: str) -> SlateModel:
+    """Return a model without items; they come with `prior_items`, like items that are added.
+
+    Users are moved by clicks as at the start of training: towards what they clicked. What terms
+    need a log for is left out, since there is none.
+    """
+    config = _without_data(config)
+    nothing = torch.empty(0, dtype=torch.int64)
+    seeded = torch.Generator().manual_seed(0)  # the same in every worker, and in a replay
+    posterior = Posterior(config, nothing, 0, _LONGEST_SLATE, seeded, [source])
+    return SlateModel(posterior, [], [], [source], nothing)
+
+
+def prior_items(config: ModelConfig, count: int) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return means and scales [R, D], biases and scales of biases [R] of items nobody has seen.
+
+    Over groups, too, which nobody has seen either: Var v = κ_μ² + κ_Σ² + floor² in the
+    hierarchical prior.
+    """
+    if config.prior == "hierarchical":
+        vectors = math.sqrt(config.kappa_mu**2 + config.kappa_sigma**2 + config.scale_floor**2)
+        bias = math.sqrt(2 * config.kappa_bias**2 + config.scale_floor**2)
+    else:
+        vectors, bias = config.sigma_v, config.sigma_bias
+    shape = (count, config.dimensions)
+    unsure = bias if "bias" in config.terms else 0.0
+    return (
+        np.zeros(shape, np.float32),
+        np.full(shape, vectors, np.float32),
+        np.zeros(count, np.float32),
+        np.full(count, unsure, np.float32),
+    )
+
+
+def _without_data(config: ModelConfig) -> ModelConfig:
+    """Leave out what is computed from a log."""
+    terms = tuple(term for term in config.terms if term == "bias")
+    return config.model_copy(update={"terms": terms, "evidence": ()})

@@ -1,0 +1,1 @@
+"""From a request to a slate: models, items, users and popularity as they are now."""

@@ -1,0 +1,55 @@
+"""What is asked of the service."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+
+@dataclass(frozen=True)
+class Request:
+    """A slate that somebody wants; what is not said has the usual value."""
+
+    user_id: str | None = None
+    """None for somebody without a name"""
+    clicks: tuple[str, ...] = ()
+    """what she clicked just now, oldest first, after all that the service knows of her"""
+    k: int = 20
+    exclude: tuple[str, ...] = ()
+    """ids not to show; unknown ones are no matter"""
+    allow: tuple[str, ...] | None = None
+    """ids to choose from; None for all"""
+    groups: Mapping[str, int] | int | None = None
+    """most items of each group: one number for all, or numbers by name"""
+    clicked: Literal["exclude", "show"] = "exclude"
+    """whether items of her own history may be shown"""
+    source: str | None = None
+    """what the slate is called in the log; None for the service's own name"""
+    seed: int | None = None
+    """of everything random; None draws one"""
+
+    def plain(self) -> dict[str, Any]:
+        """Return what the slate depends on beside user, k and seed, as it is logged."""
+        values: dict[str, Any] = {"clicked": self.clicked}
+        if self.clicks:
+            values["clicks"] = list(self.clicks)
+        if self.exclude:
+            values["exclude"] = list(self.exclude)
+        if self.allow is not None:
+            values["allow"] = list(self.allow)
+        if self.groups is not None:
+            values["groups"] = self.groups if isinstance(self.groups, int) else dict(self.groups)
+        return values
+
+    @classmethod
+    def of_plain(cls, values: Mapping[str, Any], k: int, seed: int) -> "Request":
+        """Return the request that was logged so; whose it was stands elsewhere."""
+        allow = values.get("allow")
+        return cls(
+            clicks=tuple(values.get("clicks", ())),
+            k=k,
+            exclude=tuple(values.get("exclude", ())),
+            allow=None if allow is None else tuple(allow),
+            groups=values.get("groups"),
+            clicked=values.get("clicked", "exclude"),
+            seed=seed,
+        )
