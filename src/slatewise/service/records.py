@@ -2,12 +2,58 @@
 
 Ids are text; times are microseconds since 1970. A sequence number (`seq`) says in which order the
 store learned of things: whoever has seen everything up to a number asks for what came after it.
+
+A record that a store could not keep cannot be made: many are written in one transaction, and a bad
+one among them would hold up the others.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from hashlib import blake2b
 from typing import Any
+
+from slatewise.errors import InputError
+
+LONGEST = 512
+"""Characters of an id, a group or a source: at 4 bytes each, an index of PostgreSQL takes them."""
+LAST_TIME = 253_402_300_799_999_999
+"""The end of the year 9999, in microseconds."""
+
+
+def require_texts(what: str, texts: Iterable[str]) -> None:
+    """Refuse ids and names that are empty, too long, or no text that every store can keep."""
+    for text in texts:
+        if text and len(text) <= LONGEST and "\0" not in text and _is_unicode(text):
+            continue
+        if not text:
+            problem = "is empty"
+        elif len(text) > LONGEST:
+            problem = f"has {len(text):,} characters: {text[:20]!r}…"
+        elif "\0" in text:
+            problem = f"has a character NUL: {text[:80]!r}"
+        else:
+            problem = f"is no valid Unicode: {text[:80]!r}"
+        raise InputError(f"{what} {problem}", f"Give 1 to {LONGEST} characters of text, no NUL.")
+
+
+def _is_unicode(text: str) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, as "\\ud800" in JSON gives
+        return False
+    return True
+
+
+def _require_time(time: int) -> None:
+    if not 0 <= time <= LAST_TIME:
+        raise InputError(
+            f"the time {time} is not between 1970 and 9999",
+            "Give microseconds since 1970, or leave the time out.",
+        )
 
 
 @dataclass(frozen=True)
@@ -47,6 +93,15 @@ class SlateRecord:
     serving: Serving | None = None
     """None for a slate that others made"""
 
+    def __post_init__(self) -> None:
+        """Refuse what no store could keep."""
+        require_texts("the slate's id", (self.slate_id,))
+        if self.user_id is not None:
+            require_texts("the user's id", (self.user_id,))
+        require_texts("the source", (self.source,))
+        require_texts("the id of an item", self.items)
+        _require_time(self.time)
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -62,11 +117,19 @@ class Outcome:
     clicked: tuple[str, ...]
     time: int
 
+    def __post_init__(self) -> None:
+        """Refuse what no store could keep."""
+        require_texts("the slate's id", (self.slate_id,))
+        require_texts("the id of a clicked item", self.clicked)
+        _require_time(self.time)
+        if self.seen is not None and self.seen < 0:
+            raise InputError(f"{self.seen} items were seen", "Give 0 or more, or leave it out.")
+
     @property
     def key(self) -> str:
-        """What a retry of the same message has in common with it: all but the time."""
-        seen = "" if self.seen is None else str(self.seen)
-        return "|".join([seen, *self.clicked])
+        """What a retry of the same message has in common with it: all but the time. A digest."""
+        content = json.dumps([self.seen, *self.clicked]).encode()
+        return blake2b(content, digest_size=16).hexdigest()
 
 
 class Written(StrEnum):
@@ -79,7 +142,7 @@ class Written(StrEnum):
     NOT_SHOWN = "not shown"
     """it names a click on an item that the slate does not have, or saw more than there is"""
     ERASED = "erased"
-    """of a time before the person's data were erased: it is not kept"""
+    """of a slate from before the person's data were erased: it is not kept"""
 
 
 @dataclass(frozen=True)
@@ -88,6 +151,7 @@ class Visit:
 
     slate: SlateRecord
     seen: int
+    """how many items, from the first: at least up to the last that was clicked"""
     clicked: tuple[str, ...]
     """in the order of the clicks"""
 
@@ -119,3 +183,8 @@ class Item:
     state: ItemState = ItemState.SHOWN
     seq: int = 0
     """the number of the change that made it so"""
+
+    def __post_init__(self) -> None:
+        """Refuse what no store could keep."""
+        require_texts("the id of an item", (self.item_id,))
+        require_texts("the group of an item", (self.group,))

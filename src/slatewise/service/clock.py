@@ -1,0 +1,30 @@
+"""The time of the service: microseconds since 1970 that never go back."""
+
+import threading
+import time
+from collections.abc import Callable
+
+
+def wall_clock() -> int:
+    """Return the computer's time, in microseconds since 1970."""
+    return time.time_ns() // 1_000
+
+
+class Clock:
+    """The computer's clock as long as it goes forward.
+
+    When it is set back, times go on by a microsecond from where they were until it has caught up:
+    what comes later keeps the later time. Start it with the last time that the service wrote down
+    (`Store.last_served`), and that holds across restarts.
+    """
+
+    def __init__(self, last: int = 0, wall: Callable[[], int] = wall_clock) -> None:
+        self._last = last
+        self._wall = wall
+        self._lock = threading.Lock()
+
+    def now(self) -> int:
+        """Return a time later than every time before."""
+        with self._lock:
+            self._last = max(self._wall(), self._last + 1)
+            return self._last

@@ -1,0 +1,105 @@
+"""The items on offer, and every change of them."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, insert, select, update
+
+from slatewise.service.records import Item, ItemState
+from slatewise.service.store.counting import Counter, advance, take_turn
+from slatewise.service.store.engine import Database
+from slatewise.service.store.reading import FOREVER
+from slatewise.service.store.schema import ITEM_CHANGES, ITEMS, AnyRow, rows_with
+
+Given = tuple[str, str, ItemState]
+"""id, group, state"""
+
+PAGE = 10_000
+
+
+def put(connection: Connection, given: Sequence[Given]) -> int:
+    """Make the items so; return the number of the last change. What is so already is no change."""
+    last = take_turn(connection, Counter.ITEMS)
+    before = _current(connection, [item_id for item_id, _, _ in given])
+    now, changes = dict(before), []
+    for item_id, group, state in given:
+        old = now.get(item_id)
+        if old is None or (old.group, old.state) != (group, state):
+            last += 1
+            now[item_id] = Item(item_id, group, state, last)
+            changes.append(now[item_id])
+    _write(connection, changes, {item.item_id: item for item in changes}, before)
+    advance(connection, Counter.ITEMS, last)
+    return last
+
+
+def remove(connection: Connection, item_ids: Sequence[str]) -> int:
+    """Remove the items that there are; return the number of the last change."""
+    take_turn(connection, Counter.ITEMS)
+    found = _current(connection, item_ids).values()
+    return put(connection, [(item.item_id, item.group, ItemState.REMOVED) for item in found])
+
+
+def item(connection: Connection, item_id: str) -> Item | None:
+    """Return an item; one that was removed says so."""
+    return _current(connection, [item_id]).get(item_id)
+
+
+def page(connection: Connection, after: str, limit: int, *, removed: bool) -> list[Item]:
+    """Return the next items by id, with or without those that were removed."""
+    wanted = select(ITEMS).where(ITEMS.c.item_id > after).order_by(ITEMS.c.item_id).limit(limit)
+    if not removed:
+        wanted = wanted.where(ITEMS.c.state != ItemState.REMOVED)
+    return [_item(row) for row in connection.execute(wanted)]
+
+
+def pages(database: Database) -> Iterator[list[Item]]:
+    """Return all items by id, also those that were removed."""
+    after = ""
+
+    def read(connection: Connection) -> list[Item]:
+        return page(connection, after, PAGE, removed=True)
+
+    while found := database.read(read):
+        yield found
+        after = found[-1].item_id
+
+
+def changes_between(connection: Connection, since: int, until: int | None) -> list[Item]:
+    """Return the changes after number `since`, up to and with `until`, in order."""
+    last = FOREVER if until is None else until
+    between = ITEM_CHANGES.c.seq.between(since + 1, last)
+    changes = select(ITEM_CHANGES).where(between).order_by(ITEM_CHANGES.c.seq)
+    return [_item(row) for row in connection.execute(changes)]
+
+
+def _current(connection: Connection, item_ids: Sequence[str]) -> dict[str, Item]:
+    wanted = dict.fromkeys(item_ids)
+    rows = rows_with(connection, select(ITEMS), ITEMS.c.item_id, wanted)
+    return {row.item_id: _item(row) for row in rows}
+
+
+def _write(
+    connection: Connection,
+    changes: Sequence[Item],
+    final: dict[str, Item],
+    before: dict[str, Item],
+) -> None:
+    """Append the changes, and bring the current items to their final state."""
+    if changes:
+        connection.execute(insert(ITEM_CHANGES), [_row(item) for item in changes])
+    if new := [_row(item) for item in final.values() if item.item_id not in before]:
+        connection.execute(insert(ITEMS), new)
+    if old := [
+        _row(item) | {"id": item.item_id} for item in final.values() if item.item_id in before
+    ]:
+        connection.execute(update(ITEMS).where(ITEMS.c.item_id == bindparam("id")), old)
+
+
+def _row(item: Item) -> dict[str, Any]:
+    state = item.state.value
+    return {"seq": item.seq, "item_id": item.item_id, "item_group": item.group, "state": state}
+
+
+def _item(row: AnyRow) -> Item:
+    return Item(row.item_id, row.item_group, ItemState(row.state), row.seq)

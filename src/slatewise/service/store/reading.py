@@ -1,0 +1,66 @@
+"""Reading slates and what became of them. Nothing here waits for a writer."""
+
+from sqlalchemy import Connection, func, select
+
+from slatewise.service.records import SlateRecord, UserHistory, Visit
+from slatewise.service.store.counting import Counter, last_number
+from slatewise.service.store.rows import OUTCOME_COLUMNS, SLATE_COLUMNS, slate_of, visits_of
+from slatewise.service.store.schema import OUTCOMES, SLATES
+
+FOREVER = 2**63 - 1
+"""A number that no record has reached."""
+
+OLDEST_FIRST = (SLATES.c.time, SLATES.c.seq, OUTCOMES.c.time, OUTCOMES.c.seq)
+
+
+def slate(connection: Connection, slate_id: str) -> SlateRecord | None:
+    """Return a slate by its id."""
+    row = connection.execute(select(*SLATE_COLUMNS).where(SLATES.c.slate_id == slate_id)).first()
+    return None if row is None else slate_of(row)
+
+
+def history(connection: Connection, user_id: str, last: int, until: int | None) -> UserHistory:
+    """Return a user's newest visits, as far as the store knew of them at number `until`."""
+    known = OUTCOMES.c.seq <= (FOREVER if until is None else until)
+    newest = (
+        select(OUTCOMES.c.shown, OUTCOMES.c.slate)
+        .where(OUTCOMES.c.user_id == user_id, known)
+        .group_by(OUTCOMES.c.shown, OUTCOMES.c.slate)
+        .order_by(OUTCOMES.c.shown.desc(), OUTCOMES.c.slate.desc())
+        .limit(last)
+        .subquery()
+    )
+    rows = connection.execute(
+        select(*SLATE_COLUMNS, *OUTCOME_COLUMNS)
+        .select_from(newest)
+        .join(SLATES, SLATES.c.seq == newest.c.slate)
+        .join(OUTCOMES, OUTCOMES.c.slate == newest.c.slate)
+        .where(known)
+        .order_by(*OLDEST_FIRST)
+    ).all()
+    visits = tuple(visit for _, visit in visits_of(rows) if visit is not None)
+    return UserHistory(visits, max((row.outcome for row in rows), default=0))
+
+
+def visits_since(connection: Connection, seq: int, limit: int) -> tuple[list[Visit], int]:
+    """Return the visits with the next `limit` outcomes after a number, and the number reached."""
+    # The number first: all up to it is there by then. What comes meanwhile is for the next time.
+    reached = last_number(connection, Counter.LOG)
+    newer = select(OUTCOMES.c.seq).where(OUTCOMES.c.seq > seq, OUTCOMES.c.seq <= reached)
+    page = connection.scalars(newer.order_by(OUTCOMES.c.seq).limit(limit)).all()
+    if len(page) == limit:
+        reached = page[-1]
+    touched = select(OUTCOMES.c.slate).where(OUTCOMES.c.seq > seq, OUTCOMES.c.seq <= reached)
+    rows = connection.execute(
+        select(*SLATE_COLUMNS, *OUTCOME_COLUMNS)
+        .join(OUTCOMES, OUTCOMES.c.slate == SLATES.c.seq)
+        .where(SLATES.c.seq.in_(touched), OUTCOMES.c.seq <= reached)
+        .order_by(*OLDEST_FIRST)
+    )
+    return [visit for _, visit in visits_of(rows) if visit is not None], reached
+
+
+def last_served(connection: Connection) -> int:
+    """Return the time of the newest slate that this service made; 0 for none."""
+    newest = select(func.max(SLATES.c.time)).where(SLATES.c.serving.is_not(None))
+    return int(connection.scalar(newest) or 0)

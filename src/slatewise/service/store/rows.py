@@ -1,0 +1,94 @@
+"""Records as rows, and back."""
+
+import json
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from slatewise.service.records import Outcome, Serving, SlateRecord, Visit
+from slatewise.service.store.schema import OUTCOMES, SLATES, AnyRow
+
+
+class Shown(NamedTuple):
+    """What has to be known of a slate to take an outcome of it."""
+
+    seq: int
+    user_id: str | None
+    time: int
+    items: tuple[str, ...]
+
+
+SLATE_COLUMNS = tuple(SLATES.c)
+OUTCOME_COLUMNS = (
+    OUTCOMES.c.seq.label("outcome"),
+    OUTCOMES.c.seen,
+    OUTCOMES.c.clicked,
+)
+
+
+def slate_row(slate: SlateRecord, seq: int) -> dict[str, Any]:
+    """Return the row of a slate."""
+    return {
+        "seq": seq,
+        "slate_id": slate.slate_id,
+        "user_id": slate.user_id,
+        "time": slate.time,
+        "source": slate.source,
+        "item_ids": _dump(slate.items),
+        "serving": None if slate.serving is None else _dump(_plain(slate.serving)),
+    }
+
+
+def outcome_row(outcome: Outcome, slate: Shown, seq: int) -> dict[str, Any]:
+    """Return the row of an outcome of a slate that the store has."""
+    return {
+        "seq": seq,
+        "slate": slate.seq,
+        "key": outcome.key,
+        "seen": outcome.seen,
+        "clicked": _dump(outcome.clicked),
+        "time": outcome.time,
+        "user_id": slate.user_id,
+        "shown": slate.time,
+    }
+
+
+def slate_of(row: AnyRow) -> SlateRecord:
+    """Return the slate of a row with SLATE_COLUMNS."""
+    serving = None if row.serving is None else _serving(json.loads(row.serving))
+    items = tuple(json.loads(row.item_ids))
+    return SlateRecord(row.slate_id, row.user_id, row.time, row.source, items, serving)
+
+
+def visits_of(rows: Iterable[AnyRow]) -> Iterator[tuple[SlateRecord, Visit | None]]:
+    """Return slates and what became of them; rows have both kinds of columns.
+
+    Rows of a slate stand together, its outcomes in the order of their times; a slate without any
+    has one row, whose outcome is null.
+    """
+    for _, together in groupby(rows, key=attrgetter("seq")):
+        outcomes = list(together)
+        slate = slate_of(outcomes[0])
+        yield slate, None if outcomes[0].outcome is None else _visit(slate, outcomes)
+
+
+def _visit(slate: SlateRecord, outcomes: list[AnyRow]) -> Visit:
+    clicked = tuple(dict.fromkeys(item for row in outcomes for item in json.loads(row.clicked)))
+    seen = max(len(slate.items) if row.seen is None else row.seen for row in outcomes)
+    # Whatever was clicked was seen, and so was all above it.
+    reached = max((slate.items.index(item) + 1 for item in clicked), default=0)
+    return Visit(slate, max(seen, reached), clicked)
+
+
+def _plain(serving: Serving) -> dict[str, Any]:
+    return vars(serving) | {"request": dict(serving.request)}
+
+
+def _serving(plain: dict[str, Any]) -> Serving:
+    propensities = plain.pop("propensities")
+    return Serving(**plain, propensities=None if propensities is None else tuple(propensities))
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))

@@ -1,0 +1,89 @@
+"""The tables of the store, as queries see them; `migrations` makes them.
+
+Columns of JSON are text in both dialects: PostgreSQL's JSONB would refuse some texts (a NUL in a
+request, say), and one refused record would hold up all that are written with it. Cast them
+(`item_ids::jsonb`) to look inside.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from sqlalchemy import BigInteger, Column, Connection, MetaData, Row, Select, Table, Text
+
+AnyRow = Row[*tuple[Any, ...]]
+AnySelect = Select[*tuple[Any, ...]]
+
+AT_ONCE = 1_000
+"""Values in one statement; PostgreSQL takes 65,535, SQLite 32,766."""
+
+METADATA = MetaData()
+
+META = Table("meta", METADATA, Column("name", Text), Column("value", Text))
+"""The version of the schema, and the salt of `erased`."""
+
+COUNTERS = Table("counters", METADATA, Column("name", Text), Column("value", BigInteger))
+"""The last numbers given: `log` to slates and outcomes, `items` to changes of items."""
+
+SLATES = Table(
+    "slates",
+    METADATA,
+    Column("seq", BigInteger),
+    Column("slate_id", Text),
+    Column("user_id", Text),
+    Column("time", BigInteger),
+    Column("source", Text),
+    Column("item_ids", Text),
+    Column("serving", Text),
+)
+"""Slates that were shown; item_ids and serving are JSON. Rows are added, never changed."""
+
+OUTCOMES = Table(
+    "outcomes",
+    METADATA,
+    Column("seq", BigInteger),
+    Column("slate", BigInteger),
+    Column("key", Text),
+    Column("seen", BigInteger),
+    Column("clicked", Text),
+    Column("time", BigInteger),
+    Column("user_id", Text),
+    Column("shown", BigInteger),
+)
+"""What became of slates (`slate` is the slate's seq). Its user and time (`shown`) stand here too:
+the newest visits of a user are found in an index, however many slates she left unanswered.
+"""
+
+ITEMS = Table(
+    "items",
+    METADATA,
+    Column("item_id", Text),
+    Column("item_group", Text),
+    Column("state", Text),
+    Column("seq", BigInteger),
+)
+"""The items as they are now."""
+
+ITEM_CHANGES = Table(
+    "item_changes",
+    METADATA,
+    Column("seq", BigInteger),
+    Column("item_id", Text),
+    Column("item_group", Text),
+    Column("state", Text),
+)
+"""Every state an item was ever in, in the order of the changes."""
+
+ERASED = Table("erased", METADATA, Column("digest", Text), Column("time", BigInteger))
+"""Salted digests of people and slates that were erased, and when."""
+
+
+def rows_with(
+    connection: Connection,
+    statement: AnySelect,
+    column: Column[Any],
+    values: Iterable[Any],
+) -> Iterator[AnyRow]:
+    """Return the rows of a statement whose column has one of the values."""
+    wanted = list(values)
+    for start in range(0, len(wanted), AT_ONCE):
+        yield from connection.execute(statement.where(column.in_(wanted[start : start + AT_ONCE])))

@@ -1,0 +1,156 @@
+"""The store: one object for all that is written and read."""
+
+from collections.abc import Iterator, Sequence
+
+from slatewise.service.records import (
+    Item,
+    ItemState,
+    Outcome,
+    SlateRecord,
+    UserHistory,
+    Visit,
+    Written,
+    require_texts,
+)
+from slatewise.service.store import erasing, exporting, items, reading, writing
+from slatewise.service.store.counting import Counter, last_number
+from slatewise.service.store.engine import Database
+from slatewise.service.store.migrations import bring_up_to_date
+
+
+class Store:
+    """Slates, what became of them, and items. One per process, for all its threads.
+
+    Writing is one transaction a call, on disk when it returns; reading never waits for it. When the
+    store cannot be reached or its disk is full, every method raises `StoreError`, nothing was
+    written or all was, and the same call again is safe.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._salt = database.read(erasing.read_salt)
+
+    @classmethod
+    def open(cls, url: str) -> "Store":
+        """Open `sqlite:///path` or `postgresql://…`, new or of any version up to ours."""
+        database = Database(url)
+        bring_up_to_date(database)
+        return cls(database)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._database.close()
+
+    def ping(self) -> None:
+        """Raise `StoreError` when the store cannot be reached."""
+        self.seq()
+
+    # Slates and outcomes
+
+    def write(self, slates: Sequence[SlateRecord], outcomes: Sequence[Outcome]) -> list[Written]:
+        """Write slates, then outcomes; return what became of each outcome.
+
+        A slate is known by its id and an outcome by its slate and key: what is there already is not
+        written again, and a slate that differs from the one with its id does not replace it.
+        """
+        return self._database.write(
+            lambda connection: writing.write(connection, slates, outcomes, self._salt)
+        )
+
+    def slate(self, slate_id: str) -> SlateRecord | None:
+        """Return a slate by its id."""
+        require_texts("the slate's id", (slate_id,))
+        return self._database.read(lambda connection: reading.slate(connection, slate_id))
+
+    def history(self, user_id: str, last: int, until: int | None = None) -> UserHistory:
+        """Return a user's `last` newest visits by the time of the slate, oldest first.
+
+        With `until`, exactly what the store had learned up to that number.
+        """
+        require_texts("the user's id", (user_id,))
+        return self._database.read(
+            lambda connection: reading.history(connection, user_id, last, until)
+        )
+
+    def seq(self) -> int:
+        """Return the last number given to a slate or an outcome."""
+        return self._database.read(lambda connection: last_number(connection, Counter.LOG))
+
+    def visits_since(self, seq: int, limit: int) -> tuple[list[Visit], int]:
+        """Return the visits with the next `limit` outcomes after a number, and the number reached.
+
+        Visits are as known at the number reached; one comes again when more becomes known of it.
+        """
+        return self._database.read(lambda connection: reading.visits_since(connection, seq, limit))
+
+    def last_served(self) -> int:
+        """Return the time of the newest slate that this service made; 0 for none."""
+        return self._database.read(reading.last_served)
+
+    def export(self, start: int, end: int, batch: int = 50_000) -> Iterator[list[Visit]]:
+        """Return the visits of slates shown from `start` to before `end`, oldest first, batched."""
+        return exporting.export(self._database, start, end, batch)
+
+    def served(
+        self, start: int, end: int, batch: int = 50_000
+    ) -> Iterator[list[tuple[SlateRecord, Visit | None]]]:
+        """Return the slates that this service made, with what became of those that were answered.
+
+        From `start` to before `end`, oldest first, in batches.
+        """
+        return exporting.served(self._database, start, end, batch)
+
+    # Items
+
+    def put_items(self, given: Sequence[tuple[str, str, ItemState]]) -> int:
+        """Make items (id, group, state) so; return the number of the last change of any item.
+
+        What is so already is no change.
+        """
+        return self._database.write(lambda connection: items.put(connection, given))
+
+    def remove_items(self, ids: Sequence[str]) -> int:
+        """Remove items; return the number of the last change. Unknown ids do not matter."""
+        require_texts("the id of an item", ids)
+        return self._database.write(lambda connection: items.remove(connection, ids))
+
+    def item(self, item_id: str) -> Item | None:
+        """Return an item, None if there never was one; one that was removed says so."""
+        require_texts("the id of an item", (item_id,))
+        return self._database.read(lambda connection: items.item(connection, item_id))
+
+    def items(self, after: str | None, limit: int) -> list[Item]:
+        """Return the next items by id, shown or hidden; None for the first."""
+        require_texts("the id of an item", () if after is None else (after,))
+        return self._database.read(
+            lambda connection: items.page(connection, after or "", limit, removed=False)
+        )
+
+    def all_items(self) -> Iterator[list[Item]]:
+        """Return all items by id in batches, also those that were removed."""
+        return items.pages(self._database)
+
+    def item_changes(self, since: int, until: int | None = None) -> list[Item]:
+        """Return every change after number `since`, up to and with `until`, in order."""
+        return self._database.read(
+            lambda connection: items.changes_between(connection, since, until)
+        )
+
+    def item_seq(self) -> int:
+        """Return the number of the last change of an item."""
+        return self._database.read(lambda connection: last_number(connection, Counter.ITEMS))
+
+    # People
+
+    def erase(self, user_id: str, now: int) -> int:
+        """Erase all that is kept of a person; return how many slates that were.
+
+        What comes late about slates from before `now` is refused. Erasing again does no harm.
+        """
+        require_texts("the user's id", (user_id,))
+        slates = self._database.write(
+            lambda connection: erasing.erase(connection, self._salt, user_id, now)
+        )
+        if self._database.is_sqlite:
+            erasing.empty_log(self._database)
+        return slates

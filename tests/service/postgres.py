@@ -1,0 +1,114 @@
+"""A real PostgreSQL for the tests: a cluster of its own in a temporary directory."""
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+from pathlib import Path
+
+PASSWORD = "s3cret/p@ss"
+
+
+def programs() -> Path | None:
+    """Find PostgreSQL's programs, or install Debian's where that is allowed."""
+    for attempt in range(2):
+        homes = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+        found = str(homes[-1]) if homes else shutil.which("initdb")
+        if found:
+            return Path(found).resolve().parent
+        if attempt or os.geteuid() != 0 or shutil.which("apt-get") is None:
+            return None
+        install = ["apt-get", "-o", "DPkg::Lock::Timeout=300", "install", "-y", "-qq", "postgresql"]
+        quiet = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+        for command in (["apt-get", "-qq", "update"], install):
+            subprocess.run(command, env=quiet, capture_output=True, check=False, timeout=600)
+    return None
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Postgres:
+    """A PostgreSQL server that can be stopped and started. It refuses to run as root."""
+
+    def __init__(self, bin_directory: Path) -> None:
+        self._bin = bin_directory
+        self._home = Path(tempfile.mkdtemp(prefix="slatewise-postgres-"))
+        self._data = self._home / "data"
+        self.port = free_port()
+        if os.geteuid() == 0:
+            shutil.chown(self._home, "postgres")
+        secret = self._home / "password"
+        secret.write_text(PASSWORD)
+        secret.chmod(0o644)
+        self._run(
+            "initdb",
+            "-D",
+            self._data,
+            "-U",
+            "tester",
+            "--pwfile",
+            secret,
+            "-A",
+            "scram-sha-256",
+            "-E",
+            "UTF8",
+            "--locale",
+            "C.UTF-8",
+            "--no-sync",
+        )
+        self.start()
+
+    def url(self, query: str = "") -> str:
+        return f"postgresql://tester:s3cret%2Fp%40ss@127.0.0.1:{self.port}/postgres" + (
+            f"?{query}" if query else ""
+        )
+
+    def start(self) -> None:
+        options = (
+            f"-p {self.port} -k {self._home} -c listen_addresses=127.0.0.1 -c shared_buffers=32MB"
+        )
+        self._run(
+            "pg_ctl",
+            "-D",
+            self._data,
+            "-w",
+            "-t",
+            "120",
+            "-l",
+            self._home / "log",
+            "-o",
+            options,
+            "start",
+        )
+
+    def stop(self) -> None:
+        """Stop at once, as a crash would: nothing is written that was not on disk."""
+        self._run("pg_ctl", "-D", self._data, "-w", "-m", "immediate", "stop")
+
+    def remove(self) -> None:
+        self.stop()
+        shutil.rmtree(self._home, ignore_errors=True)
+
+    def _run(self, program: str, *arguments: str | Path) -> None:
+        user = pwd.getpwnam("postgres") if os.geteuid() == 0 else None
+        ended = subprocess.run(
+            [str(self._bin / program), *map(str, arguments)],
+            user=None if user is None else user.pw_uid,
+            group=None if user is None else user.pw_gid,
+            extra_groups=None if user is None else [],
+            cwd=self._home,
+            stdin=subprocess.DEVNULL,
+            # A file, for the server inherits it: a pipe would stay open as long as it runs.
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+        if ended.returncode != 0:
+            log = self._home / "log"
+            raise RuntimeError(f"{program} failed\n{log.read_text() if log.exists() else ''}")
