@@ -1,0 +1,255 @@
+"""The real server as a process, users who load it, and a ledger of what it acknowledged."""
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+import psutil
+
+SLATEWISE = [sys.executable, "-m", "slatewise"]
+ITEMS = [f"item-{number}" for number in range(60)]
+SEARCHED = 8
+"""Items of a search."""
+
+
+def eventually(what: Callable[[], object], why: str, seconds: float = 60) -> None:
+    """Wait until something is so; on a busy machine that takes a while."""
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, f"after {seconds} s still not: {why}"
+        time.sleep(0.05)
+
+
+class Server:
+    """`slatewise serve` in a process group of its own, started and killed as often as one likes."""
+
+    def __init__(
+        self, directory: Path, *options: str, workers: int = 2, more: Mapping[str, str] = {}
+    ) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.directory, self.log = directory, directory.with_name(f"{directory.name}.log")
+        self._workers = workers
+        fixed = ["--port", str(self.port), "--workers", str(workers), "--open"]
+        self._command = [*SLATEWISE, "serve", str(directory), *fixed, *options]
+        self._environment = {**os.environ, "OMP_NUM_THREADS": "1", **more}
+        self.process: subprocess.Popen[bytes] | None = None
+        self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=30)
+
+    def start(self) -> Self:
+        """Start it, and wait until it answers."""
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self._command,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=self._environment,
+                start_new_session=True,
+            )
+        eventually(self._up, f"the server answers\n{self.said()}", 120)
+        return self
+
+    def _up(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, f"the server ended:\n{self.said()}"
+        with suppress(httpx.TransportError):
+            return self.client.get("/health/ready").status_code == httpx.codes.OK
+        return False
+
+    def said(self) -> str:
+        """Return the end of its log."""
+        return self.log.read_text(errors="replace")[-6_000:] if self.log.exists() else ""
+
+    def workers(self) -> list[psutil.Process]:
+        """Return the processes that serve, in no order."""
+        assert self.process is not None
+        children = psutil.Process(self.process.pid).children(recursive=True)
+        return [child for child in children if _listens(child, self.port)]
+
+    def kill(self) -> None:
+        """End all its processes at once, as a power cut would."""
+        assert self.process is not None
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> int:
+        """Ask it to end, as an operator would; return its exit status."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(60)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+
+    def put_items(self, ids: Sequence[str] = ITEMS, groups: int = 4) -> None:
+        """Offer items, of groups in turn."""
+        items = [{"id": item, "group": f"group-{n % groups}"} for n, item in enumerate(ids)]
+        self.client.put("/v1/items", json={"items": items}).raise_for_status()
+
+
+def _listens(process: psutil.Process, port: int) -> bool:
+    """Whether a process has the socket that requests come in by."""
+    try:
+        connections = process.net_connections("tcp")
+    except psutil.Error:
+        return False
+    return any(c.laddr.port == port and c.status == psutil.CONN_LISTEN for c in connections)
+
+
+@dataclass
+class Entry:
+    """An event that was sent, and what the server said to it."""
+
+    event: dict[str, Any]
+    recorded: int = 0
+    """how often it was acknowledged as new"""
+    duplicate: int = 0
+    refused: str = ""
+
+    @property
+    def acknowledged(self) -> bool:
+        return self.recorded + self.duplicate > 0
+
+    @property
+    def clicked(self) -> tuple[str, ...]:
+        click = self.event["clicked"]
+        return () if click is None else (click,)
+
+
+@dataclass
+class Ledger:
+    """Everything that any load on a store told, over all the lives of its server."""
+
+    entries: dict[str, Entry] = field(default_factory=dict)
+    served: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """recommendations by slate id, as they were answered"""
+    statuses: Counter[str] = field(default_factory=Counter)
+    """HTTP statuses by route, and "lost" for connections that broke"""
+    odd: list[str] = field(default_factory=list)
+    """answers that nobody should get"""
+
+    @property
+    def acknowledged(self) -> int:
+        return sum(entry.acknowledged for entry in self.entries.values())
+
+
+class Load:
+    """Users who ask, look and tell, and who tell again until they are answered."""
+
+    def __init__(self, port: int, ledger: Ledger, seed: int, threads: int = 3) -> None:
+        self.ledger, self._port = ledger, port
+        self._done = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._live, args=(random.Random(f"{seed} {number}"),))
+            for number in range(threads)
+        ]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        for thread in self._threads:
+            thread.join()
+
+    def goes_on(self, events: int = 30, seconds: float = 90) -> None:
+        """Wait until so many more events are acknowledged."""
+        wanted = self.ledger.acknowledged + events
+        eventually(lambda: self.ledger.acknowledged >= wanted, "events are acknowledged", seconds)
+
+    def _live(self, rng: random.Random) -> None:
+        with httpx.Client(base_url=f"http://127.0.0.1:{self._port}", timeout=20) as client:
+            while not self._done.is_set():
+                event = self._searched(rng) if rng.random() < 0.5 else self._served(client, rng)
+                if event is not None:
+                    self._tell(client, event)
+                if event is not None and rng.random() < 0.1:  # as a client does that lost count
+                    self._tell(client, event)
+                time.sleep(0.01)
+
+    def _searched(self, rng: random.Random) -> dict[str, Any]:
+        items = rng.sample(ITEMS, SEARCHED)
+        slate = {"slate_id": f"search-{uuid.UUID(int=rng.getrandbits(128))}", "source": "search"}
+        return slate | {"user_id": f"user-{rng.randrange(40)}", "items": items} | _act(rng, items)
+
+    def _served(self, client: httpx.Client, rng: random.Random) -> dict[str, Any] | None:
+        answer = self._post(client, "recommend", {"user_id": f"user-{rng.randrange(40)}", "k": 6})
+        if answer is None:
+            return None
+        if answer.status_code != httpx.codes.OK:
+            self._odd(answer)
+            return None
+        slate = answer.json()
+        items = [item["id"] for item in slate["items"]]
+        if len(items) != len(set(items)) or len(items) != 6:
+            self.ledger.odd.append(f"a slate of {items}")
+        self.ledger.served[slate["slate_id"]] = slate
+        return {"slate_id": slate["slate_id"]} | _act(rng, items)
+
+    def _tell(self, client: httpx.Client, event: dict[str, Any]) -> None:
+        entry = self.ledger.entries.setdefault(event["slate_id"], Entry(event))
+        while True:
+            answer = self._post(client, "feedback", {"events": [event]})
+            if answer is not None and answer.status_code == httpx.codes.OK:
+                said = answer.json()["events"][0]
+                entry.recorded += said["status"] == "recorded"
+                entry.duplicate += said["status"] == "duplicate"
+                entry.refused = said["problem"] if said["status"] == "refused" else ""
+                return
+            if answer is not None:
+                self._odd(answer)
+            if self._done.wait(0.1):
+                return
+
+    def _post(self, client: httpx.Client, route: str, body: object) -> httpx.Response | None:
+        try:
+            answer = client.post(f"/v1/{route}", json=body)
+        except httpx.TransportError:
+            self.ledger.statuses[f"{route} lost"] += 1
+            time.sleep(0.05)
+            return None
+        self.ledger.statuses[f"{route} {answer.status_code}"] += 1
+        return answer
+
+    def _odd(self, answer: httpx.Response) -> None:
+        """Nothing but a 503 with a remedy may be said to a good request."""
+        kind = answer.headers.get("content-type", "")
+        if answer.status_code != httpx.codes.SERVICE_UNAVAILABLE or "problem+json" not in kind:
+            self.ledger.odd.append(f"{answer.request.url.path}: {answer.status_code} {answer.text}")
+        elif not answer.json().get("remedy") or "retry-after" not in answer.headers:
+            self.ledger.odd.append(f"no remedy: {answer.text}")
+
+
+def _act(rng: random.Random, items: Sequence[str]) -> dict[str, Any]:
+    seen = rng.randint(1, len(items))
+    return {"seen": seen, "clicked": rng.choice([None, *items[:seen]])}
+
+
+@contextmanager
+def small_disk(place: Path, megabytes: int) -> Iterator[Path]:
+    """Mount a disk of its own at `place`; needs root."""
+    place.mkdir()
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(place)], check=True
+    )
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
