@@ -1,0 +1,124 @@
+"""What the routes of one worker share: the service, the store, the queue, and threads to work in."""
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from slatewise.service.config import ServiceConfig
+from slatewise.service.http import limits
+from slatewise.service.http.guard import Gate
+from slatewise.service.http.metrics import Metrics
+from slatewise.service.http.security import Tokens
+from slatewise.service.serving import Service
+from slatewise.service.store import Store, StoreError
+from slatewise.service.writer import Writer
+
+QUEUE = 20_000
+"""records that may wait to be written: some 20 MB"""
+PATIENCE = 5.0
+"""seconds that a request waits for the store to write"""
+_TICK = 1.0
+_log = logging.getLogger(__name__)
+_Given = ParamSpec("_Given")
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a worker is started with."""
+
+    directory: Path
+    config: ServiceConfig
+    tokens: Tokens | None
+    """None: open to this machine"""
+
+    @property
+    def rates(self) -> Path:
+        """Return where workers count requests together."""
+        return self.directory / "rates.bin"
+
+
+class Backend:
+    """One per worker."""
+
+    def __init__(
+        self,
+        service: Service,
+        store: Store,
+        config: ServiceConfig,
+        gate: Gate,
+        metrics: Metrics,
+    ) -> None:
+        self.service, self.store, self.config = service, store, config
+        self.gate, self.metrics = gate, metrics
+        self.writer = Writer(store, QUEUE, service.changed_users)
+        # Apart from each other: reads that wait for a store in trouble must not keep slates waiting.
+        self._ranking = ThreadPoolExecutor(min(os.cpu_count() or 1, 4), "ranking")
+        self._reading = ThreadPoolExecutor(4, "reading")
+        self._ended = threading.Event()
+        self._ticking = threading.Thread(target=self._tick, name="refreshing", daemon=True)
+        self._ticking.start()
+
+    @classmethod
+    def open(cls, setup: Setup, metrics: Metrics) -> "Backend":
+        """Open the store and the models; waits for a store that cannot be reached yet."""
+        config = setup.config
+        rate = limits.RateLimit.open(config.limits.requests_per_second, setup.rates)
+        gate = Gate(setup.tokens, rate, config.limits.body_bytes)
+        pause = threading.Event()
+        while True:
+            try:
+                store = Store.open(config.store_url(setup.directory))
+                service = Service.open(setup.directory, config, store)
+                return cls(service, store, config, gate, metrics)
+            except StoreError as error:
+                # A worker that replaces a dead one must not end the others.
+                _log.warning("Waiting for the store: %s", error.problem)
+                pause.wait(1.0)
+
+    def close(self) -> None:
+        """Write what waits, and let go of everything."""
+        self._ended.set()
+        self._ticking.join()
+        self._ranking.shutdown()
+        self.writer.close()
+        self._reading.shutdown()
+        self.store.close()
+
+    async def rank(
+        self, work: Callable[_Given, _Result], *args: _Given.args, **kwargs: _Given.kwargs
+    ) -> _Result:
+        """Make a slate in a thread, so that other requests go on."""
+        assert not kwargs
+        return await asyncio.get_running_loop().run_in_executor(self._ranking, work, *args)
+
+    async def read(self, work: Callable[[], _Result]) -> _Result:
+        """Ask the store in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._reading, work)
+
+    async def written(self, answer: "Future[_Result]") -> _Result:
+        """Wait for what was given to the writer, though not for ever."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                return await asyncio.wrap_future(answer)
+        except TimeoutError:
+            raise StoreError("The store does not answer.", "Send it again in a moment.") from None
+
+    def _tick(self) -> None:
+        while not self._ended.wait(_TICK):
+            try:
+                self.service.refresh()
+            except Exception as error:  # the next second may be better; the old state serves on
+                _log.warning("Could not refresh: %s", error)
+            self.count()
+
+    def count(self) -> None:
+        """Bring the metrics up to date."""
+        self.metrics.watch(self.writer)
+        self.metrics.serving({name: arm for name, arm in self.service.versions().items()})

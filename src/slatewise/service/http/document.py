@@ -1,0 +1,70 @@
+"""The OpenAPI document: what FastAPI knows of the routes, with roles and problems added."""
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+
+from slatewise.service.http.problems import MEDIA_TYPE, ProblemAnswer
+from slatewise.service.http.security import Role
+from slatewise.version import __version__
+
+TITLE = "slatewise"
+ABOUT = """Slates out, feedback in.
+
+`POST /v1/recommend` makes a slate; `POST /v1/feedback` tells what became of it. Every error is a JSON
+problem with a remedy. Send a token as `Authorization: Bearer TOKEN`: role *read* makes slates and
+looks, *write* also tells what happened and changes items, *admin* also sees and erases people."""
+
+_ANY = {
+    400: "The request cannot be read.",
+    401: "No token, or an unknown one.",
+    403: "The token's role does not allow it.",
+    422: "A value is not as it must be.",
+    429: "The token asks too often; Retry-After says how long to wait.",
+    500: "A mistake of the service; the problem names an id to look for in its log.",
+    503: "The store takes nothing now; Retry-After says when to come again.",
+}
+_BODY = {
+    408: "The body came too slowly.",
+    413: "The body is too large.",
+    415: "The body is not JSON.",
+}
+_MISSING = {404: "There is no such item."}
+
+
+def describe(app: FastAPI) -> dict[str, Any]:
+    """Return the document of an app."""
+    if app.openapi_schema is None:
+        document = get_openapi(
+            title=TITLE, version=__version__, description=ABOUT, routes=app.routes
+        )
+        parts = document.setdefault("components", {})
+        parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        schemas = parts.setdefault("schemas", {})
+        for name in ("HTTPValidationError", "ValidationError"):
+            schemas.pop(name, None)
+        schemas["Problem"] = ProblemAnswer.model_json_schema()
+        for route in (one for one in app.routes if isinstance(one, APIRoute)):
+            if route.include_in_schema:
+                for method in route.methods:
+                    _complete(document["paths"][route.path_format][method.lower()], route)
+        app.openapi_schema = document
+    return app.openapi_schema
+
+
+def _complete(operation: dict[str, Any], route: APIRoute) -> None:
+    """Add the token and the problems to an operation."""
+    role: Role | None = getattr(route, "needs", None)
+    problems = {500: _ANY[500], 503: _ANY[503]} if role is None else dict(_ANY)
+    if role is not None:
+        operation["security"] = [{"token": []}]
+        operation["description"] += f"\n\nNeeds a token with role **{role.name.lower()}**."
+    if "requestBody" in operation:
+        problems |= _BODY
+    if "{item_id}" in route.path_format:
+        problems |= _MISSING
+    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    for status, about in problems.items():
+        operation["responses"][str(status)] = {"description": about, "content": content}

@@ -1,0 +1,129 @@
+"""From events as clients send them to records, or to words why not."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+from slatewise.errors import SlatewiseError
+from slatewise.service.http.schemas import Event, EventAnswer, FeedbackAnswer
+from slatewise.service.records import Outcome, SlateRecord, Written
+
+AHEAD: Final = 5 * 60 * 1_000_000
+"""microseconds by which a client's clock may be ahead of ours"""
+_EARLIEST: Final = 946_684_800_000_000  # 2000-01-01; numbers below are seconds or milliseconds
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+_REFUSALS: Final = {
+    Written.UNKNOWN_SLATE: (
+        "The slate is not known.",
+        "Send the slate_id that /v1/recommend gave; with a slate of yours, send its items.",
+    ),
+    Written.NOT_SHOWN: (
+        "The slate has no such item, or not so many.",
+        "Send items of the slate as clicked, and at most its length as seen.",
+    ),
+    Written.ERASED: (
+        "The data of this user were erased after that time.",
+        "Do not send it again: it is not kept.",
+    ),
+}
+
+
+@dataclass
+class Understood:
+    """What events say."""
+
+    slates: list[SlateRecord] = field(default_factory=list)
+    outcomes: list[Outcome] = field(default_factory=list)
+    refused: dict[int, SlatewiseError] = field(default_factory=dict)
+    """by the place of the event"""
+
+
+def understand(events: Sequence[Event], now: int) -> Understood:
+    """Read events that arrived at `now`; what one of them lacks is no harm to others."""
+    result = Understood()
+    for place, event in enumerate(events):
+        try:
+            when = moment(event.time, now)
+            slate = None if event.items is None else _slate(event, event.items, when)
+        except SlatewiseError as error:
+            result.refused[place] = error
+            continue
+        if slate is not None:
+            result.slates.append(slate)
+        result.outcomes.append(Outcome(event.slate_id, event.seen, _clicked(event), when))
+    return result
+
+
+def moment(given: int | str | None, now: int) -> int:
+    """Return a time in microseconds since 1970; without one, now."""
+    if given is None:
+        return now
+    when = given if isinstance(given, int) else _iso(given)
+    if when > now + AHEAD:
+        raise SlatewiseError("The time is in the future.", "Check the clock and the time zone.")
+    if when < _EARLIEST:
+        raise SlatewiseError(
+            "The time is before the year 2000.",
+            "Send ISO 8601 with an offset, or microseconds since 1970.",
+        )
+    return when
+
+
+def answers(
+    events: Sequence[Event], understood: Understood, written: Sequence[Written]
+) -> FeedbackAnswer:
+    """Tell what became of each event."""
+    states, told = iter(written), []
+    for place, event in enumerate(events):
+        error = understood.refused.get(place)
+        if error is None:
+            told.append(_answer(event.slate_id, next(states)))
+        else:
+            told.append(_refusal(event.slate_id, error.problem, error.remedy))
+    counts = {kind: sum(one.status == kind for one in told) for kind in _KINDS}
+    return FeedbackAnswer(events=told, **counts)
+
+
+_KINDS: Final = ("recorded", "duplicate", "refused")
+
+
+def _answer(slate_id: str, state: Written) -> EventAnswer:
+    if state in _REFUSALS:
+        return _refusal(slate_id, *_REFUSALS[state])
+    recorded = state is Written.RECORDED
+    return EventAnswer(slate_id=slate_id, status="recorded" if recorded else "duplicate")
+
+
+def _refusal(slate_id: str, problem: str, remedy: str) -> EventAnswer:
+    return EventAnswer(slate_id=slate_id, status="refused", problem=problem, remedy=remedy)
+
+
+def _slate(event: Event, items: list[str], when: int) -> SlateRecord:
+    if event.source is None:
+        raise SlatewiseError(
+            "A slate of yours needs a source.", 'Say where it was shown, for instance "search".'
+        )
+    if len(set(items)) < len(items):
+        raise SlatewiseError("The slate has an item twice.", "Send every item once.")
+    return SlateRecord(event.slate_id, event.user_id, when, event.source, tuple(items))
+
+
+def _clicked(event: Event) -> tuple[str, ...]:
+    if event.clicked is None:
+        return ()
+    return (event.clicked,) if isinstance(event.clicked, str) else tuple(event.clicked)
+
+
+def _iso(text: str) -> int:
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        raise SlatewiseError(
+            "The time is no ISO 8601 time.", "Write it as 2026-05-17T12:30:00Z."
+        ) from None
+    if when.tzinfo is None:
+        raise SlatewiseError("The time has no offset.", "Add Z for UTC, or an offset as +02:00.")
+    since = when - _EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds

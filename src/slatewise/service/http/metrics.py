@@ -1,0 +1,88 @@
+"""What Prometheus is told: counts and times, summed over the workers.
+
+With PROMETHEUS_MULTIPROC_DIR in the environment, workers write into files of that directory and any of
+them can tell the sum; without, a process tells what it did itself.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import Protocol
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
+
+DIRECTORY = "PROMETHEUS_MULTIPROC_DIR"
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+
+
+class Queue(Protocol):
+    """What is asked of the writer."""
+
+    dropped: int
+    failures: int
+
+    def __len__(self) -> int:
+        """How many records wait."""
+        ...
+
+
+class Metrics:
+    """The metrics of one process."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = self._counter("requests", "Requests answered", "method", "route", "status")
+        self.seconds = Histogram(
+            "slatewise_request_seconds",
+            "Time from a request's headers to its answer",
+            ["route"],
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self.slates = self._counter("slates", "Slates served", "variant", "model", "version")
+        self.feedback = self._counter("feedback", "Events by what became of them", "status")
+        self.dropped = self._counter("dropped_slates", "Served slates that were not logged")
+        self.store_errors = self._counter("store_errors", "Attempts to write that failed")
+        self.queue = Gauge(
+            "slatewise_queue_records",
+            "Records waiting to be written",
+            multiprocess_mode="livesum",
+            registry=self.registry,
+        )
+        self.models = Gauge(
+            "slatewise_model_info",
+            "1 for the version that an arm serves",
+            ["variant", "model", "version"],
+            multiprocess_mode="livemax",
+            registry=self.registry,
+        )
+        self._seen: dict[str, int] = {}
+        self._serving: set[tuple[str, str, str]] = set()
+
+    def watch(self, queue: Queue) -> None:
+        """Take over what the queue counted since the last time."""
+        self.queue.set(len(queue))
+        for name, counter in (("dropped", self.dropped), ("failures", self.store_errors)):
+            total: int = getattr(queue, name)
+            counter.inc(total - self._seen.get(name, 0))
+            self._seen[name] = total
+
+    def serving(self, versions: Mapping[str, tuple[str, str]]) -> None:
+        """Say which model and version each arm serves."""
+        now = {(arm, *model) for arm, model in versions.items()}
+        for old in self._serving - now:
+            self.models.labels(*old).set(0)
+        for new in now:
+            self.models.labels(*new).set(1)
+        self._serving = now
+
+    def text(self) -> bytes:
+        """Return the metrics of all workers in Prometheus' text format."""
+        if not os.environ.get(DIRECTORY):
+            return generate_latest(self.registry)
+        together = CollectorRegistry()
+        MultiProcessCollector(together)  # type: ignore[no-untyped-call]
+        return generate_latest(together)
+
+    def _counter(self, name: str, about: str, *labels: str) -> Counter:
+        return Counter(f"slatewise_{name}", about, labels, registry=self.registry)

@@ -1,0 +1,119 @@
+"""Every error as a JSON problem (RFC 9457): what is wrong, and what to do about it."""
+
+import logging
+import secrets
+from collections.abc import Mapping
+from http import HTTPStatus
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic_core import to_json
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from slatewise.errors import SlatewiseError
+from slatewise.service.store import StoreError
+from slatewise.service.writer import QueueFull
+
+MEDIA_TYPE = "application/problem+json"
+RETRY_SECONDS = 1
+NO_STORE = "The store cannot be reached, or takes nothing now."
+_log = logging.getLogger(__name__)
+
+_REMEDIES = {
+    404: "The paths are listed in /v1/openapi.json.",
+    405: "The methods of this path are named in the Allow header.",
+}
+
+
+class ProblemAnswer(BaseModel):
+    """What went wrong, and what to do about it."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    type: str = Field(examples=["about:blank"])
+    """a URI for the kind of problem; about:blank where the status says it all"""
+    title: str = Field(examples=["Unauthorized"])
+    """the name of the status"""
+    status: int = Field(examples=[401])
+    detail: str = Field(examples=["No token."])
+    """what is wrong with this request"""
+    remedy: str = Field(examples=["Send the header Authorization: Bearer TOKEN."])
+    """what to do"""
+
+
+class Problem(HTTPException):
+    """An error that ends a request."""
+
+    def __init__(
+        self, status: int, detail: str, remedy: str, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(status, detail, dict(headers or {}))
+        self.remedy = remedy
+
+
+def unavailable(error: SlatewiseError) -> Problem:
+    """Return what to answer when the store or its queue takes nothing now.
+
+    What a store says of itself names its host and database: that is for the log, not for clients.
+    """
+    detail = NO_STORE if isinstance(error, StoreError) else error.problem
+    remedy = "Send it again in a moment: what was recorded already does not count twice."
+    return Problem(503, detail, remedy, {"Retry-After": str(RETRY_SECONDS)})
+
+
+def answer(problem: HTTPException) -> Response:
+    """Write a problem as a response."""
+    remedy = problem.remedy if isinstance(problem, Problem) else _REMEDIES.get(problem.status_code)
+    content = {
+        "type": "about:blank",
+        "title": HTTPStatus(problem.status_code).phrase,
+        "status": problem.status_code,
+        "detail": str(problem.detail),
+        "remedy": remedy or "Correct the request.",
+    }
+    headers = dict(problem.headers or {})
+    return Response(to_json(content), problem.status_code, headers, MEDIA_TYPE)
+
+
+def unexpected(error: Exception) -> Response:
+    """Answer for a fault of ours: an id to look it up in the log, and nothing else."""
+    number = secrets.token_hex(8)
+    _log.error("Error %s", number, exc_info=error)
+    remedy = f"Look for error {number} in the log of the service, and report it."
+    return answer(Problem(500, f"The service made a mistake (error {number}).", remedy))
+
+
+def install(app: FastAPI) -> None:
+    """Have all errors of an app answered here."""
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    for kind in (StoreError, QueueFull):
+        app.add_exception_handler(kind, _unavailable)
+    app.add_exception_handler(SlatewiseError, _refused)
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return answer(error)
+
+
+async def _unavailable(request: Request, error: Exception) -> Response:
+    assert isinstance(error, SlatewiseError)
+    return answer(unavailable(error))
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, SlatewiseError)
+    return answer(Problem(422, error.problem, error.remedy or "Correct the request."))
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    """Name the first field that is wrong; what was sent is not repeated."""
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    field = ".".join(str(part) for part in first["loc"])
+    detail = f"{field}: {first['msg'].removeprefix('Value error, ')}."
+    return answer(Problem(422, detail, "Correct the request; /v1/openapi.json has its schema."))

@@ -1,0 +1,86 @@
+"""For those who run the service: is it well, what does it do, how is the experiment going."""
+
+import asyncio
+from time import monotonic
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from slatewise.service.http.backend import Backend
+from slatewise.service.http.guard import guarded
+from slatewise.service.http.problems import NO_STORE, RETRY_SECONDS, Problem
+from slatewise.service.http.schemas import LiveAnswer, ReadyAnswer
+from slatewise.service.http.security import Role
+from slatewise.service.store import StoreError
+
+FRESH = 10.0
+"""seconds for which an overview of the experiment serves again"""
+PING_SECONDS = 2.0
+
+health = APIRouter(prefix="/health", tags=["operation"])
+metrics = APIRouter(tags=["operation"], route_class=guarded(Role.READ))
+experiment = APIRouter(prefix="/v1", tags=["operation"], route_class=guarded(Role.READ))
+
+
+@health.get("/live", summary="Is the process alive?")
+async def live() -> LiveAnswer:
+    """Answer, which is all that is asked."""
+    return LiveAnswer(status="alive")
+
+
+@health.get("/ready", summary="Can requests be answered?")
+async def ready(request: Request) -> ReadyAnswer:
+    """Say whether models, items and the store are there; if not, what is missing."""
+    backend: Backend = request.app.state.backend
+    missing = [*backend.service.ready(), *await _store_troubles(backend)]
+    if missing:
+        headers = {"Retry-After": str(RETRY_SECONDS)}
+        raise Problem(503, " ".join(missing), "Slates may still be made; feedback waits.", headers)
+    return ReadyAnswer(status="ready")
+
+
+@metrics.get(
+    "/metrics",
+    summary="Prometheus metrics",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
+async def show_metrics(request: Request) -> Response:
+    """Return counts and times of all workers."""
+    backend: Backend = request.app.state.backend
+    backend.count()
+    text = await backend.read(backend.metrics.text)
+    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+@experiment.get("/experiment", summary="How the arms do")
+async def show_experiment(request: Request) -> dict[str, Any]:
+    """Return arms, shares, click rates with intervals, diversity and advice."""
+    backend: Backend = request.app.state.backend
+    state = request.app.state
+    if not hasattr(state, "overview"):
+        state.overview, state.overview_at, state.overview_lock = {}, -FRESH, asyncio.Lock()
+    async with state.overview_lock:
+        if monotonic() - state.overview_at >= FRESH:
+            state.overview = await backend.read(lambda: _overview(backend))
+            state.overview_at = monotonic()
+    return dict(state.overview)
+
+
+def _overview(backend: Backend) -> dict[str, Any]:
+    # The numerical parts of an analysis take a second to load: only who asks pays.
+    from slatewise.service.analysing import overview  # noqa: PLC0415
+
+    return overview(backend.store, backend.config)
+
+
+async def _store_troubles(backend: Backend) -> list[str]:
+    if backend.writer.problem is not None:
+        return [NO_STORE]
+    try:
+        async with asyncio.timeout(PING_SECONDS):
+            await backend.read(backend.store.ping)
+    except (StoreError, TimeoutError):
+        return [NO_STORE]
+    return []

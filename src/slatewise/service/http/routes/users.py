@@ -1,0 +1,61 @@
+"""People: what is known of them, and forgetting it."""
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Request
+
+from slatewise.service.http.backend import Backend
+from slatewise.service.http.guard import guarded
+from slatewise.service.http.schemas import (
+    ID_LENGTH,
+    NO_NUL,
+    ErasedAnswer,
+    UserAnswer,
+    VisitAnswer,
+)
+from slatewise.service.http.security import Role
+from slatewise.service.records import Visit
+
+router = APIRouter(prefix="/v1", tags=["users"], route_class=guarded(Role.ADMIN))
+
+UserId = Annotated[
+    str,
+    Path(min_length=1, max_length=ID_LENGTH, pattern=NO_NUL, examples=["anna"]),
+]
+
+
+@router.get("/users/{user_id:path}", summary="What is known of a user")
+async def get_user(request: Request, user_id: UserId) -> UserAnswer:
+    """Return her newest slates and clicks, oldest first; none for somebody unknown."""
+    backend: Backend = request.app.state.backend
+    most = backend.config.history
+    known = await backend.read(lambda: backend.store.history(user_id, most))
+    return UserAnswer(user_id=user_id, visits=[_told(visit) for visit in known.visits])
+
+
+@router.delete("/users/{user_id:path}", summary="Erase a user")
+async def erase_user(request: Request, user_id: UserId) -> ErasedAnswer:
+    """Erase all that is known of a user, for good, from the log and from what training reads.
+
+    Events from before that come late are refused; what she does from now on is recorded again.
+    """
+    backend: Backend = request.app.state.backend
+    now = backend.service.now()
+    # Through the queue: what waits of hers is written first, and so erased too.
+    slates = await backend.written(backend.writer.call(lambda: backend.store.erase(user_id, now)))
+    backend.service.changed_users([user_id])
+    return ErasedAnswer(user_id=user_id, slates=slates)
+
+
+def _told(visit: Visit) -> VisitAnswer:
+    slate = visit.slate
+    return VisitAnswer(
+        slate_id=slate.slate_id,
+        time=datetime.fromtimestamp(slate.time / 1_000_000, UTC).isoformat(timespec="microseconds"),
+        source=slate.source,
+        items=list(slate.items),
+        seen=visit.seen,
+        clicked=list(visit.clicked),
+        variant=None if slate.serving is None else slate.serving.arm,
+    )

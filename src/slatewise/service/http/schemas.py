@@ -1,0 +1,227 @@
+"""What requests and answers look like; the OpenAPI document is made from this."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+ID_LENGTH = 200
+TIME_LENGTH = 40
+MOST_ITEMS = 1_000
+"""in a slate or a batch, whatever the configuration says"""
+MOST_IDS = 10_000
+"""in a list of ids"""
+LARGEST = 2**63 - 1
+NO_NUL = r"^[^\x00]*$"
+
+
+def _text(value: Any) -> Any:
+    if type(value) is int and -LARGEST <= value <= LARGEST:
+        return str(value)
+    return value
+
+
+_Text = Annotated[str, Field(min_length=1, max_length=ID_LENGTH, pattern=NO_NUL)]
+_Number = Annotated[int, Field(ge=-LARGEST, le=LARGEST)]
+Id = Annotated[_Text, BeforeValidator(_text, json_schema_input_type=_Text | _Number)]
+"""Text, or a whole number, which stands for its digits."""
+Ids = Annotated[list[Id], Field(max_length=MOST_IDS)]
+Shown = Annotated[list[Id], Field(min_length=1, max_length=MOST_ITEMS)]
+Positive = Annotated[int, Field(ge=1, le=MOST_ITEMS)]
+Name = Annotated[str, Field(min_length=1, max_length=ID_LENGTH, pattern=NO_NUL)]
+
+
+class _Body(BaseModel):
+    # Strict: "5" is no number and 1 no truth value, so that a mistake is seen where it is made.
+    model_config = ConfigDict(strict=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+
+class RecommendBody(_Body):
+    """Whom a slate is for, and what may be in it."""
+
+    user_id: Id | None = Field(None, examples=["anna"])
+    """whose history to go by; without it, nobody known"""
+    clicks: Ids = Field([], examples=[["17", "4"]])
+    """items she clicked that the service has not heard of, oldest first, after her history"""
+    k: Positive | None = Field(None, examples=[5])
+    """how many items; the configuration has the usual and the largest number"""
+    exclude: Ids = Field([], examples=[["8"]])
+    """items not to show"""
+    allow: Ids | None = None
+    """the only items to show, if given"""
+    groups: Positive | Annotated[dict[Name, Positive], Field(max_length=MOST_ITEMS)] | None = Field(
+        None, examples=[{"lamps": 2}]
+    )
+    """at most so many items of every group, or of the groups named"""
+    clicked: Literal["exclude", "show"] = "exclude"
+    """whether items she clicked before may be shown again"""
+    source: Name | None = Field(None, examples=["recommendation"])
+    """what the slate is called in the log; the configuration has the usual name"""
+    seed: Annotated[int, Field(ge=0, le=LARGEST)] | None = None
+    """of what is random; drawn and told if not given"""
+
+
+class SlateItem(_Answer):
+    """An item of a slate."""
+
+    id: str = Field(examples=["9"])
+    group: str = Field(examples=["lamps"])
+    relevance: float | None = Field(examples=[-0.31])
+    """the mean of the posterior: higher is more likely to be clicked"""
+    uncertainty: float | None = Field(examples=[0.12])
+    """its standard deviation"""
+
+
+class RecommendAnswer(_Answer):
+    """A slate, and how it came about."""
+
+    slate_id: str = Field(examples=["0f3a9c1e5b7d4682a1c3e5f708192a3b"])
+    """to be sent back with what became of the slate"""
+    user_id: str | None = Field(examples=["anna"])
+    items: list[SlateItem]
+    """in the order in which to show them"""
+    variant: str = Field(examples=["main"])
+    """the arm of the experiment that the user is in"""
+    model: str = Field(examples=["main"])
+    version: str = Field(examples=["1"])
+    strategy: str = Field(examples=["in-slate-thompson"])
+    seed: int
+    source: str = Field(examples=["recommendation"])
+    unknown: list[str]
+    """clicks on items that the model does not know: they had no influence"""
+    notes: list[str]
+    """what else to know, for instance that the history could not be read"""
+
+
+class Event(_Body):
+    """What a user did with a slate; for a slate that others made, also what it was."""
+
+    slate_id: Name = Field(examples=["0f3a9c1e5b7d4682a1c3e5f708192a3b"])
+    """of the answer to /v1/recommend, or chosen by you for a slate of yours"""
+    seen: Annotated[int, Field(ge=0, le=MOST_ITEMS)] | None = Field(None, examples=[7])
+    """how many items she saw, from the first; all if not given"""
+    clicked: Id | Annotated[list[Id], Field(max_length=MOST_ITEMS)] | None = Field(
+        None, examples=["9"]
+    )
+    """the item or items she clicked, in order; null for none"""
+    time: (
+        Annotated[int, Field(ge=0, le=LARGEST)]
+        | Annotated[str, Field(min_length=1, max_length=TIME_LENGTH)]
+        | None
+    ) = Field(None, examples=["2026-05-17T12:30:00Z"])
+    """when, as ISO 8601 with an offset or in microseconds since 1970; now if not given"""
+    user_id: Id | None = Field(None, examples=["anna"])
+    """of a slate of yours: who saw it"""
+    source: Name | None = Field(None, examples=["search"])
+    """of a slate of yours: where it was shown"""
+    items: Shown | None = Field(None, examples=[["4", "9", "8"]])
+    """of a slate of yours: what it had, in order"""
+
+
+class FeedbackBody(_Body):
+    """What happened, in any order; an event sent twice counts once."""
+
+    events: Annotated[list[Event], Field(min_length=1, max_length=MOST_ITEMS)]
+
+
+class EventAnswer(_Answer):
+    """What became of an event."""
+
+    slate_id: str
+    status: Literal["recorded", "duplicate", "refused"]
+    problem: str | None = None
+    """of a refused event"""
+    remedy: str | None = None
+
+
+class FeedbackAnswer(_Answer):
+    """What became of the events, in their order: all that is recorded is on disk."""
+
+    events: list[EventAnswer]
+    recorded: int
+    duplicate: int
+    refused: int
+
+
+class ItemBody(_Body):
+    """An item to be offered, or to be kept back."""
+
+    group: Name = Field(examples=["lamps"])
+    """what it is among: new items start from what is known of their group"""
+    state: Literal["shown", "hidden"] = "shown"
+
+
+class NamedItemBody(ItemBody):
+    """An item of a batch."""
+
+    id: Id = Field(examples=["9"])
+
+
+class ItemsBody(_Body):
+    """Items to be offered or kept back, all or none."""
+
+    items: Annotated[list[NamedItemBody], Field(min_length=1, max_length=MOST_ITEMS)]
+
+
+class ItemAnswer(_Answer):
+    """An item as it is now."""
+
+    id: str = Field(examples=["9"])
+    group: str = Field(examples=["lamps"])
+    state: Literal["shown", "hidden", "removed"]
+
+
+class ItemsAnswer(_Answer):
+    """Items by their ids."""
+
+    items: list[ItemAnswer]
+    next: str | None
+    """what to give as `after` for the following page; null on the last"""
+
+
+class ChangedAnswer(_Answer):
+    """How many items were changed: in effect for every request from now on."""
+
+    changed: int
+
+
+class VisitAnswer(_Answer):
+    """A slate that a user saw, and what she did."""
+
+    slate_id: str
+    time: str = Field(examples=["2026-05-17T12:30:00.000000+00:00"])
+    source: str
+    items: list[str]
+    seen: int
+    clicked: list[str]
+    variant: str | None
+    """the arm that made it; null for a slate that others made"""
+
+
+class UserAnswer(_Answer):
+    """The newest slates of a user, oldest first."""
+
+    user_id: str
+    visits: list[VisitAnswer]
+
+
+class ErasedAnswer(_Answer):
+    """What was erased."""
+
+    user_id: str
+    slates: int
+
+
+class LiveAnswer(_Answer):
+    """The process answers."""
+
+    status: Literal["alive"]
+
+
+class ReadyAnswer(_Answer):
+    """Requests will be answered."""
+
+    status: Literal["ready"]
