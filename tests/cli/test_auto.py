@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from slatewise.data.preparing import prepare
+from slatewise.selection import forward
 from slatewise.simulation import load_config, write_log
 from slatewise.training import fitting, load
 from tests.cli.conftest import Run
@@ -19,6 +20,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     prepare(place / "log", place / "log", place / "set")
     (place / "quick.toml").write_text(
         "[model]\ndimensions = 2\ndynamics = 'linear'\nevidence = ['search', 'recommendation']\n"
+        "terms = ['history', 'popularity', 'propensity']\n"  # which leaves two to be tried
         "[training]\nmax_epochs = 2\nbatch_users = 100\n"
     )
     return place
@@ -63,6 +65,35 @@ def test_resuming_goes_on_with_what_was_chosen(
     assert (out / "selection.json").read_text() == chosen
     assert run("train", place / "set", whole, *options)[0] == 0
     assert (load(out).item_vectors == load(whole).item_vectors).all()
+
+
+def test_a_choice_that_was_stopped_goes_on_and_leaves_nothing_behind(
+    run: Run, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, whole = tmp_path / "run", tmp_path / "whole"
+    options = ["--auto", "--config", place / "quick.toml"]
+    assert "nothing of" in run("train", place / "set", out, *options, "--resume")[2]
+    fit, fits = forward.fit, [0]
+
+    def stopping(*arguments: object, **settings: object) -> object:
+        fits[0] += 1
+        if fits[0] == 3:
+            raise KeyboardInterrupt
+        return fit(*arguments, **settings)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(forward, "fit", stopping)
+    code, text, _ = run("train", place / "set", out, *options)
+    assert (code, "Go on with the same command and --resume" in text) == (130, True)
+    assert not out.exists()
+    fits[0] = 10
+    assert run("train", place / "set", out, *options, "--resume")[0] == 0
+    resumed = fits[0] - 10
+    fits[0] = 10
+    assert run("train", place / "set", whole, *options)[0] == 0
+    assert fits[0] - 10 == resumed + 2
+    assert (out / "selection.json").read_text() == (whole / "selection.json").read_text()
+    assert (load(out).item_vectors == load(whole).item_vectors).all()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "whole"]
 
 
 def test_a_gpu_is_refused_before_anything_is_tried(run: Run, place: Path, tmp_path: Path) -> None:

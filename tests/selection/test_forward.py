@@ -10,7 +10,7 @@ from slatewise.data import SlateDataset
 from slatewise.errors import SlatewiseError
 from slatewise.evaluation.bootstrap import Estimate
 from slatewise.model.config import ModelConfig
-from slatewise.selection import SELECTION, Selection, SelectionConfig, read_choice, select
+from slatewise.selection import SELECTION, Choice, Selection, SelectionConfig, read_choice, select
 from slatewise.selection.candidates import added, candidates_of
 from slatewise.selection.forward import _Judged, _round
 from slatewise.training import TrainingConfig
@@ -52,7 +52,7 @@ def test_the_same_seed_chooses_the_same_for_the_same_reasons(dataset: SlateDatas
 def test_a_choice_is_read_back(found: Selection, tmp_path: Path) -> None:
     assert read_choice(tmp_path, MODEL) is None
     found.write(tmp_path)
-    assert read_choice(tmp_path, MODEL) == found.model
+    assert read_choice(tmp_path, MODEL) == Choice(found.model)
     stored = json.loads((tmp_path / SELECTION).read_text())
     assert stored["rounds"][0]["tried"][0]["name"] == "bias"
     assert len(stored["notes"]) == 2
@@ -69,14 +69,25 @@ def test_what_a_log_cannot_have_is_not_tried(tmp_path: Path) -> None:
     names, impossible = candidates_of(ModelConfig(terms=("history",)), dataset)
     assert names == ["bias", "propensity", "evidence from front page", "evidence from search"]
     assert set(impossible) == {"popularity", "position"}
-    grown = added(added(ModelConfig(terms=("history",)), "bias"), "evidence from search")
-    assert (grown.terms, grown.evidence) == (("history", "bias"), ("search",))
+    grown = added(added(Choice(ModelConfig(terms=("history",))), "bias"), "evidence from search")
+    assert (grown.model.terms, grown.model.evidence) == (("history", "bias"), ("search",))
+    assert not grown.described
+
+
+def test_features_bring_the_bias_they_speak_of(dataset: SlateDataset) -> None:
+    names, _ = candidates_of(MODEL, dataset, described=True)
+    assert "features" in names
+    assert "features" not in candidates_of(MODEL, dataset)[0]
+    described = added(Choice(MODEL), "features")
+    assert (described.model.terms, described.described) == (("bias",), True)
+    assert described.name == "slate-linear-flat+bias+features"
+    assert added(added(Choice(MODEL), "bias"), "features") == described
 
 
 def judged(value: float, spread: float) -> _Judged:
     """A score whose difference from 0 has an interval of twice the spread."""
     replicates = value + spread * np.linspace(-1, 1, 101)
-    return _Judged(ModelConfig(), Estimate.of(value, replicates, 1, "users"))
+    return _Judged(Choice(ModelConfig()), Estimate.of(value, replicates, 1, "users"))
 
 
 def test_only_a_gain_that_can_be_told_from_none_and_is_worth_it_is_kept() -> None:

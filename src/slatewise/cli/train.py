@@ -8,17 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
 
-from slatewise.cli.show import console, progress, table
+from slatewise.cli.choosing import choose, place_of, require_cpu
+from slatewise.cli.show import console, table
 from slatewise.config import read_toml
 from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
 
 if TYPE_CHECKING:
-    from slatewise.model.config import ModelConfig
-    from slatewise.selection import Selection
-    from slatewise.training.config import TrainingConfig
     from slatewise.training.loop import Progress as State
 
 
@@ -38,6 +35,13 @@ def train(
     auto: Annotated[
         bool, typer.Option("--auto", help="First choose the terms that this log pays for.")
     ] = False,
+    item_features: Annotated[
+        Path | None, typer.Option(help="Table with item_id and a column for each feature of items.")
+    ] = None,
+    features: Annotated[
+        str | None,
+        typer.Option(help="Which columns, of that table or of the dataset: price,brand=category."),
+    ] = None,
     config: Annotated[
         Path | None,
         typer.Option(help=r"TOML file with \[model] and \[training]; options win over it."),
@@ -51,6 +55,7 @@ def train(
 ) -> None:
     """Fit a model; stop it with Ctrl-C and go on with --resume, to the same result."""
     # Torch takes a second to load: only commands that need it pay.
+    from slatewise.cli.item_features import read_item_features  # noqa: PLC0415
     from slatewise.evaluation import ModelRecommender, calibrate  # noqa: PLC0415
     from slatewise.model.config import ModelConfig  # noqa: PLC0415
     from slatewise.selection import recipe_for  # noqa: PLC0415
@@ -68,17 +73,23 @@ def train(
     model = ModelConfig.build(document.get("model", {}) | chosen, f"{config or 'options'}, [model]")
     training = TrainingConfig.build(document.get("training", {}), f"{config}, [training]")
     opened = SlateDataset.open(dataset)
+    described = read_item_features(opened, item_features, features)
     selection = None
     if auto:
-        _require_cpu(device)
+        require_cpu(device)
         training = recipe_for(opened, training)
-        model, selection = _choose(opened, model, training, run, seed, resume=resume)
+        place = place_of(run, resume=resume)
+        with _stopping_cleanly(KeyboardInterrupt, run):
+            choice, selection = choose(opened, model, training, described, place, seed)
+        model, described = choice.model, described if choice.described else None
+        resume = place.begun
     board = _Board(run / "tensorboard") if tensorboard else None
 
     def observe(at: "State") -> None:
         nonlocal selection
         if selection is not None:  # now there is a run to keep it in
             selection.write(run)
+            place.memory.unlink()
             selection = None
         bar.show(at)
         if board is not None:
@@ -91,6 +102,7 @@ def train(
             training,
             seed=seed,
             device=device,
+            item_features=described,
             run=run,
             resume=resume,
             observer=observe,
@@ -107,58 +119,8 @@ def train(
     console.print(f"\nRun: {run}")
 
 
-def _require_cpu(device: str) -> None:
-    if device != "cpu":
-        raise SlatewiseError(
-            "terms of the utility cannot be trained on a GPU.",
-            "Leave out --auto, or train on the CPU (--device cpu).",
-        )
-
-
-def _choose(
-    dataset: SlateDataset,
-    model: "ModelConfig",
-    training: "TrainingConfig",
-    run: Path,
-    seed: int,
-    *,
-    resume: bool,
-) -> "tuple[ModelConfig, Selection | None]":
-    """Choose terms, or take those that a stopped run was begun with; say which and why."""
-    from slatewise.selection import read_choice, select  # noqa: PLC0415
-
-    stored = read_choice(run, model) if resume else None
-    if stored is not None:
-        return stored, None
-    if not resume and run.exists() and any(run.iterdir()):
-        raise SlatewiseError(
-            f"{run} exists already.", "Go on with --resume, or choose another place."
-        )
-    with progress() as bars:
-        found = select(dataset, model, training=training, seed=seed, progress=bars)
-    console.print(_account(found))
-    for note in found.notes:
-        console.print(note, style="dim")
-    console.print(f"\nChosen: {found.model.name}\n")
-    return found.model, found
-
-
-def _account(found: "Selection") -> Table:
-    """Show every candidate with its gain in the round that settled it."""
-    judged = f"{found.about['judged_interactions']:,} interactions"
-    title = f"What a term gains, in nats per interaction, with 95 % intervals over users ({judged})"
-    result = table(title, "term", "round", "gain", "interval", "")
-    for number, one in found.last_tried():
-        gain, low, high = (f"{x:+.4f}".replace("-", "−") for x in (one.gain, one.low, one.high))
-        kept = "kept" if one.outcome == "kept" else "not kept"
-        result.add_row(one.name, str(number), gain, f"[{low}, {high}]", kept)
-    for name, why in found.impossible.items():
-        result.add_row(name, "", "", "", f"not tried: {why}")
-    return result
-
-
 @contextmanager
-def _stopping_cleanly(stopped: type[SlatewiseError], run: Path) -> Iterator[None]:
+def _stopping_cleanly(stopped: type[BaseException], run: Path) -> Iterator[None]:
     """End with the exit code of Ctrl-C, after saying how to go on."""
     try:
         yield

@@ -1,13 +1,16 @@
 """Which terms a model should have for a log: tried one after the other, kept if they pay."""
 
+from slatewise.selection.candidates import FEATURES, Choice
 from slatewise.selection.config import SelectionConfig
 from slatewise.selection.forward import select
 from slatewise.selection.recipe import VALIDATION_DRAWS, recipe_for
 from slatewise.selection.record import SELECTION, Round, Selection, Tried, read_choice
 
 __all__ = [
+    "FEATURES",
     "SELECTION",
     "VALIDATION_DRAWS",
+    "Choice",
     "Round",
     "Selection",
     "SelectionConfig",

@@ -13,6 +13,7 @@ probable what happened was, and a term adds the same to a slate under all three.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 from slatewise.data.dataset import SlateDataset
@@ -26,8 +27,10 @@ from slatewise.evaluation import (
     predict_part,
 )
 from slatewise.model.config import ModelConfig
-from slatewise.selection.candidates import added, candidates_of
+from slatewise.model.item_features import ItemFeatures
+from slatewise.selection.candidates import Choice, added, candidates_of
 from slatewise.selection.config import SelectionConfig
+from slatewise.selection.memory import Memory
 from slatewise.selection.recipe import trial_recipe
 from slatewise.selection.record import Outcome, Round, Selection, Tried
 from slatewise.selection.trial import Trial, trial_of
@@ -44,28 +47,44 @@ def select(
     config: SelectionConfig | None = None,
     *,
     training: TrainingConfig | None = None,
+    item_features: ItemFeatures | None = None,
     seed: int = 0,
+    memory: Path | None = None,
     progress: Progress = lambda stage, done, total: None,
 ) -> Selection:
     """Choose terms and evidence for a log; what `model` has already stays.
 
     `training` is how the chosen model will be fitted; trials do the same with fewer epochs.
-    The same dataset, configurations and seed give the same choice, bit for bit on one machine.
+    `item_features` are a candidate like the terms. The same dataset, configurations and seed give
+    the same choice, bit for bit on one machine. With `memory`, a file, finished trials are kept
+    there, and a selection that was stopped goes on after the last.
     """
     model, config = model or ModelConfig(), config or SelectionConfig()
     trial = trial_of(dataset, config, seed)
     if "half_lives" not in model.model_fields_set:
         model = model.model_copy(update={"half_lives": half_lives_of(trial.fitting)})
-    names, impossible = candidates_of(model, dataset)
+    names, impossible = candidates_of(model, dataset, described=item_features is not None)
     recipe = trial_recipe(trial.fitting, training or TrainingConfig(), config)
-    work = _Trials(trial, recipe, seed, progress)
+    about = {
+        "seed": seed,
+        "settings": config.model_dump(),
+        "training": recipe.model_dump(mode="json"),
+        "split": "time" if trial.by_time else "user",
+        "fitted_users": trial.users,
+        "judging_users": trial.judges,
+        "judged_interactions": trial.judged,
+    }
+    digests = [dataset.content_hash, item_features and item_features.digest]
+    work = _Trials(
+        trial, recipe, item_features, seed, Memory(memory, about | {"of": digests}), progress
+    )
     current = work.judge(
-        model.model_copy(update={"likelihood": "slate"}), "the model to begin with"
+        Choice(model.model_copy(update={"likelihood": "slate"})), "the model to begin with"
     )
     rounds: list[Round] = []
     while names:
         found = {
-            name: work.judge(added(current.model, name), f"round {len(rounds) + 1}: {name}")
+            name: work.judge(added(current.choice, name), f"round {len(rounds) + 1}: {name}")
             for name in names
         }
         record = _round(current, found, config.least_gain)
@@ -74,27 +93,21 @@ def select(
         if not kept:
             break
         current = found[kept[0]]
-        names = [tried.name for tried in record.tried if tried.outcome == "tried again"]
-    chosen = {name: getattr(current.model, name) for name in ("terms", "evidence")}
+        again = [tried.name for tried in record.tried if tried.outcome == "tried again"]
+        names = [name for name in again if name not in current.choice.model.terms]
+    chosen = {name: getattr(current.choice.model, name) for name in ("terms", "evidence")}
     return Selection(
         model.model_copy(update=chosen),
         rounds,
         impossible,
         list(_notes(dataset, trial)),
-        {
-            "seed": seed,
-            "settings": config.model_dump(),
-            "training": work.training.model_dump(mode="json"),
-            "split": "time" if trial.by_time else "user",
-            "fitted_users": trial.users,
-            "judging_users": trial.judges,
-            "judged_interactions": trial.judged,
-        },
+        about,
+        described=current.choice.described,
     )
 
 
 class _Judged(NamedTuple):
-    model: ModelConfig
+    choice: Choice
     score: Estimate
 
 
@@ -112,7 +125,7 @@ def _round(current: _Judged, found: Mapping[str, _Judged], least: float) -> Roun
         return "not kept" if best is None else "tried again"
 
     tried = [Tried(name, g.value, g.low, g.high, outcome(name)) for name, g in gains.items()]
-    return Round(current.model.name, current.score.value, tried)
+    return Round(current.choice.name, current.score.value, tried)
 
 
 @dataclass(frozen=True)
@@ -121,23 +134,35 @@ class _Trials:
 
     trial: Trial
     training: TrainingConfig
+    item_features: ItemFeatures | None
     seed: int
+    memory: Memory
     progress: Progress
 
-    def judge(self, model: ModelConfig, stage: str) -> _Judged:
+    def judge(self, choice: Choice, stage: str) -> _Judged:
         """Fit a model and return the mean log-likelihood of what judging users did."""
+        trial = choice.model.model_dump_json() + f" described={choice.described}"
+        return _Judged(choice, self.memory.score(trial, lambda: self._score(choice, stage)))
 
+    def _score(self, choice: Choice, stage: str) -> Estimate:
         def observe(at: State) -> None:
             self.progress(stage, at.epoch, self.training.max_epochs)
 
-        fitted = fit(self.trial.fitting, model, self.training, seed=self.seed, observer=observe)
+        fitted = fit(
+            self.trial.fitting,
+            choice.model,
+            self.training,
+            seed=self.seed,
+            item_features=self.item_features if choice.described else None,
+            observer=observe,
+        )
         sources = self.trial.judging.source_names
         ending, judging = (
             predict_part(ModelRecommender(fitted, log=log), log, "validation")
             for log in (self.trial.fitting, self.trial.judging)
         )
         judged = Calibration.fit(ending, sources).apply(judging, sources)
-        return _Judged(model, bootstrap(LogLikelihood(), judged, seed=self.seed))
+        return bootstrap(LogLikelihood(), judged, seed=self.seed)
 
 
 def _notes(dataset: SlateDataset, trial: Trial) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 
 from slatewise.errors import InputError
 from slatewise.model.config import ModelConfig
+from slatewise.selection.candidates import FEATURES, Choice
 from slatewise.training.runs import write_json
 from slatewise.version import __version__
 
@@ -58,6 +59,13 @@ class Selection:
     """what to know about the split"""
     about: Mapping[str, Any]
     """seed, settings, and how many users and interactions judged"""
+    described: bool = False
+    """whether the features of items are to be in it"""
+
+    @property
+    def choice(self) -> Choice:
+        """What to train, in one."""
+        return Choice(self.model, self.described)
 
     def last_tried(self) -> Iterator[tuple[int, Tried]]:
         """Yield for every candidate the round (from 1) that settled it, and how."""
@@ -75,8 +83,8 @@ class Selection:
             "format": FORMAT,
             "version": VERSION,
             "slatewise": __version__,
-            "chosen": {name: model[name] for name in _CHOSEN},
-            "name": self.model.name,
+            "chosen": {name: model[name] for name in _CHOSEN} | {FEATURES: self.described},
+            "name": self.choice.name,
             **self.about,
             "rounds": [asdict(one) for one in self.rounds],
             "impossible": dict(self.impossible),
@@ -88,16 +96,17 @@ class Selection:
         write_json(run / SELECTION, self.to_json())
 
 
-def read_choice(run: Path, model: ModelConfig) -> ModelConfig | None:
-    """Return a configuration with what an earlier selection chose; None if a run has none."""
+def read_choice(run: Path, model: ModelConfig) -> Choice | None:
+    """Return `model` with what an earlier selection chose; None if a run has none."""
     file = run / SELECTION
     if not file.exists():
         return None
     try:
         chosen = json.loads(file.read_text(encoding="utf-8"))["chosen"]
         values = {name: chosen[name] for name in _CHOSEN}
+        described = bool(chosen.get(FEATURES, False))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             "the selection is damaged.", "Remove the file: it is made again.", file=file
         ) from error
-    return ModelConfig.build(model.model_dump() | values, str(file))
+    return Choice(ModelConfig.build(model.model_dump() | values, str(file)), described)

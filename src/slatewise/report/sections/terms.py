@@ -26,8 +26,9 @@ def section(result: StudyResult) -> Section:
             Table.of(
                 result.tables["headline"],
                 "Gain over no terms, in nats per interaction",
-                caption="Baselines stand below the models; what makes no sense in a world is "
-                "left out there.",
+                caption="In brackets: what the cause of the term is worth in that world, which "
+                "is what one loses who knows everything else. Baselines stand below the models; "
+                "what makes no sense in a world is left out there.",
                 file="gains",
             ),
             _chosen(result),
@@ -51,12 +52,19 @@ def _chosen(result: StudyResult) -> Table:
 def _gains(result: StudyResult) -> Iterator[Figure]:
     for (world,), rows in result.tables["gains"].group_by("world", maintain_order=True):
         caption = (
-            "A term with a cause in this world is marked with *: there it should help. The other "
-            "terms should cost less than .002 nats."
+            "A term is marked with * where its cause is worth .002 nats or more: there it should "
+            "help. Where it is worth less, the term should cost less than .002 nats."
         )
-        names = [f"{row['model']} *" if row["cause"] else row["model"] for row in rows.to_dicts()]
+        names = [_named(row) for row in rows.to_dicts()]
         axis = "gain over no terms (nats per interaction)"
         yield _intervals(rows, names, f"{world}: what terms gain", axis, caption, "gains")
+
+
+def _named(row: dict[str, Any]) -> str:
+    """Return the name of a model, with what the cause of its term is worth."""
+    if row["worth"] is None:
+        return str(row["model"])
+    return f"{row['model']} ({row['worth']:.3f})" + " *" * bool(row["cause"])
 
 
 def _against(result: StudyResult) -> Iterator[Figure]:
