@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check bench clean
+.PHONY: demo serve-demo test check bench clean
 
 # The main job end to end, on a simulated log, or with DATA=path (and ITEMS=path, MAPPING=file) on
 # yours: a log that nobody answers to, so with a model of the terms it pays for in place of the online
@@ -34,6 +34,10 @@ else
 	$(BIN)/slatewise evaluate demo/run demo/dataset
 endif
 	$(BIN)/slatewise report demo/studies
+
+# The live service, driven by simulated users: two arms, six days, a retraining every night.
+serve-demo: $(READY)
+	$(BIN)/python examples/live_marketplace.py
 
 test: $(READY)
 	$(BIN)/pytest -n 2 --dist loadgroup

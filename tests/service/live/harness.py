@@ -18,6 +18,12 @@ from typing import Any, Self
 
 import httpx
 import psutil
+from sqlalchemy import func, select
+
+from slatewise.service.records import Visit
+from slatewise.service.store import Store
+from slatewise.service.store.engine import Database
+from slatewise.service.store.schema import OUTCOMES
 
 SLATEWISE = [sys.executable, "-m", "slatewise"]
 ITEMS = [f"item-{number}" for number in range(60)]
@@ -37,16 +43,20 @@ class Server:
     """`slatewise serve` in a process group of its own, started and killed as often as one likes."""
 
     def __init__(
-        self, directory: Path, *options: str, workers: int = 2, more: Mapping[str, str] = {}
+        self,
+        directory: Path,
+        *options: str,
+        workers: int = 2,
+        log: Path | None = None,
+        more: Mapping[str, str] | None = None,
     ) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
-        self.directory, self.log = directory, directory.with_name(f"{directory.name}.log")
-        self._workers = workers
+        self.directory, self.log = directory, log or directory.with_name("log")
         fixed = ["--port", str(self.port), "--workers", str(workers), "--open"]
         self._command = [*SLATEWISE, "serve", str(directory), *fixed, *options]
-        self._environment = {**os.environ, "OMP_NUM_THREADS": "1", **more}
+        self._environment = {**os.environ, "OMP_NUM_THREADS": "1", **(more or {})}
         self.process: subprocess.Popen[bytes] | None = None
         self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=30)
 
@@ -174,6 +184,18 @@ class Load:
         wanted = self.ledger.acknowledged + events
         eventually(lambda: self.ledger.acknowledged >= wanted, "events are acknowledged", seconds)
 
+    def is_refused(self, events: int = 3, seconds: float = 90) -> None:
+        """Wait until so many more events are refused for the time being."""
+        wanted = self.ledger.statuses["feedback 503"] + events
+        eventually(
+            lambda: self.ledger.statuses["feedback 503"] >= wanted, "events are refused", seconds
+        )
+
+    def is_served(self, slates: int = 5, seconds: float = 90) -> None:
+        """Wait until so many more slates are made."""
+        wanted = len(self.ledger.served) + slates
+        eventually(lambda: len(self.ledger.served) >= wanted, "slates are made", seconds)
+
     def _live(self, rng: random.Random) -> None:
         with httpx.Client(base_url=f"http://127.0.0.1:{self._port}", timeout=20) as client:
             while not self._done.is_set():
@@ -235,6 +257,29 @@ class Load:
             self.ledger.odd.append(f"{answer.request.url.path}: {answer.status_code} {answer.text}")
         elif not answer.json().get("remedy") or "retry-after" not in answer.headers:
             self.ledger.odd.append(f"no remedy: {answer.text}")
+
+
+def settle(ledger: Ledger, url: str) -> list[Visit]:
+    """Hold the ledger against the store: nothing acknowledged is missing, nothing counts twice."""
+    store, database = Store.open(url), Database(url)
+    pages = store.export(0, 1 << 62)
+    visits = {visit.slate.slate_id: visit for page in pages for visit in page}
+    outcomes = database.read(lambda c: c.scalar(select(func.count()).select_from(OUTCOMES)))
+    store.close()
+    database.close()
+    entries = ledger.entries
+    kept = [name for name, entry in entries.items() if entry.acknowledged]
+    assert not [name for name in kept if name not in visits], "acknowledged, and not in the store"
+    assert not [name for name in visits if name not in entries], "in the store, and never sent"
+    assert not [name for name, visit in visits.items() if not _same(visit, entries[name])]
+    assert not [name for name, entry in entries.items() if entry.recorded > 1], "new twice"
+    assert outcomes == len(visits), "an event was counted twice"
+    assert not ledger.odd, ledger.odd[:3]
+    return list(visits.values())
+
+
+def _same(visit: Visit, entry: Entry) -> bool:
+    return (visit.seen, visit.clicked) == (entry.event["seen"], entry.clicked)
 
 
 def _act(rng: random.Random, items: Sequence[str]) -> dict[str, Any]:

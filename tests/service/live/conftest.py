@@ -1,0 +1,73 @@
+"""One real server for all faults of SQLite, on a disk of its own where that is allowed."""
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.service.live.harness import Ledger, Load, Server, settle, small_disk
+
+CONFIG = Path(__file__).with_name("service.toml")
+MEGABYTES = 64
+
+CLOCK = """
+import os, time
+
+real, file = time.time_ns, os.environ["CLOCK_OFFSET"]
+
+
+def time_ns():
+    with open(file) as offset:
+        return real() + 1_000_000_000 * int(offset.read())
+
+
+time.time_ns, time.time = time_ns, lambda: time_ns() / 1e9
+"""
+"""What Python imports before anything else: a clock that a file sets forward or back."""
+
+
+@dataclass
+class Shop:
+    """A server that is loaded and mistreated, and what it acknowledged in all its lives."""
+
+    server: Server
+    offset: Path
+    """seconds by which its clock is wrong"""
+    small: bool
+    """whether its disk can be filled without harm to others"""
+    ledger: Ledger = field(default_factory=Ledger)
+
+    @property
+    def directory(self) -> Path:
+        return self.server.directory
+
+    @property
+    def url(self) -> str:
+        return f"sqlite:///{self.directory / 'store.sqlite'}"
+
+    def load(self, seed: int) -> Load:
+        return Load(self.server.port, self.ledger, seed)
+
+    def settle(self) -> None:
+        settle(self.ledger, self.url)
+
+
+@pytest.fixture(scope="session")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    """A service with two workers and two arms, and nothing learned yet."""
+    home = tmp_path_factory.mktemp("live")
+    (home / "sitecustomize.py").write_text(CLOCK)
+    (offset := home / "offset").write_text("0")
+    more = {"PYTHONPATH": str(home), "CLOCK_OFFSET": str(offset)}
+    small = os.geteuid() == 0
+    with ExitStack() as stack:
+        disk = home / "disk"
+        if small:
+            stack.enter_context(small_disk(disk, MEGABYTES))
+        server = Server(disk / "service", "--config", str(CONFIG), log=home / "log", more=more)
+        stack.callback(server.stop)
+        server.start().put_items()
+        yield Shop(server, offset, small)

@@ -1,0 +1,193 @@
+"""What may break does break here, under load: nothing acknowledged is lost or counts twice."""
+
+import random
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from slatewise.service.config import ServiceConfig
+from slatewise.service.models import Models
+from slatewise.service.serving import replay
+from slatewise.service.store import Store
+from tests.service.conftest import new_schema
+from tests.service.live.conftest import CONFIG, Shop
+from tests.service.live.harness import SLATEWISE, Ledger, Load, Server, eventually, settle
+from tests.service.postgres import Postgres
+
+pytestmark = pytest.mark.xdist_group("live")
+
+
+def retraining(directory: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*SLATEWISE, "retrain", str(directory), "--config", str(CONFIG)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def serving(shop: Shop) -> set[str]:
+    """The versions that the next few slates come from."""
+    answers = [shop.server.client.post("/v1/recommend", json={}).json() for _ in range(20)]
+    return {answer["version"] for answer in answers}
+
+
+def test_a_killed_worker_takes_nothing_with_it_and_is_replaced(shop: Shop) -> None:
+    rng = random.Random(1)
+    with shop.load(seed=1) as load:
+        load.goes_on()
+        for _ in range(3):
+            time.sleep(rng.uniform(0.05, 0.5))
+            victim = rng.choice(shop.server.workers())
+            victim.send_signal(signal.SIGKILL)
+            load.goes_on()
+            eventually(lambda: len(shop.server.workers()) == 2, "two workers again")
+    shop.settle()
+
+
+def test_a_killed_retraining_leaves_the_old_model_and_two_at_once_are_refused(shop: Shop) -> None:
+    rng = random.Random(2)
+    with shop.load(seed=2) as load:
+        load.goes_on(150)
+        for _ in range(2):
+            killed = retraining(shop.directory)
+            eventually((shop.directory / "retraining.lock").exists, "it began")
+            time.sleep(rng.uniform(0.0, 1.5))
+            killed.kill()
+            killed.communicate()
+            assert serving(shop) <= {"prior", *Models.of(shop.directory, "main").versions()}
+        before = Models.of(shop.directory, "main").current()
+        first = retraining(shop.directory)
+        eventually((shop.directory / ".retraining").exists, "the first has begun")
+        second = retraining(shop.directory)
+        said, _ = second.communicate()
+        assert second.returncode != 0
+        assert "is being retrained already" in said
+        said, _ = first.communicate()
+        assert first.returncode == 0, said
+        now = Models.of(shop.directory, "main").current()
+        assert now is not None
+        assert now != before
+        eventually(lambda: serving(shop) == {now.version}, "all workers serve the new version")
+        load.goes_on()
+    shop.settle()
+
+
+@pytest.mark.parametrize("who", ["all processes", "the parent alone"])
+def test_a_killed_server_has_kept_what_it_acknowledged(shop: Shop, who: str) -> None:
+    rng = random.Random(f"3 {who}")
+    server = shop.server
+    with shop.load(seed=3) as load:
+        load.goes_on()
+        time.sleep(rng.uniform(0.05, 0.5))
+        if who == "all processes":
+            server.kill()
+        else:
+            left = server.workers()
+            assert server.process is not None
+            server.process.kill()
+            server.process.wait()
+            psutil.wait_procs(left, timeout=30)
+            assert not [worker for worker in left if worker.is_running()], "workers live on"
+        shop.settle()
+        server.start()
+        load.goes_on()
+    shop.settle()
+
+
+def test_every_slate_can_be_made_again_from_the_log_whatever_happened(shop: Shop) -> None:
+    store = Store.open(shop.url)
+    config = ServiceConfig.read(CONFIG)
+    records = [store.slate(slate_id) for slate_id in shop.ledger.served]
+    kept = [record for record in records if record is not None]
+    assert len({record.serving.version for record in kept if record.serving}) > 1
+    for record in random.Random(4).sample(kept, 25):
+        again = replay(shop.directory, config, store, record)
+        assert tuple(map(str, again.items)) == record.items
+        told = shop.ledger.served[record.slate_id]
+        assert tuple(item["id"] for item in told["items"]) == record.items
+    store.close()
+
+
+def test_a_damaged_version_never_serves(shop: Shop) -> None:
+    models = Models.of(shop.directory, "main")
+    good = models.current()
+    assert good is not None
+    bad = models.next_version()
+    shutil.copytree(models.path(good.version), models.path(bad))
+    posterior = models.path(bad) / "posterior.safetensors"
+    damaged = bytearray(posterior.read_bytes())
+    damaged[-1] ^= 1
+    posterior.write_bytes(damaged)
+    with shop.load(seed=5) as load:
+        models.promote(bad, "a test")
+        time.sleep(3)  # the server looks every second
+        assert serving(shop) == {good.version}
+        assert "posterior.safetensors" in shop.server.said()
+        shop.server.stop()
+        shop.server.start()
+        assert serving(shop) == {good.version}
+        models.rollback("a test")
+        shutil.rmtree(models.path(bad))
+        load.goes_on()
+    shop.settle()
+
+
+def test_a_clock_that_jumps_back_does_not_turn_the_log_round(shop: Shop) -> None:
+    store = Store.open(shop.url)
+    with shop.load(seed=6) as load:
+        load.goes_on()
+        before = store.last_served()
+        shop.offset.write_text("-3600")
+        early = set(shop.ledger.served)
+        load.goes_on()
+        late = set(shop.ledger.served) - early
+    shop.offset.write_text("0")
+    times = [record.time for one in late if (record := store.slate(one)) is not None]
+    store.close()
+    assert len(times) > 5
+    assert min(times) > before - 2_000_000  # each worker has a clock of its own
+    shop.settle()
+
+
+def test_a_full_disk_refuses_in_words_and_recovers(shop: Shop) -> None:
+    if not shop.small:
+        pytest.skip("NOT TESTED ON A FULL DISK: only root can mount a small one")
+    ballast = shop.directory.parent / "ballast"
+    with shop.load(seed=7) as load:
+        load.goes_on()
+        with ballast.open("wb", buffering=0) as file:
+            try:
+                while True:
+                    file.write(bytes(1 << 12))
+            except OSError:
+                pass
+        load.is_refused()
+        load.is_served()
+        ballast.unlink()
+        load.goes_on()
+    shop.settle()
+
+
+@pytest.mark.xdist_group("postgresql")
+def test_postgresql_may_stop_and_start_under_load(postgres: Postgres, tmp_path: Path) -> None:
+    url, ledger = new_schema(postgres), Ledger()
+    server = Server(tmp_path / "service", "--config", str(CONFIG), "--store", url, workers=1)
+    try:
+        server.start().put_items()
+        with Load(server.port, ledger, seed=8) as load:
+            load.goes_on()
+            for _ in range(2):
+                postgres.stop()
+                load.is_refused()
+                load.is_served()
+                postgres.start()
+                load.goes_on()
+    finally:
+        server.stop()
+    settle(ledger, url)

@@ -1,0 +1,41 @@
+"""The demo in small: simulated users, the real server, nights that make slates better."""
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from rich.console import Console
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "live_marketplace.py"
+
+pytestmark = pytest.mark.xdist_group("live")
+
+
+@pytest.fixture(scope="module")
+def example() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("live_marketplace", EXAMPLE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_service_learns_from_what_it_served_and_its_slates_get_better(
+    example: ModuleType, tmp_path: Path
+) -> None:
+    options = example.parse(["--days", "4", "--users", "200", "--past", "4", "--seed", "1"])
+    # No request failed and no event was refused, or this would have ended.
+    story = example.play(options, tmp_path / "service", Console(quiet=True))
+    days = [[one for one in story.served if one.day == day] for day in range(4)]
+    assert {one.version for one in days[0]} == {"prior"}
+    assert any(night["outcome"] == "promoted" for night in story.nights)
+    (first, error), (last, last_error) = example.expected(days[0]), example.expected(days[-1])
+    assert last - first > 4 * (error**2 + last_error**2) ** 0.5
+    users = {one.user: one.arm for one in story.served}
+    greedy = sum(arm == "greedy" for arm in users.values()) / len(users)
+    assert abs(greedy - 0.5) < 4 * (0.25 / len(users)) ** 0.5
+    assert all(one.arm == users[one.user] for one in story.served)
+    arms = story.experiment["arms"]
+    assert {arm["name"] for arm in arms} == {"greedy", "explore"}
