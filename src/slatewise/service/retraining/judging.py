@@ -1,0 +1,74 @@
+"""Judging a new model against the one that serves, on the newest day, one step ahead.
+
+Both predict the same interactions, of which neither learned anything, each from what its user did
+before. Both are then calibrated by source on one half of the users and judged on the other, and the
+other way round. Slates do not depend on calibration; a click rate that changed overnight, or a
+model that expects too many clicks because it knows little, would else be mistaken for what is known
+of items and users.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from slatewise.data.dataset import SlateDataset
+from slatewise.data.ragged import Int64Array
+from slatewise.evaluation import (
+    Calibration,
+    Estimate,
+    InSlateMRR,
+    LogLikelihood,
+    ModelRecommender,
+    Predictions,
+    bootstrap,
+    predict_part,
+)
+from slatewise.model.fitted import SlateModel
+
+
+@dataclass(frozen=True)
+class Score:
+    """What a model reached on the newest day, with intervals over users."""
+
+    log_likelihood: Estimate
+    """nats per interaction, after calibration; what is decided by"""
+    in_slate_mrr: Estimate
+    """mean reciprocal rank of the clicked item in its slate, for people"""
+
+    def __sub__(self, other: "Score") -> "Score":
+        """Return the paired differences."""
+        return Score(
+            self.log_likelihood - other.log_likelihood, self.in_slate_mrr - other.in_slate_mrr
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {name: found.to_json() for name, found in vars(self).items()}
+
+
+def score(model: SlateModel, dataset: SlateDataset, seed: int) -> Score:
+    """Judge a model of the dataset's items on its test part."""
+    predictions = predict_part(ModelRecommender(model, log=dataset), dataset, "test")
+    calibrated = cross_calibrated(predictions, dataset.source_names)
+    return Score(
+        bootstrap(LogLikelihood(), calibrated, seed=seed),
+        bootstrap(InSlateMRR(), calibrated, seed=seed),
+    )
+
+
+def cross_calibrated(predictions: Predictions, sources: list[str]) -> Predictions:
+    """Calibrate the predictions of either half of the users by the other half."""
+    odd = predictions.users % 2 == 1  # the numbers of users mean nothing
+    halves = [_of_rows(predictions, np.flatnonzero(rows)) for rows in (odd, ~odd)]
+    fitted = [Calibration.fit(half, sources) for half in halves]
+    return Predictions.concatenate(
+        [fitted[1].apply(halves[0], sources), fitted[0].apply(halves[1], sources)]
+    )
+
+
+def _of_rows(predictions: Predictions, rows: Int64Array) -> Predictions:
+    slates, cells = predictions.take(rows)
+    return Predictions.from_utilities(
+        slates, predictions.log_probabilities[cells], predictions.no_click_log_probabilities[rows]
+    )

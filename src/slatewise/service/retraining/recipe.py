@@ -1,0 +1,73 @@
+"""What is fitted tonight: the model of the configuration, with the terms chosen for it."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from slatewise.data.dataset import SlateDataset
+from slatewise.errors import SlatewiseError
+from slatewise.model.config import ModelConfig
+from slatewise.selection import SELECTION, Selection, read_choice, recipe_for, select
+from slatewise.service.config import ModelSpec
+from slatewise.service.retraining.window import Progress
+from slatewise.training.config import TrainingConfig
+
+
+@dataclass
+class Recipe:
+    """A model and how it is fitted."""
+
+    model: ModelConfig
+    training: TrainingConfig
+    chosen: Selection | Path | None = None
+    """what chose the terms, tonight or, in a file, on an earlier night"""
+    notes: list[str] = field(default_factory=list)
+
+    def write_choice(self, run: Path) -> None:
+        """Keep the choice of terms with the model, for the nights to come."""
+        if isinstance(self.chosen, Selection):
+            self.chosen.write(run)
+        elif self.chosen is not None:
+            (run / SELECTION).write_bytes(self.chosen.read_bytes())
+
+
+def recipe_of(
+    spec: ModelSpec, dataset: SlateDataset, earlier: Path | None, seed: int, progress: Progress
+) -> Recipe:
+    """Return what to fit to a window; `earlier` is the run whose choice of terms is kept."""
+    # A service's log is small at first and real for ever: few steps an epoch, or an end by the
+    # posterior mean, would end training too early.
+    recipe = Recipe(spec.model, recipe_for(dataset, spec.training))
+    if spec.auto:
+        _choose(recipe, dataset, earlier, seed, progress)
+    _leave_out_absent(recipe, dataset)
+    return recipe
+
+
+def _choose(
+    recipe: Recipe, dataset: SlateDataset, earlier: Path | None, seed: int, progress: Progress
+) -> None:
+    """Take over the terms of an earlier night, or choose them."""
+    try:
+        kept = None if earlier is None else read_choice(earlier, recipe.model)
+        if kept is not None and earlier is not None:
+            recipe.model, recipe.chosen = kept.model, earlier / SELECTION
+            return
+        found = select(
+            dataset, recipe.model, training=recipe.training, seed=seed, progress=progress
+        )
+    except SlatewiseError as error:
+        recipe.notes.append(f"No terms were chosen tonight: {error.problem}")
+        return
+    recipe.model, recipe.chosen = found.model, found
+    recipe.notes.append(f"Terms were chosen: {found.model.name}.")
+
+
+def _leave_out_absent(recipe: Recipe, dataset: SlateDataset) -> None:
+    """Do without evidence from sources of which the window has no slate."""
+    absent = [name for name in recipe.model.evidence if name not in dataset.source_names]
+    if absent:
+        present = tuple(name for name in recipe.model.evidence if name not in absent)
+        recipe.model = recipe.model.model_copy(update={"evidence": present})
+        recipe.notes.append(
+            f"The window has no slate from {', '.join(absent)}: evidence from there is left out."
+        )
