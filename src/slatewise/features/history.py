@@ -11,7 +11,9 @@ tell once from ten times. What was shown and *not* clicked needs no feature of i
 difference of the first two.
 """
 
-from typing import Final
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Final, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -62,6 +64,47 @@ def _logs(counts: Int64Array) -> Floats:
     return out
 
 
+class CountedShowings(Sequence[Showing]):
+    """Showings of one user with how often she met each item, counted beforehand.
+
+    For serving: counts of hundreds of slates fit into two arrays, and the slates themselves are
+    made only for whoever asks.
+    """
+
+    def __init__(
+        self,
+        items: Int64Array,
+        counts: Int64Array,
+        last: int,
+        showings: Callable[[], tuple[Showing, ...]],
+    ) -> None:
+        self._met = items, counts, last
+        self._make = showings
+
+    def features(self) -> tuple[Int64Array, Floats]:
+        """Return items [K], ascending, and features [K, 3], as `HistoryState.features` does."""
+        items, counts, last = self._met  # [K], [K, 2] clicks and views
+        return items, _features(items, counts, last)
+
+    @cached_property
+    def _showings(self) -> tuple[Showing, ...]:
+        return self._make()
+
+    @overload
+    def __getitem__(self, index: int) -> Showing: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Showing]: ...
+
+    def __getitem__(self, index: int | slice) -> Showing | Sequence[Showing]:
+        """Return a showing, or some."""
+        return self._showings[index]
+
+    def __len__(self) -> int:
+        """Return how many showings there are."""
+        return len(self._showings)
+
+
 class HistoryState:
     """One user's history as serving keeps it, which grows with every slate shown.
 
@@ -96,7 +139,12 @@ class HistoryState:
         if items is None:
             items = np.array(sorted(self._counts), dtype=np.int64)
         counts = np.array([self._counts.get(int(item), (0, 0)) for item in items], dtype=np.int64)
-        out = np.empty((len(items), len(HISTORY)), dtype=np.float32)
-        out[:, :2] = _logs(counts.reshape(-1, 2))
-        out[:, 2] = items == self._last
-        return items, out
+        return items, _features(items, counts.reshape(-1, 2), self._last)
+
+
+def _features(items: Int64Array, counts: Int64Array, last: int) -> Floats:
+    """Return the features [K, 3] of items [K] with clicks and views [K, 2]."""
+    out = np.empty((len(items), len(HISTORY)), dtype=np.float32)
+    out[:, :2] = _logs(counts)
+    out[:, 2] = items == last
+    return out

@@ -1,14 +1,29 @@
 """Popularity as serving keeps it: the present of every item, in memory that does not grow."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from slatewise.data import SlateDataset
 from slatewise.data.ragged import Int64Array
 from slatewise.errors import SlatewiseError
-from slatewise.features.popularity import Floats, Popularity, Sums, require_clock, stream
+from slatewise.features.popularity import SECOND, Floats, Popularity, Sums, require_clock, stream
 from slatewise.features.showings import Showing, as_interactions
+
+
+class CountedEvents(NamedTuple):
+    """Views and clicks of single items, E of them."""
+
+    times: Sequence[int]
+    """[E] microseconds since 1970"""
+    items: Int64Array
+    """[E]"""
+    views: npt.NDArray[np.bool_]
+    """[E] whether the item was seen: once, however often it was clicked"""
+    clicks: npt.NDArray[np.bool_]
+    """[E] whether it was clicked"""
 
 
 class PopularityState:
@@ -37,6 +52,48 @@ class PopularityState:
         bit however the events are divided into calls.
         """
         stream(self.popularity, as_interactions(showings), self.sums)
+
+    def count(self, events: CountedEvents) -> None:
+        """Take events into account one after the other, as they are given.
+
+        Later events may come first: the numbers depend on the order in the last bit, and on
+        nothing else, however the events are divided into calls. That is what a replay needs.
+        """
+        from slatewise.features import _popularity_numba as loops  # noqa: PLC0415 (numba takes time to load)
+
+        known, times = self.popularity, np.asarray(events.times, np.int64)
+        self.grow(int(events.items.max(initial=-1)) + 1)
+        loops.stream(
+            np.arange(len(times)),
+            known.ticks(times),
+            events.views,
+            np.where(events.clicks, 0, -1).astype(np.int32),
+            np.arange(len(times) + 1),
+            events.items.astype(np.int32),
+            np.full(len(times), -1),
+            known.steps,
+            known.rate,
+            known.settings.strength,
+            *self.sums.arrays,
+            np.empty((0, len(known.names)), dtype=np.float32),
+        )
+
+    def grow(self, num_items: int) -> None:
+        """Have room for so many items; new ones have had no events."""
+        have = len(self.sums.tick)
+        if num_items > have:
+            more = Sums.empty(max(num_items, 2 * have) - have, self.popularity)
+            self.sums = Sums(
+                np.concatenate([self.sums.tick, more.tick]),
+                np.concatenate([self.sums.closed, more.closed]),
+                np.concatenate([self.sums.opened, more.opened]),
+            )
+
+    @property
+    def newest(self) -> int:
+        """The time from which on no item has later events; 0 before the first event."""
+        tick = max(0, int(self.sums.tick.max(initial=0)))
+        return tick * max(1, round(self.popularity.settings.refresh * SECOND))
 
     def features(self, time: int, items: Int64Array | None = None) -> Floats:
         """Return the features of items [K], or of all, at a time: [K, 2 H].

@@ -22,8 +22,8 @@ class ItemTable:
     An item has the vector v_i ~ N(mean_i, diag scale_i²), the bias b_i ~ N(bias_i, bias_scale_i²)
     and features x_i, on which weights w of a request act: its score is b_i + w · x_i − ‖z − v_i‖.
     A table on disk is memory-mapped, so that processes share it; changes (`append`, `set_biases`,
-    `set_features`, `set_available`) are private to the process and hold for requests that begin
-    later.
+    `set_features`, `set_available`, `set_groups`) are private to the process and hold for requests
+    that begin later.
     """
 
     def __init__(self, columns: Columns, num_items: int) -> None:
@@ -210,6 +210,15 @@ class ItemTable:
         with self._changing:
             columns = self._columns
             columns.offers[places] = columns.biases[places] if on else -np.inf
+
+    def set_groups(self, items: npt.ArrayLike, groups: npt.ArrayLike) -> None:
+        """Put items [n] into other groups [n], from the next request on."""
+        places, numbers = self.checked(items), np.asarray(groups, np.int32)
+        if numbers.min(initial=0) < 0 or numbers.shape != places.shape:
+            raise SlatewiseError("Groups do not fit the items.", "Give each a number from 0 on.")
+        with self._changing:
+            self._columns.groups[places] = numbers
+            self._num_groups = max(self._num_groups, int(numbers.max(initial=-1)) + 1)
 
     def checked(self, items: npt.ArrayLike) -> Ints:
         """Return item numbers as an array [n], refusing those that are not in the table."""

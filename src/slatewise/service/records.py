@@ -8,11 +8,11 @@ one among them would hold up the others.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 from slatewise.errors import InputError
 
@@ -22,20 +22,27 @@ LAST_TIME = 253_402_300_799_999_999
 """The end of the year 9999, in microseconds."""
 
 
-def require_texts(what: str, texts: Iterable[str]) -> None:
+def require_texts(what: str, texts: Sequence[str]) -> None:
     """Refuse ids and names that are empty, too long, or no text that every store can keep."""
+    joined = "".join(texts)
+    fits = all(texts) and (len(joined) <= LONGEST or max(map(len, texts)) <= LONGEST)
+    if fits and "\0" not in joined and _is_unicode(joined):
+        return
     for text in texts:
-        if text and len(text) <= LONGEST and "\0" not in text and _is_unicode(text):
-            continue
-        if not text:
-            problem = "is empty"
-        elif len(text) > LONGEST:
-            problem = f"has {len(text):,} characters: {text[:20]!r}…"
-        elif "\0" in text:
-            problem = f"has a character NUL: {text[:80]!r}"
-        else:
-            problem = f"is no valid Unicode: {text[:80]!r}"
-        raise InputError(f"{what} {problem}", f"Give 1 to {LONGEST} characters of text, no NUL.")
+        if problem := _problem(text):
+            raise InputError(
+                f"{what} {problem}", f"Give 1 to {LONGEST} characters of text, no NUL."
+            )
+
+
+def _problem(text: str) -> str | None:
+    if not text:
+        return "is empty"
+    if len(text) > LONGEST:
+        return f"has {len(text):,} characters: {text[:20]!r}…"
+    if "\0" in text:
+        return f"has a character NUL: {text[:80]!r}"
+    return None if _is_unicode(text) else f"is no valid Unicode: {text[:80]!r}"
 
 
 def _is_unicode(text: str) -> bool:
@@ -77,6 +84,8 @@ class Serving:
     """the time as of which items' popularity was taken into account; None without popularity"""
     propensities: tuple[float, ...] | None = None
     """how likely each item was where it stands, where that was asked for"""
+    counted: int | None = None
+    """the number of the last answer in that popularity"""
 
 
 @dataclass(frozen=True)
@@ -154,6 +163,19 @@ class Visit:
     """how many items, from the first: at least up to the last that was clicked"""
     clicked: tuple[str, ...]
     """in the order of the clicks"""
+
+
+class Answer(NamedTuple):
+    """An outcome with what it is about, as the store numbered it."""
+
+    seq: int
+    slate_id: str
+    time: int
+    """of the slate"""
+    items: tuple[str, ...]
+    seen: int
+    """how many of them, from the first"""
+    clicked: tuple[str, ...]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from slatewise.errors import SlatewiseError
-from slatewise.features.history import HistoryState
+from slatewise.features.history import CountedShowings, HistoryState
 from slatewise.features.popularity_state import PopularityState
 from slatewise.features.showings import Showing
 from slatewise.model.posterior import Posterior
@@ -100,10 +100,13 @@ def history_features(
 
     Of the items given, or without any, of all with a feature other than 0.
     """
-    state = HistoryState()
-    for showing in shown:
-        state.add(showing)
-    items, features = state.features(items)
+    if items is None and isinstance(shown, CountedShowings):
+        items, features = shown.features()
+    else:
+        state = HistoryState()
+        for showing in shown:
+            state.add(showing)
+        items, features = state.features(items)
     return items, np.divide(features, np.array(term.sizes), dtype=np.float32)
 
 

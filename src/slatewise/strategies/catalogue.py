@@ -18,11 +18,10 @@ class Catalogue:
     """Ids, groups and views of the items of a table; a number once given stays with its item."""
 
     def __init__(self, model: SlateModel, table: ItemTable) -> None:
-        self._prior = model.posterior.prior
+        self._predictive = Predictive(model)
         self._table = table
         self.ids: list[ItemId] = list(model.item_ids)
         self.group_names = list(model.group_names)
-        self._trained_groups = len(self.group_names)
         self._numbers = {item: number for number, item in enumerate(self.ids)}
         self._views = model.views.cpu().numpy().astype(np.int64)
         self._removed: set[int] = set()
@@ -73,18 +72,16 @@ class Catalogue:
         return np.where(inside, self._views[np.where(inside, numbers, 0)], 0)
 
     def add(self, ids: Sequence[ItemId], groups: Sequence[str]) -> None:
-        """Offer new items, each with the predictive distribution of its group.
+        """Offer new items, each with the predictive distribution of its group (`Predictive`).
 
-        A group that training did not know is taken for one like those it knew: around the mean of
-        their means, as wide as they are apart and are themselves. An id that was removed comes
-        back as a new item.
+        An id that was removed comes back as a new item.
         """
         self._refuse_odd(ids, groups)
         fresh = [name for name in dict.fromkeys(groups) if name not in self.group_names]
         self.group_names += fresh
         place = {name: number for number, name in enumerate(self.group_names)}
         numbers = np.array([place[name] for name in groups], dtype=np.int32)
-        (means, biases), (scales, unsure) = self._predictive(numbers)
+        means, scales, biases, unsure = self._predictive(numbers)
         self._table.append(means, scales, biases, numbers, unsure)
         self._numbers |= {item: len(self.ids) + row for row, item in enumerate(ids)}
         self.ids += ids
@@ -124,20 +121,32 @@ class Catalogue:
                     f"item {item!r} is there already.", "Leave it out, or remove it first."
                 )
 
-    def _predictive(
-        self, groups: npt.NDArray[np.int32]
-    ) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
-        """Mean and scale of new items of groups [R]: of vectors [R, D] and of biases [R]."""
+
+class Predictive:
+    """What is believed of new items of a model: the predictive distribution of their group.
+
+    A group that training did not know is taken for one like those it knew: around the mean of
+    their means, as wide as they are apart and are themselves.
+    """
+
+    def __init__(self, model: SlateModel) -> None:
+        self._dimensions = model.config.dimensions
+        groups = torch.arange(len(model.group_names))
         with torch.no_grad():
-            means, scales = self._prior.predictive(torch.arange(self._trained_groups))
+            means, scales = model.posterior.prior.predictive(groups)
             between = means.var(0, correction=0) + scales.square().mean(0)
-            means = torch.cat([means, means.mean(0, keepdim=True)])  # the last: a new group
-            scales = torch.cat([scales, between.sqrt()[None]])
-            rows = torch.from_numpy(groups).long().clamp(max=self._trained_groups)
-        return self._split(means[rows].numpy()), self._split(scales[rows].numpy())
+            self._means = torch.cat([means, means.mean(0, keepdim=True)]).float().numpy()
+            self._scales = torch.cat([scales, between.sqrt()[None]]).float().numpy()
+
+    def __call__(self, groups: npt.NDArray[np.integer]) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return means and scales [R, D], biases and scales of biases [R] of groups [R]."""
+        rows = np.minimum(groups, len(self._means) - 1)  # the last: a new group
+        means, biases = self._split(self._means[rows])
+        scales, unsure = self._split(self._scales[rows])
+        return means, scales, biases, unsure
 
     def _split(self, rows: Floats) -> tuple[Floats, Floats]:
         """Return vectors [R, D] and biases [R], which are 0 where the model has none."""
-        size = self._table.dimensions
+        size = self._dimensions
         biases = rows[:, size] if rows.shape[1] > size else np.zeros(len(rows), np.float32)
         return rows[:, :size], biases

@@ -1,11 +1,17 @@
 """Reading slates and what became of them. Nothing here waits for a writer."""
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, bindparam, func, select
 
-from slatewise.service.records import SlateRecord, UserHistory, Visit
+from slatewise.service.records import Answer, SlateRecord, UserHistory, Visit
 from slatewise.service.store.counting import Counter, last_number
-from slatewise.service.store.rows import OUTCOME_COLUMNS, SLATE_COLUMNS, slate_of, visits_of
-from slatewise.service.store.schema import OUTCOMES, SLATES
+from slatewise.service.store.rows import (
+    OUTCOME_COLUMNS,
+    SLATE_COLUMNS,
+    answer_of,
+    slate_of,
+    visits_of,
+)
+from slatewise.service.store.schema import OUTCOMES, SLATES, AnySelect
 
 FOREVER = 2**63 - 1
 """A number that no record has reached."""
@@ -19,25 +25,34 @@ def slate(connection: Connection, slate_id: str) -> SlateRecord | None:
     return None if row is None else slate_of(row)
 
 
-def history(connection: Connection, user_id: str, last: int, until: int | None) -> UserHistory:
-    """Return a user's newest visits, as far as the store knew of them at number `until`."""
-    known = OUTCOMES.c.seq <= (FOREVER if until is None else until)
+def _history() -> AnySelect:
+    """Return the query of `history`, built once: that takes as long as running it."""
+    known = OUTCOMES.c.seq <= bindparam("until")
     newest = (
         select(OUTCOMES.c.shown, OUTCOMES.c.slate)
-        .where(OUTCOMES.c.user_id == user_id, known)
+        .where(OUTCOMES.c.user_id == bindparam("user"), known)
         .group_by(OUTCOMES.c.shown, OUTCOMES.c.slate)
         .order_by(OUTCOMES.c.shown.desc(), OUTCOMES.c.slate.desc())
-        .limit(last)
+        .limit(bindparam("last"))
         .subquery()
     )
-    rows = connection.execute(
+    return (
         select(*SLATE_COLUMNS, *OUTCOME_COLUMNS)
         .select_from(newest)
         .join(SLATES, SLATES.c.seq == newest.c.slate)
         .join(OUTCOMES, OUTCOMES.c.slate == newest.c.slate)
         .where(known)
         .order_by(*OLDEST_FIRST)
-    ).all()
+    )
+
+
+HISTORY = _history()
+
+
+def history(connection: Connection, user_id: str, last: int, until: int | None) -> UserHistory:
+    """Return a user's newest visits, as far as the store knew of them at number `until`."""
+    known = FOREVER if until is None else until
+    rows = connection.execute(HISTORY, {"user": user_id, "last": last, "until": known}).all()
     visits = tuple(visit for _, visit in visits_of(rows) if visit is not None)
     return UserHistory(visits, max((row.outcome for row in rows), default=0))
 
@@ -58,6 +73,20 @@ def visits_since(connection: Connection, seq: int, limit: int) -> tuple[list[Vis
         .order_by(*OLDEST_FIRST)
     )
     return [visit for _, visit in visits_of(rows) if visit is not None], reached
+
+
+def answers_since(connection: Connection, seq: int, limit: int, until: int | None) -> list[Answer]:
+    """Return the next outcomes after a number, each by itself, in the order of their numbers."""
+    last = FOREVER if until is None else until
+    columns = SLATES.c.slate_id, SLATES.c.time, SLATES.c.item_ids
+    rows = connection.execute(
+        select(*columns, *OUTCOME_COLUMNS)
+        .join(SLATES, SLATES.c.seq == OUTCOMES.c.slate)
+        .where(OUTCOMES.c.seq.between(seq + 1, last))
+        .order_by(OUTCOMES.c.seq)
+        .limit(limit)
+    )
+    return [answer_of(row) for row in rows]
 
 
 def last_served(connection: Connection) -> int:

@@ -6,7 +6,9 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from slatewise.service.records import Outcome, Serving, SlateRecord, Visit
+from pydantic_core import from_json
+
+from slatewise.service.records import Answer, Outcome, Serving, SlateRecord, Visit
 from slatewise.service.store.schema import OUTCOMES, SLATES, AnyRow
 
 
@@ -56,9 +58,9 @@ def outcome_row(outcome: Outcome, slate: Shown, seq: int) -> dict[str, Any]:
 
 def slate_of(row: AnyRow) -> SlateRecord:
     """Return the slate of a row with SLATE_COLUMNS."""
-    serving = None if row.serving is None else _serving(json.loads(row.serving))
-    items = tuple(json.loads(row.item_ids))
-    return SlateRecord(row.slate_id, row.user_id, row.time, row.source, items, serving)
+    _, slate_id, user_id, time, source, item_ids, serving = row[: len(SLATE_COLUMNS)]
+    how = None if serving is None else _serving(from_json(serving))
+    return SlateRecord(slate_id, user_id, time, source, tuple(from_json(item_ids)), how)
 
 
 def visits_of(rows: Iterable[AnyRow]) -> Iterator[tuple[SlateRecord, Visit | None]]:
@@ -73,8 +75,16 @@ def visits_of(rows: Iterable[AnyRow]) -> Iterator[tuple[SlateRecord, Visit | Non
         yield slate, None if outcomes[0].outcome is None else _visit(slate, outcomes)
 
 
+def answer_of(row: AnyRow) -> Answer:
+    """Return an outcome and what it is about."""
+    items = tuple(json.loads(row.item_ids))
+    seen = len(items) if row.seen is None else row.seen
+    clicked = tuple(from_json(row.clicked))
+    return Answer(row.outcome, row.slate_id, row.time, items, seen, clicked)
+
+
 def _visit(slate: SlateRecord, outcomes: list[AnyRow]) -> Visit:
-    clicked = tuple(dict.fromkeys(item for row in outcomes for item in json.loads(row.clicked)))
+    clicked = tuple(dict.fromkeys(item for row in outcomes for item in from_json(row.clicked)))
     seen = max(len(slate.items) if row.seen is None else row.seen for row in outcomes)
     # Whatever was clicked was seen, and so was all above it.
     reached = max((slate.items.index(item) + 1 for item in clicked), default=0)

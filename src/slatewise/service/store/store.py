@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from slatewise.service.records import (
+    Answer,
     Item,
     ItemState,
     Outcome,
@@ -82,6 +83,15 @@ class Store:
         Visits are as known at the number reached; one comes again when more becomes known of it.
         """
         return self._database.read(lambda connection: reading.visits_since(connection, seq, limit))
+
+    def answers_since(self, seq: int, limit: int, until: int | None = None) -> list[Answer]:
+        """Return the next outcomes after a number, each by itself, in the order of their numbers.
+
+        That order never changes: whoever counts them again counts the same.
+        """
+        return self._database.read(
+            lambda connection: reading.answers_since(connection, seq, limit, until)
+        )
 
     def last_served(self) -> int:
         """Return the time of the newest slate that this service made; 0 for none."""

@@ -1,8 +1,8 @@
 """Writing slates and outcomes: all or nothing, and never twice."""
 
-import json
 from collections.abc import Collection, Iterable, Sequence
 
+from pydantic_core import from_json
 from sqlalchemy import Connection, insert, select
 
 from slatewise.service.records import Outcome, SlateRecord, Written
@@ -75,7 +75,7 @@ def _possible(outcome: Outcome, items: tuple[str, ...]) -> bool:
 def _shown(connection: Connection, slate_ids: Iterable[str]) -> dict[str, Shown]:
     columns = (SLATES.c.slate_id, SLATES.c.seq, SLATES.c.user_id, SLATES.c.time, SLATES.c.item_ids)
     return {
-        row.slate_id: Shown(row.seq, row.user_id, row.time, tuple(json.loads(row.item_ids)))
+        row.slate_id: Shown(row.seq, row.user_id, row.time, tuple(from_json(row.item_ids)))
         for row in rows_with(connection, select(*columns), SLATES.c.slate_id, slate_ids)
     }
 

@@ -1,0 +1,39 @@
+"""Arrays that grow at the end, in memory that is copied only now and then."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+class Growing:
+    """A one-dimensional array with room to spare."""
+
+    def __init__(self, dtype: type, fill: int = 0) -> None:
+        self._array: npt.NDArray[Any] = np.full(64, fill, dtype)
+        self._fill = fill
+        self._size = 0
+
+    def __len__(self) -> int:
+        """Return how many values there are."""
+        return self._size
+
+    @property
+    def values(self) -> npt.NDArray[Any]:
+        """The values, without a copy; what is changed in it is changed."""
+        return self._array[: self._size]
+
+    def extend(self, values: npt.ArrayLike) -> None:
+        """Put values at the end."""
+        added = np.asarray(values, self._array.dtype)
+        start = self._size
+        self.resize(start + len(added))
+        self._array[start : start + len(added)] = added
+
+    def resize(self, size: int) -> None:
+        """Have at least so many values; new ones are the filling."""
+        if size > len(self._array):
+            larger = np.full(max(size, 2 * len(self._array)), self._fill, self._array.dtype)
+            larger[: self._size] = self._array[: self._size]
+            self._array = larger
+        self._size = max(self._size, size)

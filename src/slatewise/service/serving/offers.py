@@ -1,0 +1,163 @@
+"""The items that a model may show now: rows of its table for places of the `ItemLog`.
+
+Items that the model was trained with have the first rows. Others get the next rows in the order of
+the changes that brought them, as uncertain as their groups: so the rows depend on the model and on
+the changes alone, and a slate can be made again from the log. (Random numbers go by rows.)
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from slatewise.ranking import ItemTable
+from slatewise.service.serving.growing import Growing
+from slatewise.service.serving.items import Changes, ItemLog, Places
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float32]
+NewItems = Callable[[Ints], tuple[Floats, Floats, Floats, Floats]]
+"""Means, scales, biases and their scales of new items of groups [R], as numbers of the model."""
+
+
+class Offers:
+    """Which items stand in which rows, and which of them are shown."""
+
+    def __init__(
+        self,
+        log: ItemLog,
+        table: ItemTable,
+        ids: Iterable[str],
+        group_names: Sequence[str],
+        new_items: NewItems,
+    ) -> None:
+        self.log = log
+        self.table = table
+        self.applied = 0
+        """the number of the last change that is taken into account"""
+        self.shown = 0
+        """how many items may be shown"""
+        self.renumbered = 0
+        """how often an item got a row, or another one"""
+        self.group_names = list(group_names)
+        self._groups = {name: number for number, name in enumerate(group_names)}
+        self._new_items = new_items
+        self._rows = Growing(np.int32, fill=-1)  # by place
+        self._on = Growing(np.bool_)  # by place
+        self._places = Growing(np.int32)  # by row
+        self._trained = table.num_items
+        trained = log.places(ids)
+        self._places.extend(trained)
+        self._fit()
+        self._rows.values[trained] = np.arange(len(trained))
+        table.set_available(np.arange(table.num_items), False)
+
+    def apply(self, until: int) -> None:
+        """Take changes into account up to a number that the log has read."""
+        if until <= self.applied:
+            return
+        changes = self.log.changes(self.applied, until)
+        self._fit()
+        groups = self._numbers_of_groups(changes)
+        before = self._rows.values[changes.places].copy()
+        self._add_rows(changes, groups)
+        self._show(changes, groups, before)
+        self.applied = until
+
+    def rows(self, places: Places) -> Ints:
+        """Return the rows of places [n], −1 where the model knows no such item."""
+        known = self._rows.values
+        inside = (places >= 0) & (places < len(known))
+        return np.where(inside, known[np.where(inside, places, 0)], -1) if len(known) else places
+
+    def find(self, ids: Sequence[str]) -> tuple[Ints, list[str]]:
+        """Return the rows of ids that are known, in order, and the ids that are not."""
+        rows = self.rows(self.log.find(ids))
+        unknown = [item for item, row in zip(ids, rows.tolist(), strict=True) if row < 0]
+        return rows[rows >= 0], unknown
+
+    def ids_of(self, rows: Ints) -> list[str]:
+        """Return the ids of items in rows [n]."""
+        return self.ids_of_places(self._places.values[rows])
+
+    def ids_of_places(self, places: npt.NDArray[np.integer]) -> list[str]:
+        """Return the ids of places [n]."""
+        return [self.log.ids[place] for place in places.tolist()]
+
+    def groups_of(self, rows: Ints) -> list[str]:
+        """Return the groups of items in rows [n]."""
+        return [self.group_names[group] for group in self.table.groups[rows].tolist()]
+
+    def caps(self, groups: Mapping[str, int] | int) -> tuple[Ints, list[str]]:
+        """Return the most items of each group [G], −1 for any, and the names that are unknown."""
+        if isinstance(groups, int):
+            return np.full(len(self.group_names), groups, np.int64), []
+        caps, unknown = np.full(len(self.group_names), -1, np.int64), []
+        for name, most in groups.items():
+            if name in self._groups:
+                caps[self._groups[name]] = most
+            else:
+                unknown.append(name)
+        return caps, unknown
+
+    def by_row(self, values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """Bring features of places [P, F] into the order of rows [R, F]; 0 beyond the places."""
+        places = self._places.values
+        result = np.zeros((len(places), values.shape[1]), np.float32)
+        inside = places < len(values)
+        result[inside] = values[places[inside]]
+        return result
+
+    def _fit(self) -> None:
+        """Make room for all places there are."""
+        self._rows.resize(len(self.log.ids))
+        self._on.resize(len(self.log.ids))
+
+    def _numbers_of_groups(self, changes: Changes) -> Ints:
+        """Return the groups of changes [C] as numbers of the model, after new names got one."""
+        seen, first = np.unique(changes.groups, return_index=True)
+        numbers = np.full(len(self.log.groups), -1, np.int64)
+        for group in seen[np.argsort(first)].tolist():
+            name = self.log.groups[group]
+            if name not in self._groups:
+                self._groups[name] = len(self.group_names)
+                self.group_names.append(name)
+            numbers[group] = self._groups[name]
+        return numbers[changes.groups]
+
+    def _add_rows(self, changes: Changes, groups: Ints) -> None:
+        """Give a row to what has none, and another one to what changes its group.
+
+        An item that training knew keeps what was learned of it.
+        """
+        order = np.argsort(changes.places, kind="stable")
+        places, ordered = changes.places[order], groups[order]
+        rows = self._rows.values[places]
+        old = np.full(len(places), -1, np.int64)
+        old[rows >= 0] = self.table.groups[rows[rows >= 0]]
+        again = np.flatnonzero(places[1:] == places[:-1]) + 1
+        old[again] = ordered[again - 1]
+        learned = (rows >= 0) & (rows < self._trained)
+        needed = np.sort(order[(ordered != old) & ~learned])
+        if not len(needed):
+            return
+        start = self.table.num_items
+        means, scales, biases, unsure = self._new_items(groups[needed])
+        self.table.append(means, scales, biases, groups[needed], unsure)
+        self._places.extend(changes.places[needed])
+        # Of an item that is named twice, the last row counts; earlier ones are never shown.
+        self._rows.values[changes.places[needed]] = np.arange(start, start + len(needed))
+        self.table.set_available(np.arange(start, start + len(needed)), False)
+        self.renumbered += 1
+
+    def _show(self, changes: Changes, groups: Ints, before: npt.NDArray[np.int32]) -> None:
+        """Show and hide what the changes say in the end."""
+        places, last = np.unique(changes.places[::-1], return_index=True)
+        last = len(changes.places) - 1 - last
+        rows, on = self._rows.values[places].astype(np.int64), changes.shown[last]
+        learned = rows < self._trained
+        self.table.set_groups(rows[learned], groups[last[learned]])
+        self.table.set_available(before[before >= 0].astype(np.int64), False)
+        self.table.set_available(rows[on], True)
+        self.shown += int(on.sum()) - int(self._on.values[places].sum())
+        self._on.values[places] = on

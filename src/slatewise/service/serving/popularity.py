@@ -1,0 +1,135 @@
+"""What everybody clicks now, for models that ask: counted from the store, in its own order.
+
+Sums of fading events depend on their order in the last bit. So events are counted one after the
+other as the store numbered them, from where the version's own count ends, and a replay that goes
+the same way up to the same number has the same features.
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
+
+import numpy as np
+import polars as pl
+
+from slatewise.features.popularity_state import CountedEvents, PopularityState
+from slatewise.model.terms import FittedTerms
+from slatewise.model.terms.popularity import PopularityTerm
+from slatewise.service.records import Answer
+from slatewise.service.serving.items import ItemLog, Places
+from slatewise.service.serving.offers import Floats
+
+COUNTS: Final = "popularity.parquet"
+"""Beside a run: the sums as of a number, from which serving counts on."""
+_PAGE: Final = 5_000
+_REMEMBERED: Final = 200_000
+"""Slates whose earlier answers are known; one that is answered again after so many others counts
+as new."""
+
+
+class AnswerSource(Protocol):
+    """What is asked of the store."""
+
+    def answers_since(self, seq: int, limit: int, until: int | None = None) -> list[Answer]:
+        """Return the next answers after a number, in the order of their numbers."""
+
+
+class _Known(NamedTuple):
+    """What is known of a slate."""
+
+    seen: int
+    clicked: frozenset[str]
+
+
+class Popular:
+    """The popularity of all items for one version of a model."""
+
+    def __init__(self, term: PopularityTerm, log: ItemLog, run: Path | None = None) -> None:
+        self.term = term
+        self.counted = 0
+        """the number of the last answer that counts"""
+        self._log = log
+        self._state = PopularityState.empty(term.popularity, 0)
+        self._known: dict[str, _Known] = {}
+        if run is not None and (run / COUNTS).is_file():
+            self._load(run / COUNTS)
+
+    @classmethod
+    def of(cls, terms: FittedTerms, log: ItemLog, run: Path | None) -> "Popular | None":
+        """Return the popularity that a model asks for, None if it does not."""
+        term = terms.by_name.get("popularity")
+        return cls(term, log, run) if isinstance(term, PopularityTerm) else None
+
+    def read(self, store: AnswerSource, until: int | None = None) -> None:
+        """Count what is new in the store, or what was new up to a number."""
+        while answers := store.answers_since(self.counted, _PAGE, until):
+            self._count(answers)
+            self.counted = answers[-1].seq
+
+    def features(self, time: int) -> Floats:
+        """Return the features [P, F] of all places at a time, as the model has them.
+
+        No earlier than the last event: clocks of others may be ahead of ours.
+        """
+        sizes = np.array(self.term.sizes, np.float32)
+        return self._state.features(time) / sizes
+
+    @property
+    def newest(self) -> int:
+        """The time of the last event that counts, rounded down to what features can tell apart."""
+        return self._state.newest
+
+    def save(self, run: Path) -> None:
+        """Write the sums beside a run, from where others count on."""
+        tick, closed, opened = self._state.sums.arrays
+        places = np.flatnonzero(opened.any(1) | closed.any((1, 2)))
+        table = pl.DataFrame(
+            {
+                "item_id": [self._log.ids[place] for place in places.tolist()],
+                "tick": tick[places],
+                "closed": closed[places].reshape(len(places), closed.shape[1] * 2),
+                "opened": opened[places],
+            }
+        )
+        partial = run / f".{COUNTS}.partial"
+        table.write_parquet(partial, metadata={"counted": str(self.counted)})
+        partial.replace(run / COUNTS)
+
+    def _load(self, file: Path) -> None:
+        table = pl.read_parquet(file, glob=False)
+        places = self._log.places(table["item_id"])
+        self._state.grow(int(places.max(initial=-1)) + 1)
+        tick, closed, opened = self._state.sums.arrays
+        tick[places] = table["tick"].to_numpy()
+        closed[places] = table["closed"].to_numpy().reshape(len(places), *closed.shape[1:])
+        opened[places] = table["opened"].to_numpy()
+        self.counted = int(pl.read_parquet_metadata(file)["counted"])
+
+    def _count(self, answers: Sequence[Answer]) -> None:
+        times: list[int] = []
+        items: list[str] = []
+        views: list[bool] = []
+        clicks: list[bool] = []
+        for answer in answers:
+            for item, view, click in self._news(answer):
+                times.append(answer.time)
+                items.append(item)
+                views.append(view)
+                clicks.append(click)
+        places: Places = self._log.places(items)
+        self._state.count(CountedEvents(times, places, np.array(views), np.array(clicks)))
+
+    def _news(self, answer: Answer) -> Iterable[tuple[str, bool, bool]]:
+        """Yield the items of which an answer says more than those before: seen, clicked."""
+        before = self._known.pop(answer.slate_id, _Known(0, frozenset()))
+        clicked = frozenset(answer.clicked) | before.clicked
+        # Whatever was clicked was seen, and so was all above it.
+        reached = max((answer.items.index(item) + 1 for item in answer.clicked), default=0)
+        seen = max(before.seen, answer.seen, reached)
+        for place, item in enumerate(answer.items[:seen]):
+            view, click = place >= before.seen, item in clicked and item not in before.clicked
+            if view or click:
+                yield item, view, click
+        self._known[answer.slate_id] = _Known(seen, clicked)
+        while len(self._known) > _REMEMBERED:
+            self._known.pop(next(iter(self._known)))
