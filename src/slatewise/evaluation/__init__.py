@@ -52,16 +52,26 @@ from slatewise.evaluation.metrics import (
     TargetRanks,
 )
 from slatewise.evaluation.model import ModelRecommender, require_same_items
+from slatewise.evaluation.off_policy import (
+    OffPolicyEstimate,
+    doubly_robust,
+    ips,
+    per_position,
+    self_normalised,
+)
 from slatewise.evaluation.part_predictions import predict_part
 from slatewise.evaluation.parts import Part, part_bounds, scored_interactions
 from slatewise.evaluation.predictions import Predictions, Slates
 from slatewise.evaluation.recommender import Predictor, Ranker, target_ranks, top_items
 from slatewise.evaluation.reliability import ExpectedCalibrationError, reliability
+from slatewise.evaluation.sequential import Advice, Verdict, advise, anytime_difference
+from slatewise.evaluation.slate_probability import epsilon_mix_probability
 
 __all__ = [
     "BASELINES",
     "LOGITS",
     "MRR",
+    "Advice",
     "ArmTotals",
     "BaseRate",
     "Baseline",
@@ -83,6 +93,7 @@ __all__ = [
     "Logit",
     "Metric",
     "ModelRecommender",
+    "OffPolicyEstimate",
     "Part",
     "Popularity",
     "PredictedClickRate",
@@ -94,7 +105,10 @@ __all__ = [
     "Slates",
     "SmoothedCTR",
     "TargetRanks",
+    "Verdict",
+    "advise",
     "against",
+    "anytime_difference",
     "arm_totals",
     "bootstrap",
     "calibrate",
@@ -104,6 +118,8 @@ __all__ = [
     "daily_totals",
     "difference",
     "distinct_groups",
+    "doubly_robust",
+    "epsilon_mix_probability",
     "evaluate",
     "exposure",
     "exposure_share",
@@ -113,8 +129,10 @@ __all__ = [
     "half_lives_of",
     "independent_click_rate",
     "intra_list_distance",
+    "ips",
     "little_seen",
     "part_bounds",
+    "per_position",
     "predict_part",
     "probability_best",
     "rate_difference",
@@ -122,6 +140,7 @@ __all__ = [
     "reliability",
     "require_same_items",
     "scored_interactions",
+    "self_normalised",
     "table",
     "target_ranks",
     "top_items",
