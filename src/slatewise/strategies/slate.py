@@ -1,5 +1,6 @@
 """A slate, and all that is needed to make the very same again."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,7 +38,7 @@ class Slate:
     """what could be shown"""
     unclicked: tuple[PastSlate, ...] = ()
     """the slates of the history that the user did not click on"""
-    shown: tuple[Showing, ...] = ()
+    shown: Sequence[Showing] = ()
     """all of the history, as slates"""
 
     def __len__(self) -> int:

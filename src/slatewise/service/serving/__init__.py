@@ -1,1 +1,7 @@
 """From a request to a slate: models, items, users and popularity as they are now."""
+
+from slatewise.service.serving.replaying import Replayer, replay
+from slatewise.service.serving.request import Request
+from slatewise.service.serving.service import Arm, Service
+
+__all__ = ["Arm", "Replayer", "Request", "Service", "replay"]

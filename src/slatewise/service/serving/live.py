@@ -1,0 +1,226 @@
+"""One version of a model, as it serves: with the items on offer and their popularity now."""
+
+import fcntl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, NamedTuple, TypeVar
+
+import numpy as np
+import torch
+
+from slatewise.model.config import ModelConfig
+from slatewise.model.fitted import SlateModel
+from slatewise.model.gaussian import Gaussian
+from slatewise.model.terms import FittedTerms
+from slatewise.ranking import Filter, ItemTable
+from slatewise.service.prior import prior_items, prior_model, prior_version
+from slatewise.service.serving.items import ItemLog
+from slatewise.service.serving.offers import Ints, NewItems, Offers
+from slatewise.service.serving.past import Listener, Told
+from slatewise.service.serving.popularity import AnswerSource, Popular
+from slatewise.service.serving.request import Request
+from slatewise.strategies.catalogue import Predictive
+from slatewise.strategies.exact import ExactRanker
+from slatewise.strategies.named import Strategy
+from slatewise.strategies.recommender import RELEVANCE_DRAWS
+from slatewise.strategies.relevance import relevance_draws
+from slatewise.strategies.slate import Slate
+from slatewise.strategies.tables import table_of, table_of_run
+from slatewise.strategies.users import Users
+
+T = TypeVar("T")
+Tell = Callable[[Offers, Listener], Told]
+
+_TRIES: Final = 3
+
+
+class Answer(NamedTuple):
+    """A slate, and which state of things it was made from."""
+
+    slate: Slate
+    catalogue: int
+    """the number of the last change of items"""
+    refreshed: int | None
+    """the time of the popularity, None without"""
+    counted: int | None
+    """the number of the last answer in it"""
+    notes: list[str]
+
+
+class Live:
+    """A version of a model that makes slates; requests and changes may come from any thread."""
+
+    def __init__(
+        self,
+        name: str,
+        version: str,
+        model: SlateModel,
+        table: ItemTable,
+        log: ItemLog,
+        new_items: NewItems,
+        run: Path | None = None,
+    ) -> None:
+        self.name, self.version, self.config = name, version, model.config
+        self.terms: FittedTerms = model.terms
+        ids = map(str, model.item_ids)
+        self.offers = Offers(log, table, ids, model.group_names, new_items)
+        self.ranker = ExactRanker(model.posterior, table, model.terms)
+        self.popular = Popular.of(model.terms, log, run)
+        self._refreshed: tuple[int, int] | None = None  # time, number
+        self._listener = _listener(model)
+        self._moment: object | None = object()
+        self._lock = threading.Lock()
+
+    @classmethod
+    def of_run(cls, name: str, version: str, model: SlateModel, run: Path, log: ItemLog) -> "Live":
+        """Serve a run; its table is shared between processes."""
+        with _one_at_a_time(run):
+            table = table_of_run(model, run)
+        new_items = Predictive(model)
+        live = cls(name, version, model, table, log, new_items, run)
+        _forget_items(model)
+        return live
+
+    @classmethod
+    def of_prior(cls, name: str, config: ModelConfig, source: str, log: ItemLog) -> "Live":
+        """Serve what is believed before any training."""
+        model = prior_model(config, source)
+        version, known = prior_version(config), model.config
+        table = table_of(model)
+        return cls(name, version, model, table, log, lambda groups: prior_items(known, len(groups)))
+
+    def apply_items(self, number: int) -> None:
+        """Take changes of items into account, up to a number that the log has read."""
+        if number > self.offers.applied:
+            with self._changing():
+                self.offers.apply(number)
+
+    def refresh(self, store: AnswerSource, time: int, until: int | None = None) -> None:
+        """Take the popularity of items at a time into account, if the model asks for it."""
+        if self.popular is None:
+            return
+        self.popular.read(store, until)
+        time = max(time, self.popular.newest)
+        features = self.popular.features(time)
+        with self._changing():
+            self.offers.table.set_features(self.offers.by_row(features))
+            self._refreshed = time, self.popular.counted
+
+    def due(self, time: int) -> bool:
+        """Say whether popularity is older than it should be at a time."""
+        if self.popular is None or self._refreshed is None:
+            return self.popular is not None
+        ticks = self.popular.term.popularity.ticks(np.array([time, self._refreshed[0]]))
+        return bool(ticks[0] > ticks[1])
+
+    def answer(self, tell: Tell, request: Request, strategy: Strategy, seed: int) -> Answer:
+        """Make a slate for whom `tell` tells about, from one state of items and popularity."""
+        return self._consistently(lambda: self._answer(tell, request, strategy, seed))
+
+    def _answer(self, tell: Tell, request: Request, strategy: Strategy, seed: int) -> Answer:
+        told, notes = tell(self.offers, self._listener), list[str]()
+        wanted = self._filter(request, told.clicks, notes)
+        users = Users([told.clicks], [wanted], [seed], [told.unclicked], [told.shown])
+        most = min(request.k, self.offers.shown)
+        rows = np.empty(0, np.int64)
+        if most and (wanted.allow is None or len(np.asarray(wanted.allow))):
+            rows = strategy.slates(self.ranker, users, most)[0]
+            rows = rows[rows >= 0]
+        refreshed, counted = self._refreshed or (None, None)
+        slate = self._slate(rows, users, told, strategy.name)
+        return Answer(slate, self.offers.applied, refreshed, counted, notes)
+
+    def _filter(self, request: Request, clicks: Ints, notes: list[str]) -> Filter:
+        offers = self.offers
+        exclude = offers.find(request.exclude)[0]
+        if request.clicked == "exclude":
+            exclude = np.concatenate([exclude, clicks])
+        wanted = Filter(exclude=exclude)
+        if request.allow is not None:
+            wanted = replace(wanted, allow=offers.find(request.allow)[0])
+        if request.groups is not None:
+            caps, unknown = offers.caps(request.groups)
+            notes += [f"there is no group '{name}'" for name in unknown]
+            wanted = replace(wanted, caps=caps)
+        return wanted
+
+    def _slate(self, rows: Ints, users: Users, told: Told, strategy: str) -> Slate:
+        seed = users.seeds[0]
+        relevance = relevance_draws(
+            self.ranker, told.clicks, rows, RELEVANCE_DRAWS, seed, told.unclicked, told.shown
+        )
+        return Slate(
+            items=list(self.offers.ids_of(rows)),
+            groups=self.offers.groups_of(rows),
+            relevance=relevance.mean(axis=0),
+            uncertainty=relevance.std(axis=0),
+            strategy=strategy,
+            seed=seed,
+            unknown=list(told.unknown),
+            numbers=rows,
+            clicks=told.clicks,
+            filter=users.filters[0],
+            unclicked=told.unclicked,
+            shown=told.shown,
+        )
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        with self._lock:
+            self._moment = None
+            try:
+                yield
+            finally:
+                self._moment = object()
+
+    def _consistently(self, make: Callable[[], T]) -> T:
+        """Make something of one state of things, without keeping changes waiting.
+
+        A slate takes a millisecond and changes are rare: if one came meanwhile, make it again.
+        """
+        for _ in range(_TRIES):
+            moment = self._moment
+            if moment is None:
+                with self._lock:  # wait for the change to end
+                    continue
+            try:
+                made = make()
+            except Exception:
+                if self._moment is moment:
+                    raise
+            else:
+                if self._moment is moment:
+                    return made
+        with self._lock:
+            return make()
+
+
+def _listener(model: SlateModel) -> Listener:
+    places = model.posterior.evidence_places.tolist()
+    return Listener(
+        {name: number for number, name in enumerate(model.source_names)},
+        frozenset(number for number, place in enumerate(places) if place >= 0),
+        "history" in model.config.terms,
+    )
+
+
+def _forget_items(model: SlateModel) -> None:
+    """Let go of what the table has too: at a million items it would be 100 MB in every worker."""
+    posterior, none = model.posterior, torch.empty(0, model.config.item_columns)
+    posterior.items = Gaussian(none, none.clone(), posterior.items.sigma_max)
+    posterior.item_groups = posterior.item_groups[:0].clone()
+    posterior.item_features = None
+    model.item_ids, model.views = [], model.views[:0].clone()
+
+
+@contextmanager
+def _one_at_a_time(run: Path) -> Iterator[None]:
+    """Let one process after the other lay out the table of a run: the first does it for all."""
+    with ExitStack() as held:
+        with suppress(OSError):  # where nothing can be written, there is no table to share either
+            lock = held.enter_context((run / ".table.lock").open("w"))
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,114 @@
+"""A slate of the log, made again: the same items, as often as one likes."""
+
+from pathlib import Path
+from typing import Final
+
+from slatewise.errors import SlatewiseError
+from slatewise.service.config import ServiceConfig
+from slatewise.service.models import Models
+from slatewise.service.prior import PRIOR, prior_version
+from slatewise.service.records import Serving, SlateRecord
+from slatewise.service.serving.items import ItemLog
+from slatewise.service.serving.live import Live
+from slatewise.service.serving.past import NO_PAST, Past
+from slatewise.service.serving.request import Request
+from slatewise.service.serving.strategy import strategy_from
+from slatewise.service.serving.users import User
+from slatewise.service.store import Store
+from slatewise.strategies.named import Strategy
+from slatewise.strategies.propensities import Propensities, propensities
+from slatewise.strategies.slate import Slate
+from slatewise.training import runs
+
+_KEPT: Final = 4
+"""Versions that stay in memory."""
+
+
+def replay(directory: Path, config: ServiceConfig, store: Store, slate: SlateRecord) -> Slate:
+    """Make the very same slate again from the log; for many, keep a `Replayer`."""
+    return Replayer(directory, config, store).slate(slate)
+
+
+class Replayer:
+    """Makes slates again, best in the order in which they were made.
+
+    Of one version, items and popularity only go forward in time: for an earlier slate they are
+    built anew.
+    """
+
+    def __init__(self, directory: Path, config: ServiceConfig, store: Store) -> None:
+        self._directory, self._config, self._store = directory, config, store
+        self._live: dict[tuple[str, str], Live] = {}
+        self._log = ItemLog()
+
+    def slate(self, record: SlateRecord, strategy: str | None = None) -> Slate:
+        """Return the slate of a record, or what another strategy would have made of it."""
+        serving = _serving(record)
+        live = self._as_of(serving)
+        line = strategy or serving.strategy
+        return self._make(live, record, serving, strategy_from(line))
+
+    def propensities(
+        self, record: SlateRecord, strategy: str | None = None, draws: int = 1_000, seed: int = 0
+    ) -> tuple[Slate, Propensities]:
+        """Estimate how likely items were in each place for a strategy, or for its own.
+
+        The slate that comes with it is the one that was shown.
+        """
+        serving = _serving(record)
+        live = self._as_of(serving)
+        slate = self._make(live, record, serving, strategy_from(serving.strategy))
+        chosen = strategy_from(strategy or serving.strategy)
+        return slate, propensities(live.ranker, chosen, slate, draws, seed)
+
+    def _make(self, live: Live, record: SlateRecord, serving: Serving, strategy: Strategy) -> Slate:
+        request = Request.of_plain(serving.request, serving.k, serving.seed)
+        user = User(self._past(record, serving), 0, 0.0)
+        return live.answer(user.telling(request.clicks), request, strategy, serving.seed).slate
+
+    def _past(self, record: SlateRecord, serving: Serving) -> Past:
+        if record.user_id is None or not serving.known:
+            return NO_PAST
+        last = self._config.history
+        return Past.of(self._store.history(record.user_id, last, serving.known), self._log)
+
+    def _as_of(self, serving: Serving) -> Live:
+        """Return the version that served, with items and popularity of that moment."""
+        self._log.read(self._store)
+        key = serving.model, serving.version
+        live = self._live.pop(key, None)
+        if live is None or not _goes_forward(live, serving):
+            live = self._open(*key)
+        self._live[key] = live
+        while len(self._live) > _KEPT:
+            self._live.pop(next(iter(self._live)))
+        live.apply_items(serving.catalogue)
+        if serving.refreshed is not None:
+            live.refresh(self._store, serving.refreshed, serving.counted)
+        return live
+
+    def _open(self, name: str, version: str) -> Live:
+        if version.startswith(PRIOR):
+            config = self._config.models[name].model
+            if prior_version(config) != version:
+                raise SlatewiseError(
+                    f"the slate was made before training, by another model than '{name}' is now.",
+                    "Replay it with the configuration of that time.",
+                )
+            return Live.of_prior(name, config, self._config.source, self._log)
+        run = Models.of(self._directory, name).path(version)
+        return Live.of_run(name, version, runs.load(run), run, self._log)
+
+
+def _serving(record: SlateRecord) -> Serving:
+    if record.serving is None:
+        raise SlatewiseError(
+            f"slate {record.slate_id} was not made by this service.",
+            "Only slates with an arm can be made again.",
+        )
+    return record.serving
+
+
+def _goes_forward(live: Live, serving: Serving) -> bool:
+    counted = live.popular.counted if live.popular is not None else 0
+    return live.offers.applied <= serving.catalogue and counted <= (serving.counted or 0)

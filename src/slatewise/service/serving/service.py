@@ -1,0 +1,292 @@
+"""The service in one worker: from a request to a slate that can be made again."""
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from slatewise.errors import SlatewiseError
+from slatewise.service.arms import assign
+from slatewise.service.clock import Clock
+from slatewise.service.config import ServiceConfig
+from slatewise.service.models import Models
+from slatewise.service.records import Serving, SlateRecord
+from slatewise.service.serving.items import ItemLog
+from slatewise.service.serving.live import Answer, Live
+from slatewise.service.serving.request import Request
+from slatewise.service.serving.strategy import strategy_line, strategy_of
+from slatewise.service.serving.users import NOBODY, User, UserCache
+from slatewise.service.shared import Stamps
+from slatewise.service.store import Store, StoreError
+from slatewise.strategies.propensities import propensities
+from slatewise.strategies.slate import Slate
+
+logger = logging.getLogger(__name__)
+
+_PAUSE: Final = 1.0
+"""Seconds for which the store is not asked again after it could not be reached."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """An arm as it runs."""
+
+    name: str
+    share: float
+    """of the users, from 0 to 1"""
+    model: str
+    version: str
+    strategy: str
+
+
+class Service:
+    """Makes slates for one worker process, from any of its threads.
+
+    What others change (items, users, models) shows in the next request: of items and users, since
+    workers of a directory share stamps; of models and of other hosts, since `refresh` looks.
+    """
+
+    def __init__(self, directory: Path, config: ServiceConfig, store: Store) -> None:
+        self.directory, self.config, self.store = directory, config, store
+        self.clock = Clock(_last_served(store))
+        self._stamps = Stamps.open(directory / "shared.bin")
+        self._log = ItemLog()
+        self._users = UserCache(
+            store,
+            self._stamps,
+            self._log,
+            config.history,
+            config.cache_users,
+            config.cache_seconds,
+        )
+        self._strategies = {name: strategy_of(arm) for name, arm in config.arms.items()}
+        self._lines = {name: strategy_line(arm) for name, arm in config.arms.items()}
+        self._items_stamp: int | None = None
+        self._paused_until = 0.0
+        self._live: dict[str, Live] = {}
+        self._current: dict[str, tuple[int, int] | None] = {}
+        self._problems: dict[str, str] = {}
+        self._joining = threading.Lock()
+
+    @classmethod
+    def open(cls, directory: Path, config: ServiceConfig, store: Store) -> "Service":
+        """Open the service of a directory, which is made if it is not there."""
+        directory.mkdir(parents=True, exist_ok=True)
+        service = cls(directory, config, store)
+        service.refresh()
+        return service
+
+    def recommend(self, request: Request) -> tuple[SlateRecord, Slate, list[str]]:
+        """Return the record of a slate (not written yet), the slate, and what could not be done."""
+        _require_sensible(request)
+        notes: list[str] = []
+        now = self.clock.now()
+        slate_id = f"{now:014x}{secrets.token_hex(9)}"
+        self._follow_items(notes)
+        name = assign(self.config.shares, self.config.salt, request.user_id or slate_id)
+        user, live = self._user(request.user_id, notes), self._live[self.config.arms[name].model]
+        seed = secrets.randbits(48) if request.seed is None else request.seed
+        answer = live.answer(user.telling(request.clicks), request, self._strategies[name], seed)
+        serving = self._serving(name, live, request, answer, user)
+        record = SlateRecord(
+            slate_id,
+            request.user_id,
+            now,
+            request.source or self.config.source,
+            tuple(map(str, answer.slate.items)),
+            serving,
+        )
+        return record, answer.slate, notes + answer.notes
+
+    def refresh(self) -> None:
+        """Look for new versions of models, changes of items and popularity; never fails.
+
+        To be called every second, by one thread.
+        """
+        for name in self.config.models:
+            self._follow_model(name)
+        self._follow_items([], look=True)
+        for live in list(self._live.values()):
+            self._follow_popularity(live)
+
+    def changed_items(self) -> None:
+        """Tell all workers that items in the store have changed."""
+        self._stamps.change_items()
+
+    def changed_users(self, ids: Iterable[str]) -> None:
+        """Tell all workers that there is news of users in the store."""
+        self._stamps.change_users(ids)
+
+    def ready(self) -> list[str]:
+        """Say what is missing for good slates; nothing if all is there."""
+        missing = list(self._problems.values())
+        try:
+            self.store.ping()
+        except StoreError as error:
+            missing.append(str(error))
+        return missing
+
+    @property
+    def arms(self) -> list[Arm]:
+        """The arms with their shares and the versions that serve."""
+        total = sum(self.config.shares.values())
+        return [
+            Arm(
+                name,
+                arm.share / total,
+                arm.model,
+                self._live[arm.model].version,
+                self._lines[name],
+            )
+            for name, arm in self.config.arms.items()
+        ]
+
+    def _serving(
+        self, name: str, live: Live, request: Request, answer: Answer, user: User
+    ) -> Serving:
+        return Serving(
+            arm=name,
+            model=live.name,
+            version=live.version,
+            strategy=self._lines[name],
+            seed=answer.slate.seed,
+            k=request.k,
+            request=request.plain(),
+            catalogue=answer.catalogue,
+            known=user.past.seq,
+            refreshed=answer.refreshed,
+            propensities=self._propensities(name, live, answer.slate),
+            counted=answer.counted,
+        )
+
+    def _propensities(self, name: str, live: Live, slate: Slate) -> tuple[float, ...] | None:
+        draws = self.config.arms[name].propensities
+        if not draws:
+            return None
+        if not len(slate):
+            return ()
+        found = propensities(live.ranker, self._strategies[name], slate, draws, slate.seed)
+        return tuple(found.of(slate)[0].tolist())
+
+    def _user(self, user_id: str | None, notes: list[str]) -> User:
+        """Return what is known of a user; without a store, what was known last."""
+        if user_id is None:
+            return NOBODY
+        known = self._users.known(user_id)
+        if known is not None:
+            return known
+        if self._reachable():
+            try:
+                return self._users.read(user_id)
+            except StoreError as error:
+                self._pause(error)
+        notes.append("history unavailable: the store cannot be reached")
+        return self._users.last_known(user_id)
+
+    def _follow_items(self, notes: list[str], *, look: bool = False) -> None:
+        """Take over changes of items, if the stamp says that there are any, or after a look."""
+        stamp = self._stamps.items()
+        if stamp == self._items_stamp and not look:
+            return
+        if self._reachable():
+            try:
+                self._log.read(self.store)
+            except StoreError as error:
+                self._pause(error)
+            else:
+                with self._joining:
+                    for live in self._live.values():
+                        live.apply_items(self._log.number)
+                self._items_stamp = stamp
+                return
+        notes.append("items may have changed: the store cannot be reached")
+
+    def _follow_model(self, name: str) -> None:
+        """Load the version that should serve, if it does not yet; the old one serves meanwhile."""
+        models, old = Models.of(self.directory, name), self._live.get(name)
+        stamp = models.stamp()
+        if old is not None and stamp == self._current.get(name):
+            return
+        self._current[name] = stamp
+        self._problems.pop(name, None)
+        try:
+            live = self._newest(name, models, old)
+        except Exception as error:
+            # Whatever is wrong with the new version, there is one that serves.
+            self._report(name, f"model '{name}' has a version that cannot serve: {error}")
+            logger.debug("The reason:", exc_info=True)
+            live = None
+        if live is None and old is None:
+            live = Live.of_prior(
+                name, self.config.models[name].model, self.config.source, self._log
+            )
+        if live is not None:
+            self._join(live)
+
+    def _newest(self, name: str, models: Models, old: Live | None) -> Live | None:
+        """Load the version that should serve, if it is another than now."""
+        loaded = models.load()
+        if loaded is None:
+            if models.stamp() is not None:
+                self._report(name, f"no version of model '{name}' can be loaded.")
+            return None
+        if loaded.problems:
+            self._report(name, " ".join(loaded.problems))
+        if old is not None and old.version == loaded.version:
+            return None
+        run = models.path(loaded.version)
+        return Live.of_run(name, loaded.version, loaded.model, run, self._log)
+
+    def _join(self, live: Live) -> None:
+        """Let a version serve, once it has the items and the popularity of now."""
+        live.apply_items(self._log.number)
+        self._follow_popularity(live)
+        with self._joining:  # what has changed meanwhile is known to those that serve
+            live.apply_items(self._log.number)
+            self._live[live.name] = live
+        logger.info("Model '%s' serves version %s.", live.name, live.version)
+
+    def _follow_popularity(self, live: Live) -> None:
+        now = self.clock.now()
+        if live.due(now) and self._reachable():
+            try:
+                live.refresh(self.store, now)
+            except StoreError as error:
+                self._pause(error)
+
+    def _report(self, name: str, problem: str) -> None:
+        self._problems[name] = problem
+        logger.error("%s", problem)
+
+    def _reachable(self) -> bool:
+        return time.monotonic() >= self._paused_until
+
+    def _pause(self, error: StoreError) -> None:
+        logger.warning("The store cannot be reached: %s", error)
+        self._paused_until = time.monotonic() + _PAUSE
+
+
+def _last_served(store: Store) -> int:
+    try:
+        return store.last_served()
+    except StoreError:
+        return 0
+
+
+def _require_sensible(request: Request) -> None:
+    if request.k < 1:
+        raise SlatewiseError(
+            f"a slate of {request.k} items cannot be made.", "Ask for one item or more."
+        )
+    caps = request.groups if request.groups is not None else 0
+    least = caps if isinstance(caps, int) else min(caps.values(), default=0)
+    if least < 0:
+        raise SlatewiseError(
+            f"a group cannot have {least} items.", "Give 0 to leave a group out, or more."
+        )
+    if request.seed is not None and not 0 <= request.seed < 1 << 63:
+        raise SlatewiseError(f"the seed {request.seed} is no seed.", "Give a number from 0 up.")
