@@ -10,7 +10,7 @@ import pytest
 from slatewise.service import writer as module
 from slatewise.service.records import Outcome, SlateRecord, Written
 from slatewise.service.store import Store, StoreError
-from slatewise.service.writer import BATCH, QueueFull, Writer
+from slatewise.service.writer import BATCH, QueueFullError, Writer
 
 
 def slate(name: str, user: str | None = "anna") -> SlateRecord:
@@ -108,7 +108,7 @@ def test_a_slate_never_waits_for_a_writer_that_is_stuck(
         writer.add_slate(slate(str(number)))
     assert time.monotonic() - start < 1
     assert (len(writer), writer.dropped) == (10, 5)
-    with pytest.raises(QueueFull):
+    with pytest.raises(QueueFullError):
         writer.add([], [click("1")])
     store.door.set()
     eventually(lambda: len(writer) == 0)
@@ -217,7 +217,7 @@ def test_closing_writes_what_waits(store: Troubled, make: Callable[..., Writer])
     writer.close()
     assert waiting.result(0) == [Written.RECORDED, Written.UNKNOWN_SLATE]
     assert all(store.store.slate(str(number)) is not None for number in range(50))
-    with pytest.raises(QueueFull):
+    with pytest.raises(QueueFullError):
         writer.add([], [click("7")])
 
 

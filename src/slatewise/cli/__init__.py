@@ -16,6 +16,9 @@ from slatewise.cli import (
     prepare,
     recommend,
     report,
+    retrain,
+    rollback,
+    serve,
     show,
     simulate,
     train,
@@ -38,8 +41,11 @@ app.command()(evaluate.evaluate)
 app.command()(recommend.recommend)
 app.command()(experiment.experiment)
 app.command()(report.report)
+app.command()(serve.serve)
 app.command("import")(importing.import_log)
 app.command()(download.download)
+app.command()(retrain.retrain)
+app.command()(rollback.rollback)
 
 
 def _print_version(wanted: bool) -> None:

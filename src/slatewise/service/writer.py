@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 
 
-class QueueFull(SlatewiseError):
+class QueueFullError(SlatewiseError):
     """No room in the queue: come again later."""
 
     def __init__(self) -> None:
@@ -132,7 +132,7 @@ class Writer:
             if self.problem is not None:
                 raise StoreError(self.problem, "Send it again in a moment.")
             if self._closing is not None or self._records + job.size > self._size:
-                raise QueueFull
+                raise QueueFullError
             job.until = time.monotonic() + PATIENCE
             self._put(job)
             self._urgent = True

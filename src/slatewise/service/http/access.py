@@ -1,4 +1,4 @@
-"""Around every request: a line in the log, its time in the metrics, and no fault without an answer."""
+"""Around every request: a line in the log, its time in the metrics, an answer to every fault."""
 
 import logging
 from time import perf_counter
@@ -16,8 +16,8 @@ _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"
 class Access:
     """Middleware that sees every answer.
 
-    Log and metrics name the route, not the path: paths have ids of people in them, who may want to be
-    forgotten, and queries have what somebody put there by mistake.
+    Log and metrics name the route, not the path: paths have ids of people in them, who may want to
+    be forgotten, and queries have what somebody put there by mistake.
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:

@@ -1,21 +1,15 @@
 """The application that a worker runs."""
 
 import asyncio
-import multiprocessing
-import os
-import signal
-import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import partial
-from multiprocessing.connection import wait
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
 
 from slatewise.service.http import problems
 from slatewise.service.http.access import Access
-from slatewise.service.http.backend import Backend, Setup
+from slatewise.service.http.backend import Backend
 from slatewise.service.http.document import describe
 from slatewise.service.http.guard import guarded
 from slatewise.service.http.metrics import Metrics
@@ -29,12 +23,6 @@ document = APIRouter(prefix="/v1", route_class=guarded(Role.READ))
 async def openapi(request: Request) -> dict[str, Any]:
     """Return the OpenAPI document."""
     return describe(request.app)
-
-
-def worker(setup: Setup) -> FastAPI:
-    """Return the application of a worker, which ends when the process that started it is gone."""
-    _end_with_parent()
-    return application(partial(Backend.open, setup))
 
 
 def application(open_backend: Callable[[Metrics], Backend]) -> FastAPI:
@@ -65,20 +53,8 @@ def application(open_backend: Callable[[Metrics], Backend]) -> FastAPI:
         operating.health,
         operating.metrics,
     ):
-        app.include_router(router)
+        # As they are: including a router makes every request look for its route twice.
+        app.router.routes.extend(router.routes)
     problems.install(app)
     app.add_middleware(Access, metrics=metrics)
     return app
-
-
-def _end_with_parent() -> None:
-    """End as after SIGTERM when the parent is killed: nobody else would ever end a worker."""
-    parent = multiprocessing.parent_process()
-    if parent is None:
-        return
-
-    def watch() -> None:
-        wait([parent.sentinel])
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    threading.Thread(target=watch, name="parent", daemon=True).start()

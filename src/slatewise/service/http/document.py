@@ -13,9 +13,10 @@ from slatewise.version import __version__
 TITLE = "slatewise"
 ABOUT = """Slates out, feedback in.
 
-`POST /v1/recommend` makes a slate; `POST /v1/feedback` tells what became of it. Every error is a JSON
-problem with a remedy. Send a token as `Authorization: Bearer TOKEN`: role *read* makes slates and
-looks, *write* also tells what happened and changes items, *admin* also sees and erases people."""
+`POST /v1/recommend` makes a slate; `POST /v1/feedback` tells what became of it. Every error is a
+JSON problem with a remedy. Send a token as `Authorization: Bearer TOKEN`: role *read* makes slates
+and looks, *write* also tells what happened and changes items, *admin* also sees and erases people.
+"""
 
 _ANY = {
     400: "The request cannot be read.",
@@ -48,7 +49,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
         schemas["Problem"] = ProblemAnswer.model_json_schema()
         for route in (one for one in app.routes if isinstance(one, APIRoute)):
             if route.include_in_schema:
-                for method in route.methods:
+                for method in route.methods or ():
                     _complete(document["paths"][route.path_format][method.lower()], route)
         app.openapi_schema = document
     return app.openapi_schema

@@ -3,13 +3,16 @@
 import asyncio
 import math
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, ClassVar, get_type_hints
 from urllib.parse import unquote_to_bytes
 
+from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from slatewise.service.http.limits import RateLimit
 from slatewise.service.http.problems import Problem
@@ -61,23 +64,66 @@ class Gate:
         return number
 
 
-def guarded(role: Role) -> type[APIRoute]:
-    """Return a kind of route that needs a token of a role, checked before its body is read."""
+class GuardedRoute(APIRoute):
+    """A route that needs a token of a role, checked before its body is read."""
 
-    class GuardedRoute(APIRoute):
-        needs = role
+    needs: ClassVar[Role]
 
-        def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-            handle = super().get_route_handler()
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return what answers a request that may pass."""
+        handle = super().get_route_handler()
 
-            async def admitted(request: Request) -> Response:
-                gate: Gate = request.app.state.backend.gate
-                gate.admit(request, role)
-                return await handle(_BoundedRequest(request.scope, request.receive))
+        async def admitted(request: Request) -> Response:
+            return await handle(_admit(request.scope, request.receive, self.needs))
 
-            return admitted
+        return admitted
 
-    return GuardedRoute
+
+class DirectRoute(GuardedRoute):
+    """A route that is asked a thousand times a second: a body in, a response out, nothing between.
+
+    It is described as any other; FastAPI's way from a request to an endpoint costs 0.1 ms, as much
+    as many a slate.
+    """
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        super().__init__(path, endpoint, **options)
+        self._body: type[BaseModel] = get_type_hints(endpoint)["body"]
+        self.app = self._respond
+
+    async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = _admit(scope, receive, self.needs)
+        try:
+            body = self._body.model_validate_json(await request.body())
+        except ValidationError as error:
+            raise _unfit(error) from None
+        response: Response = await self.endpoint(body, request)
+        await response(scope, receive, send)
+
+
+def guarded(role: Role, kind: type[GuardedRoute] = GuardedRoute) -> type[GuardedRoute]:
+    """Return a kind of route that needs a role."""
+    return type(f"{role.name.title()}{kind.__name__}", (kind,), {"needs": role})
+
+
+def _admit(scope: Scope, receive: Receive, role: Role) -> "_BoundedRequest":
+    request = _BoundedRequest(scope, receive)
+    gate: Gate = request.app.state.backend.gate
+    gate.admit(request, role)
+    return request
+
+
+def _unfit(error: ValidationError) -> Exception:
+    """Return the problem of a body as FastAPI would."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    if first["type"] == "json_invalid":
+        return _no_json(first["ctx"]["error"])
+    return RequestValidationError([{**first, "loc": ("body", *first["loc"])}])
+
+
+def _no_json(reason: object) -> Problem:
+    # What the parser says names the place, not the content.
+    return Problem(400, f"The body is not JSON: {reason}.", "Correct the body.")
 
 
 class _BoundedRequest(Request):
@@ -116,8 +162,7 @@ class _BoundedRequest(Request):
         try:
             return from_json(await self.body(), allow_inf_nan=False)
         except ValueError as error:
-            # Only what the parser says: it names the place, not the content.
-            raise Problem(400, f"The body is not JSON: {error}.", "Correct the body.") from None
+            raise _no_json(error) from None
 
 
 def _check_text(raw: bytes) -> None:

@@ -1,8 +1,8 @@
 """How often a token may ask, over all workers together.
 
-A token bucket kept as one number per token: the time at which its bucket will be full again. Workers
-share the numbers through mapped memory. They do not lock it: two that write at the same moment may
-let one request more through, which a limit of this kind can afford.
+A token bucket kept as one number per token: the time at which its bucket will be full again.
+Workers share the numbers through mapped memory. They do not lock it: two that write at the same
+moment may let one request more through, which a limit of this kind can afford.
 """
 
 import mmap

@@ -1,11 +1,10 @@
 """What Prometheus is told: counts and times, summed over the workers.
 
-With PROMETHEUS_MULTIPROC_DIR in the environment, workers write into files of that directory and any of
-them can tell the sum; without, a process tells what it did itself.
+With PROMETHEUS_MULTIPROC_DIR in the environment, workers write into files of that directory and any
+of them can tell the sum; without, a process tells what it did itself.
 """
 
 import os
-from collections.abc import Mapping
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -67,9 +66,8 @@ class Metrics:
             counter.inc(total - self._seen.get(name, 0))
             self._seen[name] = total
 
-    def serving(self, versions: Mapping[str, tuple[str, str]]) -> None:
-        """Say which model and version each arm serves."""
-        now = {(arm, *model) for arm, model in versions.items()}
+    def serving(self, now: set[tuple[str, str, str]]) -> None:
+        """Say which arms serve which versions of which models."""
         for old in self._serving - now:
             self.models.labels(*old).set(0)
         for new in now:

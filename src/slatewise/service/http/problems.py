@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from slatewise.errors import SlatewiseError
 from slatewise.service.store import StoreError
-from slatewise.service.writer import QueueFull
+from slatewise.service.writer import QueueFullError
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = 1
@@ -90,7 +90,7 @@ def install(app: FastAPI) -> None:
     """Have all errors of an app answered here."""
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
-    for kind in (StoreError, QueueFull):
+    for kind in (StoreError, QueueFullError):
         app.add_exception_handler(kind, _unavailable)
     app.add_exception_handler(SlatewiseError, _refused)
 

@@ -1,4 +1,4 @@
-"""HTTP/1.1 on a connection, with bounds that uvicorn leaves to a proxy: headers in time, and not huge."""
+"""HTTP/1.1 on a connection, with bounds that uvicorn leaves to a proxy: on time, and on size."""
 
 import asyncio
 from http import HTTPStatus

@@ -225,3 +225,5 @@ class ReadyAnswer(_Answer):
     """Requests will be answered."""
 
     status: Literal["ready"]
+    notes: list[str]
+    """what is not as it should be, and does not keep it from serving"""

@@ -23,7 +23,7 @@ async def feedback(body: FeedbackBody, request: Request) -> FeedbackAnswer:
     most = backend.config.limits.batch
     if len(body.events) > most:
         raise Problem(422, "Too many events.", f"Send at most {most} at once.")
-    understood = understand(body.events, backend.service.now())
+    understood = understand(body.events, backend.service.clock.now())
     written = []
     if understood.outcomes:
         waiting = backend.writer.add(understood.slates, understood.outcomes)

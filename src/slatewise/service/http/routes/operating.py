@@ -17,6 +17,7 @@ from slatewise.service.store import StoreError
 FRESH = 10.0
 """seconds for which an overview of the experiment serves again"""
 PING_SECONDS = 2.0
+DAMAGED = "a model's newest version cannot serve; the log says why, and what serves instead"
 
 health = APIRouter(prefix="/health", tags=["operation"])
 metrics = APIRouter(tags=["operation"], route_class=guarded(Role.READ))
@@ -31,13 +32,14 @@ async def live() -> LiveAnswer:
 
 @health.get("/ready", summary="Can requests be answered?")
 async def ready(request: Request) -> ReadyAnswer:
-    """Say whether models, items and the store are there; if not, what is missing."""
+    """Say whether slates can be made and feedback be taken."""
     backend: Backend = request.app.state.backend
-    missing = [*backend.service.ready(), *await _store_troubles(backend)]
-    if missing:
+    if not await _store_answers(backend):
         headers = {"Retry-After": str(RETRY_SECONDS)}
-        raise Problem(503, " ".join(missing), "Slates may still be made; feedback waits.", headers)
-    return ReadyAnswer(status="ready")
+        raise Problem(503, NO_STORE, "Slates can be made; feedback must wait.", headers)
+    # What exactly is wrong names files and hosts: that is for the log, not for everybody.
+    damaged = await backend.read(backend.service.ready)
+    return ReadyAnswer(status="ready", notes=[DAMAGED] if damaged else [])
 
 
 @metrics.get(
@@ -75,12 +77,12 @@ def _overview(backend: Backend) -> dict[str, Any]:
     return overview(backend.store, backend.config)
 
 
-async def _store_troubles(backend: Backend) -> list[str]:
+async def _store_answers(backend: Backend) -> bool:
     if backend.writer.problem is not None:
-        return [NO_STORE]
+        return False
     try:
         async with asyncio.timeout(PING_SECONDS):
             await backend.read(backend.store.ping)
     except (StoreError, TimeoutError):
-        return [NO_STORE]
-    return []
+        return False
+    return True

@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from slatewise.service import serving
 from slatewise.service.http.backend import Backend
-from slatewise.service.http.guard import guarded
+from slatewise.service.http.guard import DirectRoute, guarded
 from slatewise.service.http.problems import Problem
 from slatewise.service.http.schemas import RecommendAnswer, RecommendBody
 from slatewise.service.http.security import Role
@@ -14,7 +14,7 @@ from slatewise.service.records import SlateRecord
 from slatewise.strategies import Slate
 
 USUAL_K = 20
-router = APIRouter(prefix="/v1", tags=["slates"], route_class=guarded(Role.READ))
+router = APIRouter(prefix="/v1", tags=["slates"], route_class=guarded(Role.READ, DirectRoute))
 
 
 @router.post("/recommend", response_model=RecommendAnswer, summary="Make a slate")
@@ -57,7 +57,11 @@ def _told(record: SlateRecord, slate: Slate, notes: list[str]) -> dict[str, obje
     made = record.serving
     assert made is not None
     columns = zip(
-        record.items, slate.groups, slate.relevance.tolist(), slate.uncertainty.tolist(), strict=True
+        record.items,
+        slate.groups,
+        slate.relevance.tolist(),
+        slate.uncertainty.tolist(),
+        strict=True,
     )
     return {
         "slate_id": record.slate_id,

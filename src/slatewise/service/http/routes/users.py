@@ -41,7 +41,7 @@ async def erase_user(request: Request, user_id: UserId) -> ErasedAnswer:
     Events from before that come late are refused; what she does from now on is recorded again.
     """
     backend: Backend = request.app.state.backend
-    now = backend.service.now()
+    now = backend.service.clock.now()
     # Through the queue: what waits of hers is written first, and so erased too.
     slates = await backend.written(backend.writer.call(lambda: backend.store.erase(user_id, now)))
     backend.service.changed_users([user_id])

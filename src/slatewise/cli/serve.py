@@ -1,0 +1,81 @@
+"""`slatewise serve`: the service over HTTP, with as many workers as there are cores to spare."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from slatewise.cli.show import console
+from slatewise.errors import SlatewiseError
+
+if TYPE_CHECKING:
+    from slatewise.service.config import ServiceConfig
+    from slatewise.service.http.security import Tokens
+
+
+def serve(
+    directory: Annotated[Path, typer.Argument(help="Of the service; made if it is not there.")],
+    config: Annotated[
+        Path | None, typer.Option(help="TOML file with settings: arms, models, limits, nights.")
+    ] = None,
+    run: Annotated[
+        Path | None, typer.Option(help="A run of slatewise train to begin with.")
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="0 takes a free one.")] = 8_000,
+    workers: Annotated[int, typer.Option(min=1, max=256, help="Processes that answer.")] = 1,
+    tokens: Annotated[
+        Path | None, typer.Option(help="File with role:token lines; else SLATEWISE_TOKENS.")
+    ] = None,
+    open_: Annotated[
+        bool, typer.Option("--open", help="No tokens; only where nobody else can connect.")
+    ] = False,
+    retrain_at: Annotated[
+        str | None, typer.Option(help="Time of day to train at, such as 03:00.")
+    ] = None,
+    store: Annotated[
+        str | None, typer.Option(help="postgresql://… or sqlite:///…; else a file in DIRECTORY.")
+    ] = None,
+) -> None:
+    """Answer requests for slates, take feedback, and train at night."""
+    # Torch and the web framework take seconds to load: only commands that need them pay.
+    from slatewise.service.config import ServiceConfig  # noqa: PLC0415
+    from slatewise.service.starting import prepare  # noqa: PLC0415
+    from slatewise.service.supervisor import listen, supervise  # noqa: PLC0415
+
+    known = _tokens(tokens, open_, host)
+    settings = _settings(ServiceConfig.read(config), retrain_at, store)
+    prepare(directory, settings, run)
+    listening = listen(host, port)
+    console.print(f"Service: {directory} at http://{host}:{listening.getsockname()[1]}")
+    supervise(directory, settings, known, listening, workers)
+
+
+def _tokens(file: Path | None, open_: bool, host: str) -> "Tokens | None":
+    """Read the tokens; none only where that is meant and does no harm."""
+    from slatewise.service.http.security import check_open, read_tokens  # noqa: PLC0415
+
+    found = read_tokens(file)
+    if open_:
+        if found is not None:
+            raise SlatewiseError(
+                "--open and tokens contradict each other.", "Leave one of them out."
+            )
+        check_open(host)
+    elif found is None:
+        raise SlatewiseError(
+            "nobody could ask anything: there are no tokens.",
+            "Set SLATEWISE_TOKENS=role:token,… or give --tokens FILE; to try it on this machine "
+            "alone, --open.",
+        )
+    return found
+
+
+def _settings(config: "ServiceConfig", at: str | None, store: str | None) -> "ServiceConfig":
+    """Replace settings by what the command line says."""
+    changes: dict[str, object] = {}
+    if at is not None:
+        changes["retraining"] = config.retraining.model_dump() | {"at": at}
+    if store is not None:
+        changes["store"] = {"url": store}
+    return config.changed(**changes) if changes else config
