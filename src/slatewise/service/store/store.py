@@ -1,6 +1,8 @@
 """The store: one object for all that is written and read."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+
+from sqlalchemy import Connection
 
 from slatewise.service.records import (
     Answer,
@@ -15,7 +17,7 @@ from slatewise.service.records import (
 )
 from slatewise.service.store import erasing, exporting, items, reading, writing
 from slatewise.service.store.counting import Counter, last_number
-from slatewise.service.store.engine import Database
+from slatewise.service.store.engine import Database, Result
 from slatewise.service.store.migrations import bring_up_to_date
 
 
@@ -45,6 +47,10 @@ class Store:
     def ping(self) -> None:
         """Raise `StoreError` when the store cannot be reached."""
         self.seq()
+
+    def read(self, work: Callable[[Connection], Result]) -> Result:
+        """Do some reading of one's own, such as sums; each statement sees what is there by then."""
+        return self._database.read(work)
 
     # Slates and outcomes
 
@@ -162,5 +168,5 @@ class Store:
             lambda connection: erasing.erase(connection, self._salt, user_id, now)
         )
         if self._database.is_sqlite:
-            erasing.empty_log(self._database)
+            erasing.scrub(self._database)
         return slates
