@@ -5,7 +5,6 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from slatewise.cli import recommend
 from slatewise.strategies import Recommender, bulk
 from slatewise.training import save
 from tests.cli.conftest import Run
@@ -123,21 +122,6 @@ def test_a_run_that_was_trained_again_does_not_go_on_with_old_slates(
     code, _, errors = run(*ask)
     assert code == 2
     assert "part of other slates" in errors
-
-
-def test_what_a_list_of_clicks_does_not_tell_is_said(run: Run, tmp_path: Path) -> None:
-    model = a_model()
-    model.posterior.config = model.config.model_copy(update={"evidence": ("search",)})
-    console_says = []
-    monkey = pytest.MonkeyPatch()
-    monkey.setattr(recommend.console, "print", lambda text, **_: console_says.append(text))
-    recommend._say_what_is_missing(Recommender(a_model()))
-    assert console_says == []
-    plain = Recommender(a_model())
-    plain.model = model
-    recommend._say_what_is_missing(plain)
-    monkey.undo()
-    assert console_says == ["Not known here: slates without a click."]
 
 
 @pytest.mark.parametrize(

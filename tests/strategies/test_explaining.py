@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from slatewise.model.fitted import SlateModel
-from slatewise.strategies import InSlateThompson, Recommender
+from slatewise.strategies import EpsilonMix, InSlateThompson, Recommender
 from slatewise.strategies.explaining import rank_quantiles
 from tests.strategies.conftest import a_model
 
@@ -52,3 +52,20 @@ def test_an_uncertain_item_is_shown_as_uncertain_and_its_rank_is_wide() -> None:
     widths = {item: (r.ranks[2] or 99) - (r.ranks[0] or 99) for item, r in reasons.items()}
     assert reasons["a30"].shown_as == "uncertain"
     assert widths["a30"] > max(width for item, width in widths.items() if item != "a30")
+
+
+def test_what_chance_put_there_is_not_called_uncertain(model: SlateModel) -> None:
+    recommender = Recommender(model)
+    mixed = recommender.recommend(["a03"], 6, strategy=EpsilonMix(epsilon=0.5), seed=4)
+    greedy = recommender.recommend(["a03"], 6, strategy="greedy").items
+    found = {reason.item: reason.shown_as for reason in recommender.explain(mixed)}
+    assert found == {item: "good" if item in greedy else "chance" for item in mixed.items}
+    assert "chance" in found.values()
+    thompson = EpsilonMix(epsilon=0.4, rest=InSlateThompson(draws=20))
+    kinds = [
+        reason.shown_as
+        for seed in range(10)
+        for slate in [recommender.recommend(["a03"], 6, strategy=thompson, seed=seed)]
+        for reason in recommender.explain(slate)
+    ]
+    assert set(kinds) == {"good", "chance", "uncertain"}

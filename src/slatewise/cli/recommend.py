@@ -1,7 +1,9 @@
 """`slatewise recommend`: the slate of one user as a table, or of a file of users as Parquet."""
 
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -10,9 +12,11 @@ from slatewise.cli.show import console, progress, table
 from slatewise.errors import SlatewiseError
 
 if TYPE_CHECKING:
-    from slatewise.strategies import Recommender, Slate, Strategy
+    from slatewise.data.dataset import SlateDataset
+    from slatewise.strategies import Reason, Recommender, Slate, Strategy
 
 _BAR = 20
+_TIMES = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M"]
 
 
 def recommend(
@@ -22,7 +26,18 @@ def recommend(
         typer.Option(help="What one user clicked, oldest first: a,b,c; '' for nobody known."),
     ] = None,
     users: Annotated[
-        Path | None, typer.Option(help="Table with user_id and item_id, a row per click.")
+        Path | None,
+        typer.Option(
+            help="Table with user_id and item_id, a row per click; an exposure log, or a dataset."
+        ),
+    ] = None,
+    log: Annotated[
+        Path | None,
+        typer.Option(help="Exposure log or dataset that says how popular items are."),
+    ] = None,
+    at: Annotated[
+        datetime | None,
+        typer.Option(formats=_TIMES, help="When (UTC); right after the last event of --log."),
     ] = None,
     strategy: Annotated[
         str,
@@ -46,11 +61,16 @@ def recommend(
         raise SlatewiseError(
             "say who the slates are for.", "Give --clicks a,b,c or --users FILE, one of them."
         )
+    if at is not None and log is None:
+        raise SlatewiseError("--at says when, and nothing changes by it.", "Give --log too.")
     chosen = named_strategy(strategy)
-    if users is not None:
-        _for_all(run, users, out, chosen, k, seed or 0)
-        return
+    place = None if users is None else _free_place(out)
     recommender = Recommender.load(run)
+    popularity = _refresh(recommender, log, at)
+    if users is not None and place is not None:
+        about = {"run": str(run.resolve()), "popularity": popularity}
+        _for_all(recommender, users, place, chosen, k, seed or 0, about)
+        return
     slate = recommender.recommend(
         _ids(recommender, clicks or ""),
         k,
@@ -58,56 +78,106 @@ def recommend(
         exclude=_ids(recommender, exclude),
         seed=seed,
     )
-    console.print(_reasons(recommender, slate) if explain else _shown(slate))
+    if explain:
+        reasons = recommender.explain(slate)
+        console.print(_reasons(reasons))
+        console.print(_sums(reasons, recommender))
+    else:
+        console.print(_shown(slate))
     if slate.unknown:
         names = ", ".join(map(str, slate.unknown))
         console.print(f"Not known and ignored: {names}", style="dim")
-    _say_what_is_missing(recommender)
+    _say_what_is_missing(recommender, slates_told=False, popularity_told=popularity is not None)
     console.print(f"\n{slate.strategy}, seed {slate.seed}", style="dim")
 
 
-def _for_all(
-    run: Path,
-    users: Path,
-    out: Path | None,
-    strategy: "Strategy",
-    k: int,
-    seed: int,
-) -> None:
-    from slatewise.strategies import Recommender, bulk  # noqa: PLC0415
-    from slatewise.training import runs  # noqa: PLC0415
-
+def _free_place(out: Path | None) -> Path:
     if out is None:
         raise SlatewiseError("slates of many users need a file.", "Give --out FILE.parquet.")
     if out.exists():
         raise SlatewiseError(f"{out} exists already.", "Choose another file, or delete it.")
-    recommender = Recommender.load(run)
-    histories = bulk.read_histories(users, type(recommender.items.ids[0]))
-    with progress() as report:
+    return out
+
+
+def _refresh(
+    recommender: "Recommender", log: Path | None, at: datetime | None
+) -> dict[str, Any] | None:
+    """Tell the model what is popular, by what a log says; return what tells this from others."""
+    from slatewise.strategies import logs  # noqa: PLC0415 (torch is slow to load)
+
+    if log is None:
+        return None
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    asked = None if at is None else (at.replace(tzinfo=UTC) - epoch) // timedelta(microseconds=1)
+    with logs.opened_log(log, recommender) as dataset:
+        time = logs.refresh_from(recommender, dataset, asked)
+        when = epoch + timedelta(microseconds=time)
+        console.print(f"Popularity as of {when:%Y-%m-%d %H:%M:%S} UTC.", style="dim")
+        return {"log": dataset.content_hash, "time": time}
+
+
+def _for_all(
+    recommender: "Recommender",
+    users: Path,
+    out: Path,
+    strategy: "Strategy",
+    k: int,
+    seed: int,
+    about: dict[str, Any],
+) -> None:
+    from slatewise.strategies import bulk, logs  # noqa: PLC0415
+    from slatewise.training import runs  # noqa: PLC0415
+
+    told = logs.is_log(users)
+    with ExitStack() as stack:
+        visitors: bulk.Visitors
+        if told:
+            dataset = stack.enter_context(logs.opened_log(users, recommender))
+            _say_what_was_repaired(dataset)
+            visitors = logs.LoggedUsers(dataset, recommender)
+        else:
+            clicks = bulk.read_histories(users, type(recommender.items.ids[0]))
+            visitors = bulk.ClickingUsers(clicks, recommender)
+        report = stack.enter_context(progress())
         unknown = bulk.recommend_to_file(
             recommender,
-            histories,
+            visitors,
             out,
             strategy=strategy,
             k=k,
             seed=seed,
-            about={"run": str(run.resolve()), "posterior": runs.fingerprint(run)},
+            about=about | {"posterior": runs.fingerprint(Path(about["run"]))},
             progress=report,
         )
     result = table("Slates", "", "count")
-    result.add_row("users", f"{len(histories):,}")
-    result.add_row("clicks on unknown items, ignored", f"{unknown:,}")
+    result.add_row("users", f"{len(visitors.users):,}")
+    what = "items in slates" if told else "clicks on items"
+    result.add_row(f"{what} that are not known, ignored", f"{unknown:,}")
     console.print(result)
-    _say_what_is_missing(recommender)
+    popular = about["popularity"] is not None
+    _say_what_is_missing(recommender, slates_told=told, popularity_told=popular)
     console.print(f"\nSlates: {out}")
 
 
-def _say_what_is_missing(recommender: "Recommender") -> None:
-    """Name what the model ranks by and a list of clicks does not tell."""
+def _say_what_was_repaired(dataset: "SlateDataset") -> None:
+    """Name what was wrong with a log, but for items that the model does not know."""
+    for problem in dataset.meta["report"]["problems"]:
+        if problem["what"] != "item is not in the items table":
+            place = f"{problem['repair']}; first: {problem['file']}, row {problem['row']:,}"
+            console.print(f"{problem['count']:,} times: {problem['what']} ({place})", style="dim")
+
+
+def _say_what_is_missing(
+    recommender: "Recommender", *, slates_told: bool, popularity_told: bool
+) -> None:
+    """Name what the model ranks by and was not told."""
     config = recommender.model.config
-    untold = [f"{term} (items count as new)" for term in config.terms if term == "popularity"]
-    untold += ["history beyond the clicks"] * ("history" in config.terms)
-    untold += ["slates without a click"] * bool(config.evidence)
+    untold = []
+    if "popularity" in config.terms and not popularity_told:
+        untold.append("popularity (items count as new; --log tells it)")
+    if not slates_told:
+        untold += ["history beyond the clicks"] * ("history" in config.terms)
+        untold += ["slates without a click"] * bool(config.evidence)
     if untold:
         console.print(f"Not known here: {', '.join(untold)}.", style="dim")
 
@@ -133,7 +203,7 @@ def _shown(slate: "Slate") -> Table:
     return result
 
 
-def _reasons(recommender: "Recommender", slate: "Slate") -> Table:
+def _reasons(reasons: "list[Reason]") -> Table:
     result = table(
         "Slate",
         "item",
@@ -145,7 +215,7 @@ def _reasons(recommender: "Recommender", slate: "Slate") -> Table:
         "nearest click",
         "views",
     )
-    for reason in recommender.explain(slate):
+    for reason in reasons:
         low, _, high = (">200" if rank is None else str(rank) for rank in reason.ranks)
         near = "" if reason.nearest_click is None else str(reason.nearest_click)
         result.add_row(
@@ -158,4 +228,16 @@ def _reasons(recommender: "Recommender", slate: "Slate") -> Table:
             near,
             f"{reason.views:,}",
         )
+    return result
+
+
+def _sums(reasons: "list[Reason]", recommender: "Recommender") -> Table:
+    """Show what each term adds to the utility of each item."""
+    terms = recommender.model.config.terms
+    parts = [name for name in (reasons[0].adds if reasons else ()) if name in ("distance", *terms)]
+    result = table("\nUtility at the posterior mean, term by term", "item", *parts, "sum")
+    for reason in reasons:
+        values = [reason.adds[name] for name in parts]
+        shown = [f"{value:+.3f}".replace("-", "−") for value in (*values, sum(values))]
+        result.add_row(str(reason.item), *shown)
     return result

@@ -4,11 +4,11 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import polars as pl
@@ -18,6 +18,8 @@ from slatewise.data import parsing
 from slatewise.data.columns import Columns
 from slatewise.data.tables import open_tables
 from slatewise.errors import InputError, SlatewiseError
+from slatewise.ranking import Filter
+from slatewise.strategies.history import History, as_shown
 from slatewise.strategies.named import Strategy
 from slatewise.strategies.recommender import Recommender
 from slatewise.strategies.users import Ints, Users
@@ -26,6 +28,36 @@ PART_USERS = 2_048
 _THREAD_USERS = 64
 
 Progress = Callable[[str, int, int | None], None]
+
+
+class Visitors(Protocol):
+    """Users who get a slate each, with what they did."""
+
+    @property
+    def users(self) -> pl.Series:
+        """Their ids, one each."""
+
+    @property
+    def digest(self) -> str:
+        """Tells them and their histories from others."""
+
+    def histories(self, first: int, count: int) -> list[History]:
+        """Return what so many users did, from number `first` on."""
+
+
+class ClickingUsers:
+    """The users of a table of clicks: `user_id`, and `item_id` as a list."""
+
+    def __init__(self, clicks: pl.DataFrame, recommender: Recommender) -> None:
+        self._clicks, self._known = clicks, recommender.items.known
+        self.users = clicks[Columns.USER]
+        rows = clicks.hash_rows(seed=0).to_numpy().tobytes()
+        self.digest = hashlib.blake2b(rows).hexdigest()
+
+    def histories(self, first: int, count: int) -> list[History]:
+        """Return what so many users did, from number `first` on."""
+        known = [self._known(row) for row in self._clicks[Columns.ITEM].slice(first, count)]
+        return [History(clicks, (), lost, as_shown(clicks, ())) for clicks, lost in known]
 
 
 def read_histories(file: str | Path, item_type: type) -> pl.DataFrame:
@@ -69,7 +101,7 @@ def _times(rows: pl.DataFrame, file: Path) -> list[pl.Series]:
 
 def recommend_to_file(
     recommender: Recommender,
-    histories: pl.DataFrame,
+    visitors: Visitors,
     out: Path,
     *,
     strategy: Strategy,
@@ -78,33 +110,33 @@ def recommend_to_file(
     about: dict[str, Any],
     progress: Progress,
 ) -> int:
-    """Write a Parquet file with a row per user and place; return how many clicks were unknown.
+    """Write a Parquet file with a row per user and place; return how many items were unknown.
 
     User number b has seed + b. Parts stay beside the file until it is whole; called again with the
     same things, it goes on where it stopped.
     """
-    identity = about | {"strategy": repr(strategy), "k": k, "seed": seed} | _digest(histories)
+    users = visitors.users
+    about = about | {"users": len(users), "histories": visitors.digest}
     parts = out.with_name(f".{out.name}.parts")
-    _open_parts(parts, identity)
+    _open_parts(parts, about | {"strategy": repr(strategy), "k": k, "seed": seed})
     unknown = 0
-    starts = range(0, len(histories), PART_USERS)
+    starts = range(0, len(users), PART_USERS)
     for number, start in enumerate(starts):
         file = parts / f"{number:06d}.parquet"
-        here = histories.slice(start, PART_USERS)
-        known = [recommender.items.known(row) for row in here[Columns.ITEM]]
-        unknown += sum(len(lost) for _, lost in known)
+        histories = visitors.histories(start, PART_USERS)
+        unknown += sum(len(history.unknown) for history in histories)
         if not file.exists():
-            clicks = [numbers for numbers, _ in known]
-            shown = _slates(recommender, strategy, clicks, k, seed + start)
-            _write(file, _rows(recommender, here[Columns.USER], shown, seed + start))
-        progress("recommending", start + len(here), len(histories))
+            shown = _slates(recommender, strategy, histories, k, seed + start)
+            here = users.slice(start, PART_USERS)
+            _write(file, _rows(recommender, here, shown, seed + start))
+        progress("recommending", start + len(histories), len(users))
     _join([parts / f"{number:06d}.parquet" for number in range(len(starts))], out)
     shutil.rmtree(parts)
     return unknown
 
 
 def _slates(
-    recommender: Recommender, strategy: Strategy, clicks: list[Ints], k: int, seed: int
+    recommender: Recommender, strategy: Strategy, histories: list[History], k: int, seed: int
 ) -> Ints:
     """Make slates [B, k] on all cores; who is in whose thread changes nothing."""
 
@@ -112,13 +144,23 @@ def _slates(
         return strategy.slates(recommender.ranker, users, k)
 
     with ThreadPoolExecutor(os.cpu_count()) as threads:
-        return np.concatenate(list(threads.map(make, _pieces(clicks, seed))))
+        return np.concatenate(list(threads.map(make, _pieces(histories, seed))))
 
 
-def _pieces(clicks: list[Ints], seed: int) -> Iterator[Users]:
-    for start in range(0, len(clicks), _THREAD_USERS):
-        here = clicks[start : start + _THREAD_USERS]
-        yield Users.of_clicks(here, seed + start, show_clicked=False)
+def _pieces(histories: list[History], seed: int) -> Iterator[Users]:
+    for start in range(0, len(histories), _THREAD_USERS):
+        yield _users(histories[start : start + _THREAD_USERS], seed + start)
+
+
+def _users(histories: Sequence[History], seed: int) -> Users:
+    """Take users who may be shown everything but what they clicked; b has seed + b."""
+    return Users(
+        [history.clicks for history in histories],
+        [Filter(exclude=history.clicks) for history in histories],
+        [seed + number for number in range(len(histories))],
+        [history.unclicked for history in histories],
+        [history.shown for history in histories],
+    )
 
 
 def _rows(recommender: Recommender, users: pl.Series, shown: Ints, seed: int) -> pl.DataFrame:
@@ -132,11 +174,6 @@ def _rows(recommender: Recommender, users: pl.Series, shown: Ints, seed: int) ->
             "seed": seed + who,
         }
     )
-
-
-def _digest(histories: pl.DataFrame) -> dict[str, Any]:
-    rows = histories.hash_rows(seed=0).to_numpy().tobytes()
-    return {"users": len(histories), "histories": hashlib.blake2b(rows).hexdigest()}
 
 
 def _open_parts(parts: Path, identity: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 
 from slatewise.model.fitted import ItemId
 from slatewise.strategies.catalogue import Catalogue
+from slatewise.strategies.epsilon import EpsilonMix
 from slatewise.strategies.exact import ExactRanker
 from slatewise.strategies.slate import Slate
 from slatewise.strategies.users import Ints
@@ -37,9 +38,9 @@ class Reason:
     """how often it was seen in training"""
     adds: dict[str, float]
     """what each term adds to its utility at the posterior mean, by name; `distance` takes away"""
-    shown_as: Literal["good", "uncertain"]
-    """good if being greedy would have shown it too; else it is here because it might be better
-    than its mean"""
+    shown_as: Literal["good", "chance", "uncertain"]
+    """good if being greedy would have shown it too; chance if an ε-mix drew it; else it is here
+    because it might be better than its mean"""
 
 
 def explain(ranker: ExactRanker, catalogue: Catalogue, slate: Slate, draws: int) -> list[Reason]:
@@ -53,6 +54,7 @@ def explain(ranker: ExactRanker, catalogue: Catalogue, slate: Slate, draws: int)
     nearest = nearest_clicks(ranker, slate.clicks, slate.numbers)
     parts = ranker.mean_parts(slate.user, slate.numbers)
     views = catalogue.views_of(slate.numbers)
+    drawn_by_chance = _by_chance(ranker, slate)
     reasons = []
     for place, number in enumerate(slate.numbers):
         found = np.flatnonzero(by_mean == number)
@@ -70,10 +72,25 @@ def explain(ranker: ExactRanker, catalogue: Catalogue, slate: Slate, draws: int)
                 nearest_distance=distance,
                 views=int(views[place]),
                 adds={name: float(values[place]) for name, values in parts.items()},
-                shown_as="good" if greedy_rank and greedy_rank <= len(slate) else "uncertain",
+                shown_as=_shown_as(greedy_rank, len(slate), chance=number in drawn_by_chance),
             )
         )
     return reasons
+
+
+def _shown_as(
+    greedy_rank: int | None, k: int, *, chance: bool
+) -> Literal["good", "chance", "uncertain"]:
+    if greedy_rank and greedy_rank <= k:
+        return "good"
+    return "chance" if chance else "uncertain"
+
+
+def _by_chance(ranker: ExactRanker, slate: Slate) -> set[int]:
+    """Return the items that chance had for an ε-mix, which depend on its seed alone."""
+    if slate.strategy != EpsilonMix.name:
+        return set()
+    return set(ranker.at_random(slate.user, len(slate))[0].tolist())
 
 
 def rank_quantiles(rankings: Ints, items: Ints) -> list[tuple[int | None, int | None, int | None]]:

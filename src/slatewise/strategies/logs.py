@@ -1,0 +1,142 @@
+"""Logs told to a recommender that was trained on another: whole histories, and popularity now.
+
+A log is a dataset, or a table of what was shown and clicked that is prepared for the time being,
+with the items of the model as its items table. Items are matched by id, sources by name.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from slatewise.data.columns import Columns
+from slatewise.data.dataset import SlateDataset
+from slatewise.data.preparing import prepare
+from slatewise.data.tables import open_tables
+from slatewise.errors import InputError, SlatewiseError
+from slatewise.features.popularity_state import PopularityState
+from slatewise.features.showings import Showing, replay
+from slatewise.model.fitted import ItemId
+from slatewise.model.terms.popularity import PopularityTerm
+from slatewise.strategies.history import History, Seen, read_history
+from slatewise.strategies.recommender import Recommender
+from slatewise.strategies.users import Ints
+
+_MICROSECONDS = 1_000_000
+_CELLS = 1 << 22
+
+
+def is_log(path: str | Path) -> bool:
+    """Say whether this is a dataset or a table of slates, and not one of clicks."""
+    if (Path(path) / "dataset.json").exists():
+        return True
+    columns = open_tables(path, "log")[0].schema
+    return Columns.SLATE in columns or Columns.CLICKED in columns
+
+
+@contextmanager
+def opened_log(path: str | Path, recommender: Recommender) -> Iterator[SlateDataset]:
+    """Open a dataset, or prepare a table of slates in a place that is gone afterwards."""
+    if (Path(path) / "dataset.json").exists():
+        yield SlateDataset.open(path)
+        return
+    with tempfile.TemporaryDirectory(prefix="slatewise-") as folder:
+        items = Path(folder) / "items.parquet"
+        catalogue = recommender.items
+        groups = catalogue.groups_of(np.arange(len(catalogue)))
+        pl.DataFrame({Columns.ITEM: catalogue.ids, Columns.GROUP: groups}).write_parquet(items)
+        yield prepare(path, items, Path(folder) / "dataset")
+
+
+class LoggedUsers:
+    """The users of a log, with all that they saw and clicked."""
+
+    def __init__(self, dataset: SlateDataset, recommender: Recommender) -> None:
+        self._recommender = recommender
+        self._log = dataset.interactions()
+        self._items = _ids_of(dataset, recommender)
+        self._sources = dataset.source_names
+        self.users = dataset.user_ids
+        self.digest = dataset.content_hash
+        shown = [self._items[number] for number in _seen(dataset)]
+        if not len(recommender.items.known(shown)[0]):
+            raise InputError(
+                "the model knows none of the items.",
+                "Items must be named as in the log that it was trained on.",
+                file=dataset.path,
+            )
+
+    def histories(self, first: int, count: int) -> list[History]:
+        """Return what so many users did, from number `first` on."""
+        end = min(first + count, len(self.users))
+        return [self._history(replay(self._log, user)) for user in range(first, end)]
+
+    def _history(self, shown: Iterator[Showing]) -> History:
+        recommender, events = self._recommender, []
+        for showing in shown:
+            seen = [self._items[item] for item in showing.items]
+            clicked = [seen[place] for place in showing.clicks]
+            events.append(Seen(seen, clicked, self._sources[showing.source]))
+        return read_history(events, recommender.items.known, recommender.model.source_names)
+
+
+def refresh_from(recommender: Recommender, dataset: SlateDataset, at: int | None = None) -> int:
+    """Tell a model with popularity what a log knows of it, and return the time that it is told of.
+
+    That is `at`, in microseconds since 1970, or the first tick after everything in the log.
+    """
+    term = recommender.model.terms.by_name.get("popularity")
+    if not isinstance(term, PopularityTerm):
+        raise SlatewiseError(
+            "the model does not rank by popularity.", "Leave out --log, which would tell nothing."
+        )
+    state = PopularityState.of(term.popularity, dataset)
+    last = int(dataset.times.max())
+    if at is not None and at < last:
+        raise SlatewiseError(
+            f"the log goes on after the time asked for, until {_shown(last)}.",
+            "Give a later time, or a log that ends before it.",
+        )
+    time = last + round(term.popularity.settings.refresh * _MICROSECONDS) if at is None else at
+    recommender.refresh(_renumbered(state, dataset, recommender), time)
+    return time
+
+
+def _renumbered(
+    state: PopularityState, dataset: SlateDataset, recommender: Recommender
+) -> PopularityState:
+    """Return the popularity of the model's items, by their numbers there."""
+    place = {item: number for number, item in enumerate(_ids_of(dataset, recommender))}
+    shared = [(n, place[item]) for n, item in enumerate(recommender.items.ids) if item in place]
+    own, theirs = np.array(shared, dtype=np.int64).reshape(-1, 2).T
+    out = PopularityState.empty(state.popularity, len(recommender.items))
+    out.sums.tick[own] = state.sums.tick[theirs]
+    out.sums.closed[own] = state.sums.closed[theirs]
+    out.sums.opened[own] = state.sums.opened[theirs]
+    return out
+
+
+def _seen(dataset: SlateDataset) -> Ints:
+    """Return the items that anybody saw, part by part: a log may be larger than memory."""
+    seen = np.zeros(dataset.num_items, dtype=np.bool_)
+    for start in range(0, len(dataset.slate_items), _CELLS):
+        seen[dataset.slate_items[start : start + _CELLS]] = True
+    return np.flatnonzero(seen)
+
+
+def _ids_of(dataset: SlateDataset, recommender: Recommender) -> list[ItemId]:
+    """Return the items of a dataset as the model writes ids: numbers and text may meet as text."""
+    ids = dataset.item_ids.to_list()
+    if isinstance(recommender.items.ids[0], str):
+        return [str(item) for item in ids]
+    return [
+        int(item) if isinstance(item, str) and item.removeprefix("-").isdigit() else item
+        for item in ids
+    ]
+
+
+def _shown(time: int) -> str:
+    return str(np.datetime64(time, "us")).replace("T", " ")
