@@ -158,7 +158,7 @@ def _sqlite(url: URL) -> Engine:
 
 def _prepare_sqlite(connection: sqlite3.Connection, _: Any) -> None:
     # FULL: a commit is on disk when it returns. secure_delete: what is erased is overwritten.
-    for setting in ("synchronous = FULL", "secure_delete = ON", "temp_store = MEMORY"):
+    for setting in ("synchronous = FULL", "secure_delete = ON"):
         connection.execute(f"PRAGMA {setting}")
 
 

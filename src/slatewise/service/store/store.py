@@ -123,6 +123,8 @@ class Store:
 
         What is so already is no change.
         """
+        require_texts("the id of an item", [item_id for item_id, _, _ in given])
+        require_texts("the group of an item", [group for _, group, _ in given])
         return self._database.write(lambda connection: items.put(connection, given))
 
     def remove_items(self, ids: Sequence[str]) -> int:
