@@ -1,4 +1,5 @@
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -67,25 +68,27 @@ def relevance(state: int, item: int) -> float:
     return math.exp(-math.dist(PROFILES[state].tolist(), parameters().items[item].tolist()))
 
 
-def by_hand(config: ModelConfig, batch: Interactions) -> float:
+def by_hand(
+    config: ModelConfig, batch: Interactions, biases: Sequence[float] = (0.0,) * ITEMS
+) -> float:
     """The equations as printed, interaction by interaction, in Python floats."""
+    factor = [math.exp(bias) for bias in biases]
     beta = [math.exp(value) for value in parameters().no_click.tolist()]
     total = 0.0
     for met in histories(batch):
         for each in met:
             state, weight = each.index % STATES, each.index % 3
             no_click = beta[min(len(each.slate), len(beta)) - 1]
-            chosen = no_click if each.click < 0 else relevance(state, each.click)
-            seen = [relevance(state, item) for item in each.slate]
-            catalogue = [relevance(state, item) for item in range(ITEMS)]
-            if config.likelihood == "all-item":  # eq. likelihood_all-item
-                likelihood = math.log(chosen / (sum(catalogue) + no_click))
-            else:  # eq. likelihood
-                likelihood = math.log(chosen / (sum(seen) + no_click))
+            near = [relevance(state, item) for item in range(ITEMS)]
+            choices = [r * f for r, f in zip(near, factor, strict=True)]
+            chosen = no_click if each.click < 0 else choices[each.click]
+            among = range(ITEMS) if config.likelihood == "all-item" else each.slate
+            # eq. likelihood_all-item, eq. likelihood
+            likelihood = math.log(chosen / (sum(choices[item] for item in among) + no_click))
             if config.likelihood == "source-aware":
                 lam = config.exposure.get(SOURCES[each.source], 0.0)
                 kappa = config.sharpness
-                share = sum(r**kappa for r in seen) / sum(r**kappa for r in catalogue)
+                share = sum(near[i] ** kappa for i in each.slate) / sum(r**kappa for r in near)
                 likelihood += lam * math.log(share)
             total += weight * likelihood
     return total
@@ -97,6 +100,17 @@ def test_the_likelihood_is_that_of_the_equations(config: ModelConfig, batch: Int
     expected = by_hand(config, batch)
     # λ is a float32
     assert float(total_of(config, batch)) == pytest.approx(expected, rel=1e-7, abs=1e-7)
+
+
+@every_likelihood
+@given(batch=ragged)
+def test_biases_choose_and_do_not_expose_unless_all_items_are_the_choice(
+    config: ModelConfig, batch: Interactions
+) -> None:
+    biases = normals(4, ITEMS, 1)
+    total = total_of(config, batch, items=torch.cat([parameters().items, biases], dim=1))
+    expected = by_hand(config, batch, biases[:, 0].tolist())
+    assert float(total) == pytest.approx(expected, rel=1e-7, abs=1e-7)
 
 
 @every_likelihood
@@ -204,13 +218,13 @@ def test_one_source_has_the_weight_of_the_configuration_and_others_none() -> Non
     assert exposure is not None
     assert exposure.source_weights.tolist() == [2.0, 0.0, 0.25]
     assert exposure.sharpness == 1.5
-    assert not exposure.includes_no_click
+    assert not exposure.is_choice
     assert Exposure.of(SLATE, SOURCES) is None
     paper = Exposure.of(ALL_ITEM, SOURCES)
     assert paper is not None
     assert paper.source_weights.tolist() == [1.0, 1.0]
     assert paper.sharpness == 1.0
-    assert paper.includes_no_click
+    assert paper.is_choice
 
 
 def test_without_a_weight_the_source_aware_likelihood_is_that_of_the_slate() -> None:

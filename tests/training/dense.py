@@ -181,7 +181,8 @@ class Dense:
         n, slate, click, source = met
         config = self.config
         profile = state if config.dynamics == "linear" else self.value["output"] @ state
-        utility = self.biases - (self.vectors - profile).square().sum(1).sqrt()  # [I]
+        closeness = -(self.vectors - profile).square().sum(1).sqrt()  # [I]
+        utility = closeness + self.biases
         on_items, on_no_click = self._passing(n, batch)
         no_click = self.value["no_click"][len(slate) - 1] + on_no_click
         in_slate = utility[slate] + on_items
@@ -195,6 +196,6 @@ class Dense:
             log_likelihood = log_likelihood + seen - everything
         if config.likelihood == "source-aware":
             kappa, lam = config.sharpness, config.exposure.get(self.sources[source], 0.0)
-            seen = torch.logsumexp(kappa * utility[slate], 0)
-            log_likelihood = log_likelihood + lam * (seen - torch.logsumexp(kappa * utility, 0))
+            seen = torch.logsumexp(kappa * closeness[slate], 0)
+            log_likelihood = log_likelihood + lam * (seen - torch.logsumexp(kappa * closeness, 0))
         return log_likelihood

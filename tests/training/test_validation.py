@@ -53,7 +53,7 @@ def test_the_same_posterior_scores_the_same() -> None:
 
 def test_exposure_counts_with_draws_too() -> None:
     log, posterior = log_and_posterior()
-    exposure = Exposure(torch.ones(2), 1.0, includes_no_click=True)
+    exposure = Exposure(torch.ones(2), 1.0, is_choice=True)
     for part in (posterior.items, *posterior.shared.values()):
         part.raw.fill_(-30.0)
     mean = Validation(log, exposure, ITEMS).score(posterior)

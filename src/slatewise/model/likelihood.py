@@ -4,9 +4,11 @@ log P = slate + λ · exposure, with exposure = log Σ_slate r^κ − log Σ_I r
 λ = 0 is the slate likelihood. λ = κ = 1 with the no-click option in both sums is the all-item
 likelihood. λ by source, with no-click in neither sum, is the source-aware likelihood.
 
-Both sums of the exposure term take only what lasts of a utility, −‖z − v‖ + b: the catalogue's are
-of items that were not shown, so they have no position, and their features at that moment are those
-of a million items nobody asked for. What is in one sum must be in the other.
+What is in one sum of the exposure term must be in the other. The catalogue's is of items that were
+not shown: they have no position, and their features at that moment are those of a million items
+nobody asked for. The item bias is in both for all-item, where the sum is what a click competes
+with. It is in neither for source-aware: there it would learn what is shown much, instead of what is
+clicked where it is shown.
 """
 
 import math
@@ -34,14 +36,14 @@ class Exposure:
     """[number of sources] λ"""
     sharpness: float
     """κ"""
-    includes_no_click: bool
-    """whether not clicking stands among what is exposed"""
+    is_choice: bool
+    """whether no-click and item biases are in the sums, as in a choice; else distance alone is"""
 
     @classmethod
     def of(cls, config: "ModelConfig", sources: list[str]) -> "Exposure | None":
         """Read the exposure term off the configuration; None for the slate likelihood."""
         if config.likelihood == "all-item":
-            return cls(torch.ones(len(sources)), 1.0, includes_no_click=True)
+            return cls(torch.ones(len(sources)), 1.0, is_choice=True)
         if config.likelihood == "source-aware":
             weights = torch.tensor([config.exposure.get(source, 0.0) for source in sources])
             if config.exposure and not config.exposure.keys() & set(sources):
@@ -49,7 +51,7 @@ class Exposure:
                     "the source-aware likelihood names none of the log's sources.",
                     f"Give one of {', '.join(sources)} a weight in [model.exposure].",
                 )
-            return cls(weights, config.sharpness, includes_no_click=False)
+            return cls(weights, config.sharpness, is_choice=False)
         return None
 
 
@@ -110,19 +112,21 @@ def batch_likelihood(
         positions=parameters.positions,
         exposure_weights=lambdas,
         sharpness=1.0 if exposure is None else exposure.sharpness,
-        include_no_click=exposure is not None and exposure.includes_no_click,
+        include_no_click=exposure is not None and exposure.is_choice,
+        include_bias=exposure is not None and exposure.is_choice,
     )
     if exposure is None or lambdas is None or candidates is None:
         return BatchLikelihood(terms.total, terms.log_likelihood)
     over_catalogue = catalogue_terms(
         profiles,
         parameters.items,
-        no_click if exposure.includes_no_click else None,
+        no_click if exposure.is_choice else None,
         candidates=candidates.rows,
         catalogue=candidates.catalogue,
         state_of=state_of,
         clicked=batch.clicked_items,
         weights=weights * lambdas,
         sharpness=exposure.sharpness,
+        include_bias=exposure.is_choice,
     )
     return BatchLikelihood(terms.total - over_catalogue, terms.log_likelihood)

@@ -128,7 +128,7 @@ def padded_likelihood(
         candidates,
         sharpness,
     ).view_as(exposed)
-    if exposure.includes_no_click:
+    if exposure.is_choice:
         exposed = torch.logaddexp(exposed, sharpness * no_click)
         over_catalogue = torch.logaddexp(over_catalogue, sharpness * no_click)
     lambdas = exposure.source_weights[batch.sources.long()]

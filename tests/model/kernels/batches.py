@@ -31,6 +31,7 @@ class Batch:
     exposure_weights: Tensor | None
     sharpness: float
     include_no_click: bool
+    include_bias: bool
 
     def to(self, dtype: torch.dtype) -> "Batch":
         """Convert the floating-point tensors."""
@@ -72,6 +73,7 @@ def random_batch(
     with_exposure: bool = True,
     sharpness: float = 2.0,
     include_no_click: bool = False,
+    include_bias: bool = False,
 ) -> Batch:
     """Draw a batch, in float32 values that float64 holds exactly."""
     rng = np.random.default_rng(seed)
@@ -101,6 +103,7 @@ def random_batch(
         exposure_weights=positive(count) if with_exposure else None,
         sharpness=sharpness,
         include_no_click=include_no_click,
+        include_bias=include_bias,
     )
 
 
@@ -109,12 +112,12 @@ def by_hand(batch: Batch) -> tuple[float, list[float], list[float]]:
     total, log_likelihood, exposed = 0.0, [], []
     for n, click in enumerate(batch.clicks.tolist()):
         state = batch.states[batch.state_of[n]].tolist()
-        utilities, lasting = [], []
+        utilities, exposing = [], []
         for place, cell in enumerate(range(int(batch.offsets[n]), int(batch.offsets[n + 1]))):
             vector = batch.items[batch.cells[cell]].tolist()
             bias = vector.pop() if len(vector) > len(state) else 0.0
-            lasting.append(bias - math.dist(state, vector))
-            utilities.append(lasting[-1])
+            utilities.append(bias - math.dist(state, vector))
+            exposing.append(utilities[-1] - (0.0 if batch.include_bias else bias))
             if batch.features is not None:
                 utilities[-1] += float(
                     batch.features[cell].double() @ batch.feature_weights.double()
@@ -125,7 +128,7 @@ def by_hand(batch: Batch) -> tuple[float, list[float], list[float]]:
         relevance = math.exp(nothing if click < 0 else utilities[click])
         everything = math.exp(nothing) + sum(math.exp(utility) for utility in utilities)
         log_likelihood.append(math.log(relevance / everything))
-        counted = [*lasting, nothing] if batch.include_no_click else lasting
+        counted = [*exposing, nothing] if batch.include_no_click else exposing
         sharpened = sum(math.exp(utility) ** batch.sharpness for utility in counted)
         exposed.append(0.0 if batch.exposure_weights is None else math.log(sharpened))
         share = 0.0 if batch.exposure_weights is None else float(batch.exposure_weights[n])

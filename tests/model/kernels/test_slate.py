@@ -30,6 +30,7 @@ ragged = st.builds(
     with_exposure=st.booleans(),
     sharpness=st.sampled_from([0.5, 1.0, 2.0]),
     include_no_click=st.booleans(),
+    include_bias=st.booleans(),
 )
 
 
@@ -79,9 +80,10 @@ def test_the_reference_gradient_is_that_of_finite_differences(
     assert torch.autograd.gradcheck(total, inputs)
 
 
-@pytest.mark.parametrize("include_no_click", [False, True])
-def test_the_fused_gradient_is_that_of_finite_differences(include_no_click: bool) -> None:
-    batch = random_batch(2, count=6, rows=4, dims=2, include_no_click=include_no_click)
+@pytest.mark.parametrize("is_choice", [False, True])
+def test_the_fused_gradient_is_that_of_finite_differences(is_choice: bool) -> None:
+    parts = {"include_no_click": is_choice, "include_bias": is_choice}
+    batch = random_batch(2, count=6, rows=4, dims=2, **parts)
     _, gradients = batch.gradients("numba")
     exact = batch.to(torch.float64)
     for name, gradient in gradients.items():
@@ -170,8 +172,16 @@ def test_features_and_positions_do_not_touch_the_exposure_term(backend: str) -> 
     terms, plain = batch.terms(backend), bare.terms(backend)
     assert torch.equal(terms.exposed, plain.exposed)
     assert not torch.equal(terms.log_likelihood, plain.log_likelihood)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_biases_touch_the_exposure_term_only_where_they_are_included(backend: str) -> None:
+    batch = random_batch(8)
     raised = replace(batch, items=batch.items + torch.tensor([0.0] * 5 + [0.5]))
-    torch.testing.assert_close(raised.terms(backend).exposed, terms.exposed + 0.5 * 2)
+    assert torch.equal(raised.terms(backend).exposed, batch.terms(backend).exposed)
+    batch, raised = (replace(one, include_bias=True) for one in (batch, raised))
+    expected = batch.terms(backend).exposed + 0.5 * 2
+    torch.testing.assert_close(raised.terms(backend).exposed, expected)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

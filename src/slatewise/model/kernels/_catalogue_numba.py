@@ -115,7 +115,8 @@ def _by_state(
 def catalogue_kernel(dims: int, has_bias: bool) -> Kernel:  # noqa: PLR0915 - one loop is the point
     """Return the fused pass for vectors of so many dimensions; see `catalogue.catalogue_terms`.
 
-    With `has_bias`, rows of items and columns of candidates are one longer, and end with the bias.
+    Rows of items and columns of candidates may be one longer than that and end with the bias; it
+    counts with `has_bias`.
 
     It returns the total and -1, or the first interaction with an index out of range. `columns`
     [D, K] are the candidates; `place` [R] is the column of each item, -1 for none, and empty where

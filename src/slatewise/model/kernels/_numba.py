@@ -297,6 +297,7 @@ def slate_kernel(dims: int, terms: bool) -> Kernel:  # noqa: PLR0915 - one loop 
         exposure_weights: Any,
         sharpness: Any,
         include_no_click: Any,
+        include_bias: Any,
         log_likelihood: Any,
         exposed: Any,
         want_gradients: Any,
@@ -318,7 +319,7 @@ def slate_kernel(dims: int, terms: bool) -> Kernel:  # noqa: PLR0915 - one loop 
             return total, np.int64(0)
         distances = np.empty(longest, np.float32)
         utilities = np.empty(longest, np.float32)
-        lasting = np.empty(longest, np.float32) if terms else utilities
+        exposing = np.empty(longest, np.float32) if terms else utilities
         parts = np.empty(longest, np.float32)
         # All cells add to these few numbers: too many for float32.
         weights_slope = np.zeros(num_features, np.float64)
@@ -332,7 +333,7 @@ def slate_kernel(dims: int, terms: bool) -> Kernel:  # noqa: PLR0915 - one loop 
             state = _load(states, at, dims)
 
             best_item: Any = np.float32(-np.inf)
-            best_lasting: Any = np.float32(-np.inf)
+            best_exposing: Any = np.float32(-np.inf)
             for j in range(length):
                 if start + j + AHEAD < len(cells):
                     soon = np.int64(cells[start + j + AHEAD])
@@ -348,8 +349,9 @@ def slate_kernel(dims: int, terms: bool) -> Kernel:  # noqa: PLR0915 - one loop 
                 utility = -distance
                 if has_bias:
                     utility += items[row, dims]
-                lasting[j] = utility
-                best_lasting = utility if utility > best_lasting else best_lasting
+                in_exposure = utility if include_bias else -distance
+                exposing[j] = in_exposure
+                best_exposing = in_exposure if in_exposure > best_exposing else best_exposing
                 for p in range(num_features):
                     utility += feature_weights[p] * features[start + j, p]
                 if last_position >= 0:
@@ -372,7 +374,7 @@ def slate_kernel(dims: int, terms: bool) -> Kernel:  # noqa: PLR0915 - one loop 
             exposed_nothing, exposed_sum, exposure = _ZERO, _ZERO, _ZERO
             if has_exposure:
                 exposure = exposure_weights[n]
-                best = best_lasting
+                best = best_exposing
                 if include_no_click and nothing > best:
                     best = nothing
                 exposed[n] = best
@@ -381,8 +383,8 @@ def slate_kernel(dims: int, terms: bool) -> Kernel:  # noqa: PLR0915 - one loop 
                         exposed_nothing = exponential(sharpness * (nothing - best))
                     exposed_sum = exposed_nothing
                     for j in range(length):
-                        part = exponential(sharpness * (lasting[j] - best))
-                        lasting[j] = part
+                        part = exponential(sharpness * (exposing[j] - best))
+                        exposing[j] = part
                         exposed_sum += part
                     exposed[n] = sharpness * best + math.log(exposed_sum)
                 if exposure != 0:
@@ -412,11 +414,12 @@ def slate_kernel(dims: int, terms: bool) -> Kernel:  # noqa: PLR0915 - one loop 
                         weights_slope[p] += slope * features[start + j, p]
                 if to_positions:
                     positions_slope[min(j, last_position)] += slope
+                bias_slope = slope
                 if exposed_scale != 0:
-                    slope += exposed_scale * lasting[j]
+                    slope += exposed_scale * exposing[j]
                 row = np.int64(cells[start + j])
                 if has_bias and to_items:
-                    items_gradient[row, dims] += slope
+                    items_gradient[row, dims] += slope if include_bias else bias_slope
                 # A distance has no slope at 0; any value between -1 and 1 will do, so take 0.
                 slope /= np.float32(np.inf) if distances[j] == 0 else distances[j]
                 step = _times(_subtract(state, _load(items, row, dims)), slope)

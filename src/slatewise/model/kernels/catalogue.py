@@ -26,13 +26,14 @@ def catalogue_terms(
     clicked: Tensor,
     weights: Tensor,
     sharpness: float = 1.0,
+    include_bias: bool = False,
     backend: Backend = "auto",
 ) -> Tensor:
     """Return sum_n weights_n log(Σ_I r^κ + β_n^κ), the sum over the catalogue estimated: [].
 
-    A relevance is r = exp(-||z - v|| + b). The candidates, each of which stands for I / K items,
-    take the place of the catalogue; the clicked item is counted itself, and not among them. So the
-    sum inside the logarithm is unbiased.
+    A relevance is r = exp(-||z - v||), with `include_bias` exp(-||z - v|| + b). The candidates
+    take the place of the catalogue, each for I / K items; the clicked item is counted itself, and
+    not among them. So the sum inside the logarithm is unbiased.
 
     Args:
         states: [M, D] user states z.
@@ -44,6 +45,7 @@ def catalogue_terms(
         clicked: [N] the row of `items` that was clicked, -1 for none.
         weights: [N] a constant: no gradient flows to it.
         sharpness: positive exponent κ of the relevance.
+        include_bias: whether b counts.
         backend: `numba` is one fused pass in float32 on the CPU, whose gradients are worked out
             on the way and handed out by one backward pass (a second one raises); `torch` is the
             reference, for any device and dtype; `auto` takes numba where it can.
@@ -63,7 +65,7 @@ def catalogue_terms(
         inputs = [states, items, no_click]
         if not torch.is_grad_enabled():  # autograd would still ask for gradients
             inputs = [None if tensor is None else tensor.detach() for tensor in inputs]
-        constants = (candidates, catalogue, state_of, clicked, weights, sharpness)
+        constants = (candidates, catalogue, state_of, clicked, weights, sharpness, include_bias)
         return _Fused.apply(*inputs, *constants)  # type: ignore[no-any-return,no-untyped-call]
     log_sum = catalogue_log_sum(
         states,
@@ -73,6 +75,7 @@ def catalogue_terms(
         state_of=state_of,
         clicked=clicked,
         sharpness=sharpness,
+        include_bias=include_bias,
     )
     if no_click is not None:
         log_sum = torch.logaddexp(log_sum, sharpness * no_click)
@@ -91,12 +94,13 @@ def catalogue_log_sum(
     state_of: Tensor,
     clicked: Tensor,
     sharpness: float,
+    include_bias: bool = False,
 ) -> Tensor:
     """Estimate log Σ_I r^κ for each interaction; arguments as in `catalogue_terms`: [N]."""
     dims = states.shape[1]
     vectors, biases = split_bias(items.index_select(0, candidates), dims)
     utility = -many_distances(states, vectors)  # [M, K]
-    if biases is not None:
+    if biases is not None and include_bias:
         utility = utility + biases
     scores = math.log(catalogue / len(candidates)) + sharpness * utility  # [M, K]
     log_sum = torch.logsumexp(scores, dim=1).index_select(0, state_of)  # [N]
@@ -111,7 +115,7 @@ def catalogue_log_sum(
     chosen, bias = split_bias(items.index_select(0, clicked.clamp(min=0).long()), dims)
     gap = states.index_select(0, state_of) - chosen
     own = -sharpness * torch.linalg.vector_norm(gap, dim=1)
-    if bias is not None:
+    if bias is not None and include_bias:
         own = own + sharpness * bias
     return torch.where(clicked >= 0, torch.logaddexp(own, log_sum), log_sum)
 
@@ -152,6 +156,7 @@ class _Fused(torch.autograd.Function):
         clicked: Tensor,
         weights: Tensor,
         sharpness: float,
+        include_bias: bool,
     ) -> Tensor:
         module = importlib.import_module("slatewise.model.kernels._catalogue_numba")
         floats = [plain(states), plain(items)]
@@ -162,7 +167,8 @@ class _Fused(torch.autograd.Function):
         # All or none: what one of them costs is small beside the distances.
         wanted = any(ctx.needs_input_grad[:3])
         gradients = [torch.zeros_like(part) if wanted else part for part in (*floats, columns)]
-        total, fault = module.catalogue_kernel(states.shape[1], items.shape[1] > states.shape[1])(
+        dims = states.shape[1]
+        total, fault = module.catalogue_kernel(dims, include_bias and items.shape[1] > dims)(
             *(part.numpy() for part in (*floats, columns, place)),
             plain(state_of, torch.int64).numpy(),
             plain(clicked, torch.int32).numpy(),
@@ -193,4 +199,4 @@ class _Fused(torch.autograd.Function):
             gradient.mul_(factor) if want else None
             for gradient, want in zip(gradients, wanted, strict=True)
         )
-        return (*scaled, *[None] * 6)
+        return (*scaled, *[None] * 7)

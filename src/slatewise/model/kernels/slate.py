@@ -42,6 +42,7 @@ def slate_terms(
     exposure_weights: Tensor | None = None,
     sharpness: float = 1.0,
     include_no_click: bool = False,
+    include_bias: bool = False,
     backend: Backend = "auto",
 ) -> SlateTerms:
     """Return sum_n weights_n (log_likelihood_n + exposure_weights_n exposed_n) and its parts.
@@ -49,9 +50,9 @@ def slate_terms(
     A cell's utility is u = -||z - v|| + b + features · feature_weights + its position's number; its
     relevance is exp(u) (eq. click-softmax, with further terms). Per interaction, `log_likelihood`
     is u of the click minus logsumexp of u over the slate and the no-click option; `exposed` is
-    logsumexp of sharpness * (-||z - v|| + b) over the slate, the part of the exposure term that
-    depends on the slate. Only what lasts is in it: the other side of that term sums over items that
-    were not shown, which have no position, and whose features nobody computed.
+    logsumexp of sharpness * -||z - v|| over the slate, the part of the exposure term that depends
+    on the slate. Features and positions are not in it: the other side of that term sums over items
+    that were not shown, which have no position, and whose features nobody computed.
 
     Args:
         states: [M, D] user states z.
@@ -69,6 +70,7 @@ def slate_terms(
         exposure_weights: [N] a constant; None leaves the exposure term out.
         sharpness: positive exponent of the relevance in the exposure term.
         include_no_click: whether the no-click option counts in the exposure term.
+        include_bias: whether b is added to -||z - v|| there too.
         backend: `numba` is one fused pass in float32 on the CPU, whose gradients are worked out
             on the way and handed out by one backward pass (a second one raises); `torch` is the
             reference, for any device and dtype; `auto` takes numba where it can.
@@ -98,6 +100,7 @@ def slate_terms(
         exposure_weights=None if exposure_weights is None else exposure_weights.detach(),
         sharpness=sharpness,
         include_no_click=include_no_click,
+        include_bias=include_bias,
     )
     return SlateTerms(total, log_likelihood, exposed)
 
@@ -164,16 +167,17 @@ def _reference(
     exposure_weights: Tensor | None,
     sharpness: float,
     include_no_click: bool,
+    include_bias: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     count, num_cells = len(clicks), len(cells)
     each = torch.arange(count, device=clicks.device)  # [N]
     of_cell = torch.repeat_interleave(each, offsets.diff(), output_size=num_cells)  # [F]
     seen_by = states.index_select(0, state_of.index_select(0, of_cell))  # [F, D]
     vectors, biases = split_bias(items.index_select(0, cells), states.shape[1])
-    lasting = -safe_norm(seen_by - vectors)  # [F]
+    utility = exposing = -safe_norm(seen_by - vectors)  # [F]
     if biases is not None:
-        lasting = lasting + biases
-    utility = lasting
+        utility = utility + biases
+        exposing = utility if include_bias else exposing
     if features is not None and feature_weights is not None:
         utility = utility + features @ feature_weights
     if positions is not None:
@@ -186,9 +190,9 @@ def _reference(
     exposed = torch.zeros_like(log_likelihood)
     if exposure_weights is not None:
         if include_no_click:
-            exposed = _logsumexp(sharpness * torch.cat([lasting, no_click]), of_choice, count)
+            exposed = _logsumexp(sharpness * torch.cat([exposing, no_click]), of_choice, count)
         else:
-            exposed = _logsumexp(sharpness * lasting, of_cell, count)
+            exposed = _logsumexp(sharpness * exposing, of_cell, count)
         counted = exposure_weights != 0  # an empty slate has -inf
         terms = terms + torch.where(counted, exposure_weights * exposed, 0.0)
     total = torch.where(weights != 0, weights * terms, 0.0).sum()
@@ -263,6 +267,7 @@ class _Fused(torch.autograd.Function):
             (nothing if exposure_weights is None else plain(exposure_weights)).numpy(),
             module.np.float32(constants["sharpness"]),
             constants["include_no_click"],
+            constants["include_bias"],
             log_likelihood.numpy(),
             exposed.numpy(),
             any(wanted),
