@@ -55,11 +55,15 @@ class Replayer:
 
         The slate that comes with it is the one that was shown.
         """
+        live, slate = self.made(record)
+        chosen = strategy_from(strategy or _serving(record).strategy)
+        return slate, propensities(live.ranker, chosen, slate, draws, seed)
+
+    def made(self, record: SlateRecord) -> tuple[Live, Slate]:
+        """Return the version that served, as it was then, and the slate that it made."""
         serving = _serving(record)
         live = self._as_of(serving)
-        slate = self._make(live, record, serving, strategy_from(serving.strategy))
-        chosen = strategy_from(strategy or serving.strategy)
-        return slate, propensities(live.ranker, chosen, slate, draws, seed)
+        return live, self._make(live, record, serving, strategy_from(serving.strategy))
 
     def _make(self, live: Live, record: SlateRecord, serving: Serving, strategy: Strategy) -> Slate:
         request = Request.of_plain(serving.request, serving.k, serving.seed)
