@@ -7,7 +7,7 @@ and where several of its items were, the first click counts.
 - `ips` weights slates by π(slate) / μ(slate). Exact if the log could show every slate that the
   target would show.
 - `self_normalised` makes those weights average 1. The same, once there are many slates.
-- `doubly_robust` weights what a model of P(click) does not explain. The same, however bad the model.
+- `doubly_robust` weights what a model of P(click) does not explain. The same, however bad that is.
 - `per_position` weights each click by π(item in its place) / μ(item in its place). Exact if the log
   could show every item in every place where the target would, and whether an item is clicked
   depends on its place and itself, not on its neighbours.
