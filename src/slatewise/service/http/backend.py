@@ -14,7 +14,7 @@ from slatewise.service.http import limits
 from slatewise.service.http.guard import Gate
 from slatewise.service.http.metrics import Metrics
 from slatewise.service.http.setup import Setup
-from slatewise.service.serving import Service
+from slatewise.service.serving import Request, Service
 from slatewise.service.store import Store, StoreError
 from slatewise.service.writer import Writer
 
@@ -63,6 +63,8 @@ class Backend:
             try:
                 store = Store.open(config.store_url(setup.directory))
                 service = Service.open(setup.directory, config, store)
+                # The first slate loads compiled code, for seconds: nobody should wait for that.
+                service.recommend(Request())
                 return cls(service, store, config, gate, metrics)
             except StoreError as error:
                 # A worker that replaces a dead one must not end the others.

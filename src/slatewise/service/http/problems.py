@@ -12,6 +12,7 @@ from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match
 
 from slatewise.errors import SlatewiseError
 from slatewise.service.store import StoreError
@@ -97,7 +98,16 @@ def install(app: FastAPI) -> None:
 
 async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return answer(error)
+    response = answer(error)
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        response.headers["Allow"] = ", ".join(_methods(request))
+    return response
+
+
+def _methods(request: Request) -> list[str]:
+    """Return the methods of a path: of all its routes, where Starlette names those of the first."""
+    matching = (one for one in request.app.routes if one.matches(request.scope)[0] != Match.NONE)
+    return sorted({method for one in matching for method in getattr(one, "methods", None) or ()})
 
 
 async def _unavailable(request: Request, error: Exception) -> Response:

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Query, Request
 
 from slatewise.service.http.backend import Backend
 from slatewise.service.http.guard import guarded
+from slatewise.service.http.ids import PathId
 from slatewise.service.http.problems import Problem
 from slatewise.service.http.schemas import (
     ID_LENGTH,
@@ -23,10 +24,6 @@ from slatewise.service.records import Item, ItemState
 reading = APIRouter(prefix="/v1", tags=["items"], route_class=guarded(Role.READ))
 changing = APIRouter(prefix="/v1", tags=["items"], route_class=guarded(Role.WRITE))
 
-ItemId = Annotated[
-    str,
-    Path(min_length=1, max_length=ID_LENGTH, pattern=NO_NUL, examples=["9"]),
-]
 Change = tuple[str, str, ItemState]
 
 
@@ -45,8 +42,8 @@ async def list_items(
     return ItemsAnswer(items=[_told(item) for item in found], next=last)
 
 
-@reading.get("/items/{item_id:path}", summary="Look at an item")
-async def get_item(request: Request, item_id: ItemId) -> ItemAnswer:
+@reading.get("/items/{item_id:id}", summary="Look at an item")
+async def get_item(request: Request, item_id: PathId) -> ItemAnswer:
     """Return an item as it is now."""
     backend: Backend = request.app.state.backend
     return _told(await _known(backend, item_id))
@@ -63,16 +60,16 @@ async def put_items(request: Request, body: ItemsBody) -> ChangedAnswer:
     return ChangedAnswer(changed=len(body.items))
 
 
-@changing.put("/items/{item_id:path}", summary="Add or change an item")
-async def put_item(request: Request, item_id: ItemId, body: ItemBody) -> ItemAnswer:
+@changing.put("/items/{item_id:id}", summary="Add or change an item")
+async def put_item(request: Request, item_id: PathId, body: ItemBody) -> ItemAnswer:
     """Add an item, show it or hide it: in effect for the next slate, without training."""
     backend: Backend = request.app.state.backend
     await _put(backend, [(item_id, body.group, ItemState(body.state))])
     return ItemAnswer(id=item_id, group=body.group, state=body.state)
 
 
-@changing.delete("/items/{item_id:path}", summary="Remove an item")
-async def remove_item(request: Request, item_id: ItemId) -> ItemAnswer:
+@changing.delete("/items/{item_id:id}", summary="Remove an item")
+async def remove_item(request: Request, item_id: PathId) -> ItemAnswer:
     """Remove an item for good; what was learned from its clicks stays."""
     backend: Backend = request.app.state.backend
     item = await _known(backend, item_id)

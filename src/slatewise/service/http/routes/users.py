@@ -1,15 +1,13 @@
 """People: what is known of them, and forgetting it."""
 
 from datetime import UTC, datetime
-from typing import Annotated
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Request
 
 from slatewise.service.http.backend import Backend
 from slatewise.service.http.guard import guarded
+from slatewise.service.http.ids import PathId
 from slatewise.service.http.schemas import (
-    ID_LENGTH,
-    NO_NUL,
     ErasedAnswer,
     UserAnswer,
     VisitAnswer,
@@ -19,14 +17,9 @@ from slatewise.service.records import Visit
 
 router = APIRouter(prefix="/v1", tags=["users"], route_class=guarded(Role.ADMIN))
 
-UserId = Annotated[
-    str,
-    Path(min_length=1, max_length=ID_LENGTH, pattern=NO_NUL, examples=["anna"]),
-]
 
-
-@router.get("/users/{user_id:path}", summary="What is known of a user")
-async def get_user(request: Request, user_id: UserId) -> UserAnswer:
+@router.get("/users/{user_id:id}", summary="What is known of a user")
+async def get_user(request: Request, user_id: PathId) -> UserAnswer:
     """Return her newest slates and clicks, oldest first; none for somebody unknown."""
     backend: Backend = request.app.state.backend
     most = backend.config.history
@@ -34,8 +27,8 @@ async def get_user(request: Request, user_id: UserId) -> UserAnswer:
     return UserAnswer(user_id=user_id, visits=[_told(visit) for visit in known.visits])
 
 
-@router.delete("/users/{user_id:path}", summary="Erase a user")
-async def erase_user(request: Request, user_id: UserId) -> ErasedAnswer:
+@router.delete("/users/{user_id:id}", summary="Erase a user")
+async def erase_user(request: Request, user_id: PathId) -> ErasedAnswer:
     """Erase all that is known of a user, for good, from the log and from what training reads.
 
     Events from before that come late are refused; what she does from now on is recorded again.

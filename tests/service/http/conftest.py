@@ -1,0 +1,150 @@
+"""The application in this process, and the real server as processes."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+from fastapi import FastAPI
+
+from slatewise.service.config import ServiceConfig
+from slatewise.service.http import limits
+from slatewise.service.http.app import application
+from slatewise.service.http.backend import Backend
+from slatewise.service.http.security import read_tokens
+from slatewise.service.http.setup import Setup
+
+with warnings.catch_warnings():  # it would rather have the successor of httpx
+    warnings.simplefilter("ignore")
+    from starlette.testclient import TestClient
+
+TOKENS = {role: f"{role}-token-0123456789" for role in ("read", "write", "admin")}
+VARIABLE = ",".join(f"{role}:{token}" for role, token in TOKENS.items())
+ITEMS = [{"id": f"item-{number}", "group": f"group-{number % 3}"} for number in range(12)]
+SETTINGS = {"models": {"main": {"model": {"dimensions": 3, "dynamics": "linear"}}}}
+
+
+def bearer(role: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {TOKENS[role]}"}
+
+
+def eventually(condition: Callable[[], object], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def make_application(home: Path, *, open_to_all: bool = False, **settings: Any) -> FastAPI:
+    """Return an application over an empty store."""
+    directory, rates = home / "service", home / "rates.bin"
+    directory.mkdir()
+    limits.create(rates, tokens=len(TOKENS))
+    config = ServiceConfig.model_validate(SETTINGS | settings)
+    tokens = None if open_to_all else read_tokens(None, {"SLATEWISE_TOKENS": VARIABLE})
+    return application(partial(Backend.open, Setup(directory, config, tokens, rates)))
+
+
+def client_of(app: FastAPI) -> TestClient:
+    """Return a client of an administrator, to be entered."""
+    return TestClient(app, headers=bearer("admin"), raise_server_exceptions=False)
+
+
+@pytest.fixture
+def make_app(tmp_path: Path) -> Callable[..., FastAPI]:
+    """Return what makes an application over an empty store."""
+    return partial(make_application, tmp_path)
+
+
+@pytest.fixture
+def app(make_app: Callable[..., FastAPI]) -> FastAPI:
+    return make_app()
+
+
+@pytest.fixture
+def client(app: FastAPI) -> Iterator[TestClient]:
+    """A client of an administrator, and a service with some items."""
+    with client_of(app) as opened:
+        assert opened.put("/v1/items", json={"items": ITEMS}).status_code == 200
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def anvil(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """A client to hammer on: what is sent to it must leave nothing behind that others mind."""
+    with client_of(make_application(tmp_path_factory.mktemp("anvil"))) as opened:
+        assert opened.put("/v1/items", json={"items": ITEMS}).status_code == 200
+        yield opened
+
+
+@pytest.fixture
+def backend(client: TestClient, app: FastAPI) -> Backend:
+    found: Backend = app.state.backend
+    return found
+
+
+class Server:
+    """`slatewise serve` as processes."""
+
+    def __init__(self, directory: Path, workers: int = 2) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.directory, self.log = directory, directory.with_name("log")
+        config = directory.with_name("service.toml")
+        config.write_text('[models.main.model]\ndimensions = 3\ndynamics = "linear"\n')
+        command = ["serve", directory, "--port", str(self.port), "--workers", str(workers)]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "slatewise", *command, "--config", config],
+                stdout=log,
+                stderr=log,
+                env=os.environ | {"SLATEWISE_TOKENS": VARIABLE, "OMP_NUM_THREADS": "1"},
+                start_new_session=True,
+            )
+        eventually(lambda: self.said().count("startup complete") >= workers, 180)
+        self.client = self.connect()
+
+    def connect(self) -> httpx.Client:
+        """Return a client with connections of its own."""
+        url = f"http://127.0.0.1:{self.port}"
+        return httpx.Client(base_url=url, headers=bearer("admin"), timeout=60)
+
+    def said(self) -> str:
+        if self.log.exists():
+            assert self.process.poll() is None, self.log.read_text()
+        return self.log.read_text(errors="replace")
+
+    def workers(self) -> list[psutil.Process]:
+        children = psutil.Process(self.process.pid).children()
+        return [one for one in children if "resource_tracker" not in " ".join(one.cmdline())]
+
+    def stop(self) -> int:
+        """Ask it to end; return its status."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(120)
+
+    def kill(self) -> None:
+        """End everything at once."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with two workers and some items, shared: whoever kills it starts another one."""
+    started = Server(tmp_path_factory.mktemp("server") / "service")
+    started.client.put("/v1/items", json={"items": ITEMS}).raise_for_status()
+    yield started
+    started.kill()
