@@ -142,6 +142,11 @@ def _parsed(url: str) -> URL:
     return parsed.set(drivername=kinds[parsed.get_backend_name()])
 
 
+def _unless_said(url: URL, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings that the URL leaves open (`?timeout=…`)."""
+    return {name: value for name, value in settings.items() if name not in url.query}
+
+
 def _sqlite(url: URL) -> Engine:
     if not url.database or url.database == ":memory:":
         raise SlatewiseError("A store is a file.", "Give sqlite:///path/to/store.sqlite.")
@@ -150,7 +155,7 @@ def _sqlite(url: URL) -> Engine:
         hide_parameters=True,
         pool_timeout=PATIENCE,
         # None: transactions begin where we say so.
-        connect_args={"timeout": PATIENCE, "isolation_level": None},
+        connect_args={"isolation_level": None} | _unless_said(url, {"timeout": PATIENCE}),
     )
     event.listen(engine, "connect", _prepare_sqlite)
     return engine
@@ -168,7 +173,7 @@ def _postgresql(url: URL) -> Engine:
             url,
             hide_parameters=True,
             pool_timeout=PATIENCE,
-            connect_args={name: value for name, value in ALERT.items() if name not in url.query},
+            connect_args=_unless_said(url, ALERT),
         )
     except ModuleNotFoundError as error:
         raise SlatewiseError(

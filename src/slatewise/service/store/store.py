@@ -37,8 +37,12 @@ class Store:
     def open(cls, url: str) -> "Store":
         """Open `sqlite:///path` or `postgresql://…`, new or of any version up to ours."""
         database = Database(url)
-        bring_up_to_date(database)
-        return cls(database)
+        try:
+            bring_up_to_date(database)
+            return cls(database)
+        except Exception:
+            database.close()
+            raise
 
     def close(self) -> None:
         """Close all connections."""

@@ -1,0 +1,82 @@
+import threading
+
+from slatewise.service.records import Item, ItemState
+from slatewise.service.store import Store
+
+SHOWN, HIDDEN, REMOVED = ItemState.SHOWN, ItemState.HIDDEN, ItemState.REMOVED
+
+
+def test_an_item_is_as_it_was_put_last(store: Store) -> None:
+    assert store.item("a") is None
+    assert store.put_items([("a", "shoes", SHOWN), ("b", "shoes", SHOWN)]) == 2
+    assert store.put_items([("a", "boots", HIDDEN)]) == 3
+    assert store.item("a") == Item("a", "boots", HIDDEN, 3)
+    assert store.items(None, 10) == [Item("a", "boots", HIDDEN, 3), Item("b", "shoes", SHOWN, 2)]
+    assert store.item_seq() == 3
+
+
+def test_what_is_so_already_is_no_change(store: Store) -> None:
+    assert store.put_items([("a", "shoes", SHOWN)]) == 1
+    assert store.put_items([("a", "shoes", SHOWN)]) == 1
+    assert store.remove_items(["none"]) == 1
+    assert store.remove_items(["a", "a"]) == store.remove_items(["a"]) == 2
+    assert store.put_items([]) == store.remove_items([]) == 2
+
+
+def test_a_removed_item_says_so_and_can_come_back(store: Store) -> None:
+    store.put_items([("a", "shoes", SHOWN), ("b", "shoes", SHOWN)])
+    store.remove_items(["a"])
+    assert store.item("a") == Item("a", "shoes", REMOVED, 3)
+    assert [item.item_id for item in store.items(None, 10)] == ["b"]
+    assert [item.item_id for batch in store.all_items() for item in batch] == ["a", "b"]
+    store.put_items([("a", "boots", SHOWN)])
+    assert store.item("a") == Item("a", "boots", SHOWN, 4)
+
+
+def test_the_catalogue_of_any_number_can_be_made_again(store: Store) -> None:
+    puts = [
+        [("a", "g", SHOWN), ("b", "g", SHOWN), ("a", "h", SHOWN)],
+        [("b", "g", HIDDEN)],
+        [("c", "k", SHOWN), ("b", "g", SHOWN), ("a", "h", SHOWN)],
+    ]
+    then: dict[int, list[Item]] = {0: []}
+    for put in puts:
+        number = store.put_items(put)
+        then[number] = [item for batch in store.all_items() for item in batch]
+    store.remove_items(["c", "a"])
+    for number, items in then.items():
+        again = {item.item_id: item for item in store.item_changes(0, number)}
+        assert [again[name] for name in sorted(again)] == items
+    assert [item.seq for item in store.item_changes(0)] == list(range(1, store.item_seq() + 1))
+    assert [item.seq for item in store.item_changes(4, 6)] == [5, 6]
+
+
+def test_pages_of_items_have_every_item_once(store: Store) -> None:
+    names = [f"item-{n:05d}" for n in range(12_345)]
+    store.put_items([(name, "g", SHOWN) for name in names])
+    pages, after = [], None
+    while page := store.items(after, 5_000):
+        pages.append(len(page))
+        after = page[-1].item_id
+    assert pages == [5_000, 5_000, 2_345]
+    batches = list(store.all_items())
+    assert [item.item_id for batch in batches for item in batch] == names
+    assert len(batches) > 1
+
+
+def test_two_who_put_at_once_get_numbers_of_their_own(store: Store, store_url: str) -> None:
+    other = Store.open(store_url)
+
+    def put(target: Store, who: str) -> None:
+        for n in range(15):
+            target.put_items([(f"{who}{n}", "g", SHOWN), ("both", f"{who}{n}", SHOWN)])
+
+    threads = [threading.Thread(target=put, args=pair) for pair in ((store, "x"), (other, "y"))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    changes = store.item_changes(0)
+    assert [change.seq for change in changes] == list(range(1, 61))
+    assert store.item("both") == [change for change in changes if change.item_id == "both"][-1]
+    other.close()
