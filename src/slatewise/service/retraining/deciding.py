@@ -42,7 +42,7 @@ def is_surely_worse(gain: Estimate, tolerance: float) -> bool:
 def of(gain: Estimate) -> str:
     """Return a gain in words, to stand behind others."""
     value, low, high = map(_signed, (gain.value, gain.low, gain.high))
-    return f": {value} [{low}, {high}] nats per interaction of the newest day"
+    return f": {value} [{low}, {high}] nats per interaction"
 
 
 def _signed(value: float) -> str:

@@ -74,9 +74,11 @@ def retrain_model(task: Task, night: Night) -> None:
             night.scores["gain"] = (new - rival.score).to_json()
             gain = (new - rival.score).log_likelihood
     decision = decide(gain, task.rules.promote, task.rules.tolerance)
-    night.outcome, night.why = "kept", decision.why
+    night.why = decision.why
     if decision.promote:
         _promote(task, night, recipe, parts, fitted, proven=gain is not None)
+    else:
+        night.outcome = "kept"
 
 
 def _require_slates(task: Task, night: Night) -> None:

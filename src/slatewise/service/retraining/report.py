@@ -80,7 +80,8 @@ class Night:
         for name in ("new", "serving"):
             if name in self.scores:
                 found = self.scores[name]["log_likelihood"]
-                yield f"  {name}: {found['value']:.4f} nats on {found['count']:,} interactions."
+                value, count = f"{found['value']:.4f}".replace("-", "−"), found["count"]
+                yield f"  {name}: {value} nats on {count:,} interactions of the newest day."
         yield from (f"  {note}" for note in self.notes)
 
 

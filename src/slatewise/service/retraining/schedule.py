@@ -8,8 +8,8 @@ from slatewise.errors import SlatewiseError
 def next_night(at: str, after: datetime) -> datetime:
     """Return the first moment later than `after` that is `at` (such as 03:00) by the same clock.
 
-    `after` has a time zone, and the clock is that zone's. An hour that a change to summer time
-    leaves out is taken an hour later, and one that comes twice is taken once.
+    The clock is that of the time zone of `after`; without one, that of this machine. An hour that a
+    change to summer time leaves out is taken an hour later, and one that comes twice is taken once.
     """
     wanted = _time_of_day(at)
     naive = after.replace(tzinfo=None)

@@ -1,0 +1,32 @@
+"""`slatewise rollback`: let the version before serve again."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from slatewise.cli.show import console
+from slatewise.errors import SlatewiseError
+
+
+def rollback(
+    directory: Annotated[Path, typer.Argument(help="The directory of the service.")],
+    model: Annotated[
+        str | None, typer.Option(help="Which model, where there are several.")
+    ] = None,
+) -> None:
+    """Return to the version that served before; servers take it up by themselves."""
+    from slatewise.service.models import Models  # noqa: PLC0415 (torch is slow to load)
+
+    folder = directory / "models"
+    names = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+    if not names:
+        raise SlatewiseError(f"{directory} has no model.", "Check the directory.")
+    if (model is None and len(names) > 1) or (model is not None and model not in names):
+        problem = "say which model" if model is None else f"there is no model '{model}'"
+        raise SlatewiseError(f"{problem}.", f"Give --model with one of {', '.join(names)}.")
+    models = Models.of(directory, model or names[0])
+    before = models.current()
+    now = models.rollback()
+    left = "" if before is None else f" in place of {before.version}"
+    console.print(f"{model or names[0]}: {now.version} serves again{left}.")
