@@ -81,10 +81,16 @@ class CountedShowings(Sequence[Showing]):
         self._met = items, counts, last
         self._make = showings
 
-    def features(self) -> tuple[Int64Array, Floats]:
-        """Return items [K], ascending, and features [K, 3], as `HistoryState.features` does."""
-        items, counts, last = self._met  # [K], [K, 2] clicks and views
-        return items, _features(items, counts, last)
+    def features(self, items: Int64Array | None = None) -> tuple[Int64Array, Floats]:
+        """Return items [K] and features [K, 3], as `HistoryState.features` does."""
+        met, counts, last = self._met  # [M], [M, 2] clicks and views
+        if items is None:
+            return met, _features(met, counts, last)
+        if not len(met):
+            return items, _features(items, np.zeros((len(items), 2), np.int64), last)
+        places = np.searchsorted(met, items).clip(max=len(met) - 1)
+        found = (met[places] == items)[:, None]
+        return items, _features(items, np.where(found, counts[places], 0), last)
 
     @cached_property
     def _showings(self) -> tuple[Showing, ...]:

@@ -4,7 +4,7 @@ Weights of popularity act on features that the table holds for all items, those 
 on the few items that she met. J draws, P features of popularity, m items met, k items asked for.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +49,30 @@ class RankingTerms:
         for name, (mean, scale) in self._weights.items():
             drawn[name] = mean + scale * rng.standard_normal((draws, *mean.shape))
         return self._added(shown, drawn)
+
+    def drawn_once(
+        self, draws: int, seed: int
+    ) -> Callable[[Sequence[Showing], Ints], Doubles | float]:
+        """Draw the weights J times, once; return what they add to items [k] for a user: [J, k].
+
+        0 without any term.
+        """
+        rng = np.random.default_rng(seed)
+        drawn = {
+            name: mean + scale * rng.standard_normal((draws, *mean.shape))
+            for name, (mean, scale) in self._weights.items()
+        }
+
+        def added(shown: Sequence[Showing], items: Ints) -> Doubles | float:
+            total: Doubles | float = 0.0
+            if "popularity" in drawn and self._table.num_features:
+                total = drawn["popularity"] @ self._table.features_of(items).T
+            if self._history is not None:
+                features = history_features(self._history, shown, items)[1]
+                total = total + drawn["history"] @ features.T
+            return total
+
+        return added
 
     def _added(self, shown: Sequence[Showing], weights: Mapping[str, npt.ArrayLike]) -> Additions:
         """Apply weights of terms, [...] in front of their features."""
@@ -100,8 +124,8 @@ def history_features(
 
     Of the items given, or without any, of all with a feature other than 0.
     """
-    if items is None and isinstance(shown, CountedShowings):
-        items, features = shown.features()
+    if isinstance(shown, CountedShowings):
+        items, features = shown.features(items)
     else:
         state = HistoryState()
         for showing in shown:

@@ -48,7 +48,7 @@ class ExactRanker:
     ) -> None:
         self.table = table
         self.terms = RankingTerms(posterior, terms or FittedTerms(), table)
-        self._dynamics = UserDynamics(posterior)
+        self.dynamics = UserDynamics(posterior)
 
     def by_mean(self, users: Users, k: int) -> Ints:
         """Rank by relevance at the posterior mean: [B, k]."""
@@ -137,9 +137,9 @@ class ExactRanker:
         """Return where the posterior mean has users: [B, D]."""
         profiles = []
         for clicks, unclicked in zip(users.clicks, users.slates, strict=True):
-            events = Events.of(clicks, unclicked, self._dynamics.places)
+            events = Events.of(clicks, unclicked, self.dynamics.places)
             vectors = events.averages(self.table.means_of(events.items))
-            profiles.append(self._dynamics.mean(vectors, events.kinds))
+            profiles.append(self.dynamics.mean(vectors, events.kinds))
         return np.stack(profiles)
 
     def mean_parts(self, users: Users, items: Ints) -> dict[str, Doubles]:
@@ -158,14 +158,14 @@ class ExactRanker:
     ) -> Profiles:
         """Draw where one user is, with everything that is uncertain about it."""
         rng = np.random.default_rng(seed)
-        events = Events.of(clicks, unclicked, self._dynamics.places)
+        events = Events.of(clicks, unclicked, self.dynamics.places)
         items, local = np.unique(events.items, return_inverse=True)
         mean, scale = self.table.means_of(items), self.table.scales_of(items)
         vectors = rng.standard_normal((draws, *mean.shape), dtype=np.float32)
         vectors *= scale
         vectors += mean  # [J, C, D]
         moving = events.averages(vectors[:, local])  # [J, E, D]
-        return Profiles(self._dynamics.draws(moving, events.kinds, rng), items, vectors)
+        return Profiles(self.dynamics.draws(moving, events.kinds, rng), items, vectors)
 
 
 def _streams(seed: int) -> tuple[int, int]:

@@ -59,6 +59,19 @@ class UserDynamics:
         }
         return _follow(vectors, kinds, drawn)
 
+    def drawn_once(self, draws: int, seed: int) -> Callable[[Floats, Ints], Floats]:
+        """Draw all that moves users J times, once; return what follows events [J, E, D] with them.
+
+        For numbers that are to differ between users by what they did, and not by chance.
+        """
+        if self._posterior.config.initial_state == "amortised":
+            return lambda vectors, kinds: self._by_torch(vectors, kinds, seed)
+        rng = np.random.default_rng(seed)
+        drawn = {
+            name: _normals(rng, draws, mean, scale) for name, (mean, scale) in self._parts.items()
+        }
+        return lambda vectors, kinds: _follow(vectors, kinds, drawn)
+
     def _by_torch(self, vectors: Floats, kinds: Ints, seed: int | None) -> Floats:
         """Do the same through the model's own functions; slow, for a state that is averaged."""
         posterior, batch = self._posterior, self._interactions(kinds)

@@ -21,12 +21,11 @@ from slatewise.service.serving.items import ItemLog
 from slatewise.service.serving.offers import Ints, NewItems, Offers
 from slatewise.service.serving.past import Listener, Told
 from slatewise.service.serving.popularity import AnswerSource, Popular
+from slatewise.service.serving.relevance import Relevance
 from slatewise.service.serving.request import Request
 from slatewise.strategies.catalogue import Predictive
 from slatewise.strategies.exact import ExactRanker
 from slatewise.strategies.named import Strategy
-from slatewise.strategies.recommender import RELEVANCE_DRAWS
-from slatewise.strategies.relevance import relevance_draws
 from slatewise.strategies.slate import Slate
 from slatewise.strategies.tables import table_of, table_of_run
 from slatewise.strategies.users import Users
@@ -68,6 +67,7 @@ class Live:
         ids = map(str, model.item_ids)
         self.offers = Offers(log, table, ids, model.group_names, new_items)
         self.ranker = ExactRanker(model.posterior, table, model.terms)
+        self._relevance = Relevance(self.ranker)
         self.popular = Popular.of(model.terms, log, run)
         self._refreshed: tuple[int, int] | None = None  # time, number
         self._listener = _listener(model)
@@ -148,17 +148,16 @@ class Live:
         return wanted
 
     def _slate(self, rows: Ints, users: Users, told: Told, strategy: str) -> Slate:
-        seed = users.seeds[0]
-        relevance = relevance_draws(
-            self.ranker, told.clicks, rows, RELEVANCE_DRAWS, seed, told.unclicked, told.shown
-        )
+        if told.profiles is None:
+            told.profiles = self._relevance.profiles(told)
+        relevance, uncertainty = self._relevance.of(told, told.profiles, rows)
         return Slate(
             items=list(self.offers.ids_of(rows)),
             groups=self.offers.groups_of(rows),
-            relevance=relevance.mean(axis=0),
-            uncertainty=relevance.std(axis=0),
+            relevance=relevance,
+            uncertainty=uncertainty,
             strategy=strategy,
-            seed=seed,
+            seed=users.seeds[0],
             unknown=list(told.unknown),
             numbers=rows,
             clicks=told.clicks,

@@ -72,6 +72,8 @@ class Offers:
 
     def find(self, ids: Sequence[str]) -> tuple[Ints, list[str]]:
         """Return the rows of ids that are known, in order, and the ids that are not."""
+        if not ids:
+            return np.empty(0, np.int64), []
         rows = self.rows(self.log.find(ids))
         unknown = [item for item, row in zip(ids, rows.tolist(), strict=True) if row < 0]
         return rows[rows >= 0], unknown

@@ -18,6 +18,7 @@ from slatewise.service.serving.offers import Offers
 from slatewise.strategies.history import PastSlate
 
 Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,8 @@ NO_PAST = Past(
 """Of somebody of whom nothing is known."""
 
 
-class Told(NamedTuple):
+@dataclass
+class Told:
     """The same, as a model asks for it: in rows, without what it does not know."""
 
     clicks: Ints
@@ -76,6 +78,8 @@ class Told(NamedTuple):
     shown: Sequence[Showing]
     unknown: list[str]
     """ids of clicks that the model does not know"""
+    profiles: Floats | None = None
+    """where that leaves her in draws of the model, once somebody has asked"""
 
 
 class Listener(NamedTuple):

@@ -1,0 +1,65 @@
+"""How relevant the items of a slate are, and how sure that is, at a small price.
+
+As `strategies.relevance`, but with posterior draws that are made once and serve everybody: the
+relevance of two items, or of one item yesterday and today, differs by what is known and not by
+chance. Where a user is in each draw is remembered with her; then a slate of 20 takes 60 µs, where
+fresh draws for everybody would take 900.
+
+J draws, k items, D dimensions, E events.
+"""
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from slatewise.service.serving.past import Told
+from slatewise.strategies.exact import ExactRanker
+from slatewise.strategies.history import Events
+from slatewise.strategies.recommender import RELEVANCE_DRAWS
+
+Floats = npt.NDArray[np.float32]
+Doubles = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+_SLOTS: Final = 4_096
+"""Items whose rows are so far apart share their random numbers; within a slate that is rare, and
+changes neither mean nor scale of any of them."""
+_SEED: Final = 0
+
+
+class Relevance:
+    """Draws of everything that a model is uncertain of, the same for all."""
+
+    def __init__(self, ranker: ExactRanker, draws: int = RELEVANCE_DRAWS) -> None:
+        rng = np.random.default_rng(_SEED)
+        size = (_SLOTS, draws, ranker.table.dimensions)
+        self._table, self._places = ranker.table, ranker.dynamics.places
+        self._noise = rng.standard_normal(size, dtype=np.float32)
+        self._bias_noise = rng.standard_normal(size[:2], dtype=np.float32)
+        self._follow = ranker.dynamics.drawn_once(draws, _SEED + 1)
+        self._added = ranker.terms.drawn_once(draws, _SEED + 2)
+
+    def profiles(self, told: Told) -> Floats:
+        """Return where a user is, in every draw: [J, D]."""
+        events = Events.of(told.clicks, told.unclicked, self._places)
+        vectors = np.ascontiguousarray(self._vectors(events.items).transpose(1, 0, 2))
+        return self._follow(events.averages(vectors), events.kinds)
+
+    def of(self, told: Told, profiles: Floats, items: Ints) -> tuple[Doubles, Doubles]:
+        """Return the mean of exp(b + w · x − ‖z − v‖) over draws, and its scale, of items: [k]."""
+        gaps = self._vectors(items)  # [k, J, D]
+        gaps -= profiles
+        utilities = -np.sqrt(np.einsum("kjd,kjd->kj", gaps, gaps)).astype(np.float64)
+        biases = self._bias_noise[items % _SLOTS] * self._table.bias_scales_of(items)[:, None]
+        utilities += biases + self._table.biases_of(items)[:, None]
+        utilities += np.asarray(self._added(told.shown, items)).T
+        relevance = np.exp(utilities, out=utilities)
+        return relevance.mean(axis=1), relevance.std(axis=1)
+
+    def _vectors(self, items: Ints) -> Floats:
+        """Return the draws of items [n], each the same wherever it comes up: [n, J, D]."""
+        vectors = self._noise[items % _SLOTS]
+        vectors *= self._table.scales_of(items)[:, None]
+        vectors += self._table.means_of(items)[:, None]
+        return vectors
