@@ -5,12 +5,14 @@ with the items of the model as its items table. Items are matched by id, sources
 """
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import polars as pl
+import torch
 
 from slatewise.data.columns import Columns
 from slatewise.data.dataset import SlateDataset
@@ -18,7 +20,7 @@ from slatewise.data.preparing import prepare
 from slatewise.data.tables import open_tables
 from slatewise.errors import InputError, SlatewiseError
 from slatewise.features.popularity_state import PopularityState
-from slatewise.features.showings import Showing, replay
+from slatewise.features.showings import showing_starts
 from slatewise.model.fitted import ItemId
 from slatewise.model.terms.popularity import PopularityTerm
 from slatewise.strategies.history import History, Seen, read_history
@@ -71,15 +73,27 @@ class LoggedUsers:
 
     def histories(self, first: int, count: int) -> list[History]:
         """Return what so many users did, from number `first` on."""
-        end = min(first + count, len(self.users))
-        return [self._history(replay(self._log, user)) for user in range(first, end)]
+        who = torch.arange(first, min(first + count, len(self.users)))
+        part = self._log.of_users(who)
+        begins = showing_starts(part).tolist()
+        items, offsets = part.slate_items.numpy(), part.slate_offsets.tolist()
+        clicks, sources = part.clicks.tolist(), part.sources.tolist()
+        found = []
+        for start, end in pairwise(part.user_offsets.tolist()):
+            events: list[Seen] = []
+            for n in range(start, end):
+                if begins[n]:  # else it is one more click on the slate before
+                    seen = [self._items[item] for item in items[offsets[n] : offsets[n + 1]]]
+                    events.append(Seen(seen, [], self._sources[sources[n]]))
+                if clicks[n] >= 0:
+                    last = events[-1]
+                    again = [*last.clicked, last.items[clicks[n]]]
+                    events[-1] = Seen(last.items, again, last.source)
+            found.append(self._history(events))
+        return found
 
-    def _history(self, shown: Iterator[Showing]) -> History:
-        recommender, events = self._recommender, []
-        for showing in shown:
-            seen = [self._items[item] for item in showing.items]
-            clicked = [seen[place] for place in showing.clicks]
-            events.append(Seen(seen, clicked, self._sources[showing.source]))
+    def _history(self, events: Sequence[Seen]) -> History:
+        recommender = self._recommender
         return read_history(events, recommender.items.known, recommender.model.source_names)
 
 
