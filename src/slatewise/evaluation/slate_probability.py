@@ -4,7 +4,8 @@ A strategy without chance makes one slate. An ε-mix around one makes others, ea
 probability that a recursion over its places finds. For strategies that draw from a posterior there
 is no such formula: places of one slate are not independent (an item stands in one place only, and
 all places share the draw of the user), so the product over places of each item's probability is an
-approximation, and the share of repeated draws that give just this slate a rough estimate.
+approximation. The share of repeated draws that give just this slate is an unbiased estimate: good
+enough for the target of an evaluation, but not for the log, by which is divided.
 """
 
 from collections.abc import Sequence
@@ -69,11 +70,3 @@ def _filled(begun: Sequence[int], own: Sequence[int], k: int) -> list[int]:
     """Fill the places that are left with own items, best first."""
     left = [item for item in own if item not in begun]
     return [*begun, *left][:k]
-
-
-def share_of_draws(slate: Sequence[int], drawn: Floats) -> float:
-    """Return the share of the drawn slates [draws, k] that are just this one.
-
-    Unbiased, so fit for the target of an estimate; its inverse is not, so unfit for the log.
-    """
-    return float((drawn == np.asarray(slate)).all(axis=1).mean())

@@ -3,8 +3,7 @@
 import json
 from collections.abc import Sequence
 
-from sqlalchemy import ColumnElement, Connection, and_, cast, func, select
-from sqlalchemy.dialects.postgresql import JSON
+from sqlalchemy import ColumnElement, Connection, and_, func, select
 
 from slatewise.service.records import ItemState
 from slatewise.service.store.schema import ITEMS, OUTCOMES, SLATES, AnyRow, rows_with
@@ -56,7 +55,11 @@ def offered(connection: Connection) -> int:
 
 
 def _arm(connection: Connection) -> ColumnElement[str]:
-    if connection.dialect.name == "sqlite":
-        return func.json_extract(SLATES.c.serving, "$.arm")
-    arm: ColumnElement[str] = cast(SLATES.c.serving, JSON)["arm"].astext
-    return arm
+    """Return the arm, the first thing in the JSON of how a slate was made.
+
+    As text: PostgreSQL would refuse all of the JSON for a NUL in somebody's request.
+    """
+    if connection.dialect.name == "postgresql":
+        return func.split_part(SLATES.c.serving, '"', 4)
+    after = func.substr(SLATES.c.serving, len('{"arm":"') + 1, 80)
+    return func.substr(after, 1, func.instr(after, '"') - 1)

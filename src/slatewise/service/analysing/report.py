@@ -84,9 +84,10 @@ def report(
 ) -> Report:
     """Analyse the slates from `since` to before `until`.
 
-    Without `since`, from when the youngest of the running arms made its first slate: before that
-    there was nothing to compare. `reference` is the first arm of the configuration unless said;
-    `worth` the least difference that matters, as a share of its click rate.
+    Without `since`, from when the youngest of the running arms made its first slate, or, if that
+    was later, from when users were last moved between arms. `reference` is the first arm of the
+    configuration unless said; `worth` the least difference that matters, as a share of its click
+    rate.
     """
     slates = tally.slates(_start(tally, config) if since is None else since, until or FOREVER)
     totals = _in_order(slates.totals(), config)
@@ -119,9 +120,8 @@ def report(
 
 def _start(tally: Tally, config: ServiceConfig) -> int:
     first = tally.first()
-    return max(
-        (first[arm] for arm, share in config.shares.items() if share and arm in first), default=0
-    )
+    running = [first[arm] for arm, share in config.shares.items() if share and arm in first]
+    return max([tally.settled(), *running])
 
 
 def _in_order(totals: dict[str, ArmTotals], config: ServiceConfig) -> dict[str, ArmTotals]:

@@ -2,10 +2,10 @@
 
 Read once, and after that only what is new. A slate takes 31 bytes, a user about 150.
 
-A user counts in the arm of her first slate, for as long as she stays there. When shares change,
-some users move; what they are shown afterwards is left out, for they come with a history that
-another arm made. To leave such users out altogether would be wrong: of the users that move, only
-those who come often have slates in both arms, and the arm that they left would lose its best ones.
+When shares change, some users move to another arm. From then on the arms are again what chance made
+of all users, so `settled` says since when nobody was moved, and a comparison should begin there.
+One that begins earlier counts a user in the arm of her first slate, until she is moved; the arms
+then differ in who came when, and no rule about those who were moved can mend that.
 """
 
 import threading
@@ -119,6 +119,14 @@ class Tally:
         """Return the time of the first slate of each arm."""
         time, arm = self._time.values, self._arm.values
         return {name: int(time[arm == number].min()) for name, number in self._arms.items()}
+
+    def settled(self) -> int:
+        """Return a time from which on nobody is in two arms; 0 if nobody ever was."""
+        user, arm = self._user.values, self._arm.values
+        order = np.argsort(user, kind="stable")
+        user, arm, time = user[order], arm[order], self._time.values[order]
+        moved = (user[1:] == user[:-1]) & (arm[1:] != arm[:-1])
+        return int(time[:-1][moved].max(initial=-1)) + 1
 
     def slates(self, start: int, end: int) -> Slates:
         """Return the slates from `start` to before `end`, by the rule above."""

@@ -1,0 +1,134 @@
+"""A slate of the log, weighed: how much likelier another strategy would have made it.
+
+How likely the logging strategy was to make the whole slate is known exactly for a strategy without
+chance and for an ε-mix around one (without caps on groups). For strategies that draw from the
+posterior the product over places stands for it, which is an approximation. How likely an item was
+in its place is what the log says, or the share of fresh draws.
+
+k places, L draws.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from slatewise.evaluation.slate_probability import epsilon_mix_probability
+from slatewise.service.records import Serving
+from slatewise.service.serving.live import Live
+from slatewise.strategies.epsilon import EpsilonMix
+from slatewise.strategies.exact import ExactRanker
+from slatewise.strategies.greedy import Greedy
+from slatewise.strategies.named import Strategy
+from slatewise.strategies.slate import Slate
+from slatewise.strategies.users import Users
+
+Doubles = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Weighed:
+    """One slate, and what the target would have shown instead."""
+
+    slate: float
+    """π(slate) / μ(slate); infinite for what seemed impossible"""
+    places: Doubles
+    """[k] π / μ of each item in its place"""
+    exact: bool
+    """whether μ(slate) is exact"""
+    relevance: Doubles
+    """[k] of what was shown, by the posterior mean"""
+    wanted: Doubles
+    """[L, k] of what the target would show; 0 in a place that it leaves empty"""
+
+
+def weigh(
+    live: Live, slate: Slate, serving: Serving, logging: Strategy, target: Strategy, draws: int
+) -> Weighed:
+    """Weigh a slate that `live` made by `logging`; chance is drawn so often."""
+    ranker = live.ranker
+    wanted = _drawn(ranker, slate, target, draws, stream=1)  # [L, k]
+    same = wanted == slate.numbers
+    logged = _place_propensities(ranker, slate, serving, logging, draws)
+    whole = _slate_probability(ranker, slate, logging)
+    exact, whole = whole is not None, float(logged.prod()) if whole is None else whole
+    relevance = _relevance(ranker, slate, wanted)
+    return Weighed(
+        slate=float(_ratio(same.all(axis=1).mean(), np.array(whole))),
+        places=_ratio(same.mean(axis=0), logged),
+        exact=exact,
+        relevance=relevance[0],
+        wanted=relevance[1:],
+    )
+
+
+def without_chance(strategy: Strategy) -> bool:
+    """Tell whether a strategy always makes the same slate of the same request."""
+    return isinstance(strategy, Greedy)
+
+
+def _drawn(ranker: ExactRanker, slate: Slate, strategy: Strategy, draws: int, stream: int) -> Ints:
+    """Let a strategy make the slate anew, with seeds that nobody else has: [L, k]."""
+    count = 1 if without_chance(strategy) else draws
+    words = np.random.SeedSequence([slate.seed, stream]).generate_state(count, np.uint64)
+    users = Users(
+        [slate.clicks] * count,
+        [slate.filter] * count,
+        [int(word >> np.uint64(16)) for word in words],
+        [slate.unclicked] * count,
+        [slate.shown] * count,
+    )
+    return strategy.slates(ranker, users, len(slate))
+
+
+def _place_propensities(
+    ranker: ExactRanker, slate: Slate, serving: Serving, logging: Strategy, draws: int
+) -> Doubles:
+    """Return how likely each item was in its place: [k]."""
+    if without_chance(logging):
+        return np.ones(len(slate))
+    if serving.propensities is not None:
+        return np.array(serving.propensities)
+    hits = (_drawn(ranker, slate, logging, draws, stream=2) == slate.numbers).sum(axis=0)
+    return np.asarray((hits + 1) / (draws + 1))  # the slate itself was one draw
+
+
+def _slate_probability(ranker: ExactRanker, slate: Slate, logging: Strategy) -> float | None:
+    """Return how likely the whole slate was, None if that is not known."""
+    if without_chance(logging):
+        return 1.0
+    if (
+        not isinstance(logging, EpsilonMix)
+        or not without_chance(logging.rest)
+        or slate.filter.caps is not None
+    ):
+        return None
+    own = logging.rest.slates(ranker, slate.user, len(slate))[0]
+    offered = _offered(ranker, slate)
+    return epsilon_mix_probability(slate.numbers.tolist(), own.tolist(), offered, logging.epsilon)
+
+
+def _offered(ranker: ExactRanker, slate: Slate) -> int:
+    """Count the items that could be shown."""
+    may = np.flatnonzero(ranker.table.available)
+    if slate.filter.allow is not None:
+        may = np.intersect1d(may, slate.filter.allow)
+    return len(np.setdiff1d(may, np.asarray(slate.filter.exclude, dtype=np.int64)))
+
+
+def _relevance(ranker: ExactRanker, slate: Slate, wanted: Ints) -> Doubles:
+    """Return exp(utility), by the posterior mean, of the slate and of others: [1 + L, k]."""
+    together = np.concatenate([slate.numbers[None], wanted])
+    items, place = np.unique(together, return_inverse=True)
+    real = items >= 0
+    relevance = np.zeros(len(items))
+    parts = ranker.mean_parts(slate.user, items[real])
+    relevance[real] = np.exp(sum(parts.values(), np.zeros(int(real.sum()))))
+    return relevance[place.reshape(together.shape)]
+
+
+def _ratio(target: Doubles, logged: Doubles) -> Doubles:
+    """Divide; what the target would not show weighs nothing, however unlikely it was."""
+    nothing = np.where(target > 0, np.inf, 0.0)
+    return np.asarray(np.divide(target, logged, out=nothing, where=logged > 0))
