@@ -71,12 +71,16 @@ def _night(task: Task) -> Night:
     except NotEnoughError as few:
         night.outcome, night.why = "not enough", str(few)
     except SlatewiseError as error:
-        night.why = str(error)
+        night.why = " ".join((error.problem, error.remedy)).strip(" .")
     except (OSError, SafetensorError) as error:
-        night.why = f"{error}; check the disk."
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        night.why = f"a file could not be read or written: {reason}. Check the disk"
     night.serving = _serving(task.models)
     night.seconds = round(time.monotonic() - begun, 3)
-    night.write(task.models.directory)
+    try:
+        night.write(task.models.directory)
+    except OSError as error:
+        night.notes.append(f"This report could not be kept: {error}.")
     return night
 
 

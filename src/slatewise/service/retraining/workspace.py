@@ -8,7 +8,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -62,9 +62,10 @@ def _locked(directory: Path) -> Iterator[bool]:
         except BlockingIOError:
             yield False
             return
-        file.truncate(0)
-        file.write(f"{os.getpid()}\n")
-        file.flush()
+        with suppress(OSError):  # a full disk is said where it matters; this is only for people
+            file.truncate(0)
+            file.write(f"{os.getpid()}\n")
+            file.flush()
         yield True
 
 

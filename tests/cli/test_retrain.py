@@ -1,0 +1,143 @@
+"""`slatewise retrain` and `slatewise rollback`, as a person types them."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from slatewise.cli import app
+from slatewise.service.config import RetrainingConfig
+from slatewise.service.models import Models
+from slatewise.service.retraining import Night
+from slatewise.service.retraining.workspace import FOLDER, workspace
+from slatewise.service.store import Store
+from tests.cli.conftest import Run
+from tests.service.retraining.world import fill, visits
+from tests.test_docs import shown, table
+
+SETTINGS = """
+[models.main.model]
+dimensions = 2
+dynamics = "linear"
+
+[models.main.training]
+max_epochs = {epochs}
+batch_users = 27
+learning_rate = 0.1
+
+[retraining]
+min_slates = 100
+promote = "always"
+"""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a service and its settings."""
+    place = tmp_path_factory.mktemp("retrain")
+    (place / "shop").mkdir()
+    store = Store.open(f"sqlite:///{place}/shop/store.sqlite")
+    fill(store, visits(users=30))
+    store.close()
+    (place / "quick.toml").write_text(SETTINGS.format(epochs=3))
+    (place / "endless.toml").write_text(
+        SETTINGS.format(epochs=100_000).replace("[retr", "patience = 100000\n\n[retr")
+    )
+    return place
+
+
+@pytest.fixture
+def shop(place: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(place / "shop", tmp_path / "shop"))
+
+
+def test_nights_follow_one_another_and_the_last_can_be_taken_back(
+    run: Run, place: Path, shop: Path
+) -> None:
+    quick = ("--config", place / "quick.toml")
+    code, out, _ = run("retrain", shop, *quick, "--now", "2024-01-01T01:00")
+    assert (code, "not enough yet" in out) == (0, True)
+    code, out, _ = run("retrain", shop, *quick, "--now", "2024-01-03")
+    assert code == 0
+    assert "main: 1 serves now.\n  Why: every new model is promoted." in out
+    code, out, _ = run("retrain", shop, *quick, "--now", "2024-01-04", "--json")
+    (night,) = json.loads(out)
+    assert (code, night["serving"], night["started_from"]) == (0, "2", "1")
+    assert run("rollback", shop)[1] == "main: 1 serves again in place of 2.\n"
+    code, _, errors = run("rollback", shop, "--model", "main")
+    assert (code, "no earlier version" in errors) == (2, True)
+
+
+def test_what_cannot_be_done_is_said(run: Run, place: Path, shop: Path, tmp_path: Path) -> None:
+    code, _, errors = run("retrain", tmp_path)
+    assert (code, "is not the directory of a service" in errors) == (2, True)
+    code, _, errors = run("retrain", shop, "--model", "x")
+    assert (code, "The models are main." in errors) == (2, True)
+    code, _, errors = run("retrain", shop, "--now", "tonight")
+    assert (code, "'tonight' is not a time" in errors) == (2, True)
+    assert "has no model" in run("rollback", tmp_path)[2]
+    for name in ("main", "other"):
+        (shop / "models" / name).mkdir(parents=True)
+    assert "Give --model with one of main, other." in run("rollback", shop)[2]
+    with workspace(shop):
+        code, _, errors = run("retrain", shop)
+    assert (code, "is being retrained already" in errors) == (2, True)
+
+
+def test_a_night_that_fails_is_told_by_the_exit_status(
+    run: Run, place: Path, shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*arguments: object, **more: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("slatewise.service.retraining.material.prepare", full)
+    code, out, _ = run("retrain", shop, "--config", place / "quick.toml", "--now", "2024-01-03")
+    assert code == 2
+    assert "main: failed; the prior serves on." in out
+    assert "No space left on device" in out
+
+
+def test_ctrl_c_ends_it_cleanly(place: Path, shop: Path) -> None:
+    command = [sys.executable, "-m", "slatewise", "retrain", shop, "--now", "2024-01-03"]
+    process = subprocess.Popen(
+        [*command, "--config", place / "endless.toml"], stderr=subprocess.PIPE, text=True
+    )
+    while not (shop / FOLDER / "dataset").exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    time.sleep(0.5)
+    os.kill(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert errors.strip().endswith("stopped.")
+    assert "Traceback" not in errors
+    assert not (shop / FOLDER).exists()
+    assert Models.of(shop, "main").current() is None
+
+
+@pytest.mark.parametrize(
+    ("command", "section"), [("retrain", "Options"), ("rollback", "Going back")]
+)
+def test_every_option_is_listed_in_the_documentation(command: str, section: str) -> None:
+    parameters = get_command(app).commands[command].params  # type: ignore[attr-defined]
+    options = {part.opts[0]: part.default for part in parameters if part.opts[0].startswith("--")}
+    listed = {row[0]: row[1] for row in table("retraining.md", section)}
+    assert listed == {name: shown(default) for name, default in options.items()}
+
+
+def test_every_setting_of_nights_is_listed_with_its_default() -> None:
+    listed = [(row[0], row[1]) for row in table("retraining.md", "Settings")]
+    fields = RetrainingConfig.model_fields.items()
+    assert listed == [(name, shown(field.get_default())) for name, field in fields]
+
+
+def test_every_field_of_a_report_is_listed() -> None:
+    listed = [name for row in table("retraining.md", "Reports") for name in row[0].split(", ")]
+    assert sorted(listed) == sorted(Night.__dataclass_fields__)
