@@ -147,4 +147,5 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     started = Server(tmp_path_factory.mktemp("server") / "service")
     started.client.put("/v1/items", json={"items": ITEMS}).raise_for_status()
     yield started
+    started.client.close()
     started.kill()

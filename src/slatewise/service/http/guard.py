@@ -23,6 +23,7 @@ BODY_SECONDS = 10
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="slatewise"'}
 _SEND = "Send the header Authorization: Bearer TOKEN."
 _CLOSE = {"Connection": "close"}
+_THROWN_AWAY = 8
 
 
 class Gate:
@@ -36,6 +37,8 @@ class Gate:
         raw = request.scope.get("raw_path") or b""
         if b"%" in raw:
             _check_text(raw)
+        if request.scope["query_string"]:
+            _check_query(request)
         number = self._known(request, role)
         wait = self.rate.take(number)
         if wait:
@@ -144,14 +147,19 @@ class _BoundedRequest(Request):
         return self._body
 
     async def _read(self, most: int) -> bytes:
+        """Read up to `most` bytes; of more, a little is thrown away, so that the answer arrives.
+
+        A client that is still sending when its connection is closed may never see why.
+        """
         told = self.headers.get("content-length", "0")
         parts, size = [], int(told) if told.isdecimal() else 0
-        if size <= most:
+        if size <= _THROWN_AWAY * most:
             size = 0
             async for part in self.stream():
-                parts.append(part)
                 size += len(part)
-                if size > most:
+                if size <= most:
+                    parts.append(part)
+                elif size > _THROWN_AWAY * most:
                     break
         if size > most:
             remedy = f"Send at most {most:,} bytes at once; batches can be divided."
@@ -170,6 +178,12 @@ def _check_text(raw: bytes) -> None:
         unquote_to_bytes(raw).decode("utf-8")
     except UnicodeDecodeError:
         raise Problem(400, "The path is not UTF-8.", "Encode ids in the path as UTF-8.") from None
+
+
+def _check_query(request: Request) -> None:
+    names = [name for name, _ in request.query_params.multi_items()]
+    if len(set(names)) < len(names):
+        raise Problem(400, "A parameter is given twice.", "Give every parameter once.")
 
 
 def _check_host(request: Request) -> None:

@@ -4,6 +4,7 @@ import logging
 import secrets
 from collections.abc import Mapping
 from http import HTTPStatus
+from itertools import takewhile
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -15,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from slatewise.errors import SlatewiseError
+from slatewise.service.http import schemas
 from slatewise.service.store import StoreError
 from slatewise.service.writer import QueueFullError
 
@@ -22,6 +24,11 @@ MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = 1
 NO_STORE = "The store cannot be reached, or takes nothing now."
 _log = logging.getLogger(__name__)
+
+_BODIES = (schemas.RecommendBody, schemas.FeedbackBody, schemas.Event, schemas.NamedItemBody)
+_NAMES = {"body", "query", "path", "after", "limit", "item_id", "items"}.union(
+    *(body.model_fields for body in _BODIES)
+)
 
 _REMEDIES = {
     404: "The paths are listed in /v1/openapi.json.",
@@ -120,10 +127,14 @@ async def _refused(request: Request, error: Exception) -> Response:
     return answer(Problem(422, error.problem, error.remedy or "Correct the request."))
 
 
+def _named_by_us(part: int | str) -> bool:
+    return isinstance(part, int) or part in _NAMES
+
+
 async def _invalid(request: Request, error: Exception) -> Response:
     """Name the first field that is wrong; what was sent is not repeated."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
-    field = ".".join(str(part) for part in first["loc"])
+    field = ".".join(str(part) for part in takewhile(_named_by_us, first["loc"]))
     detail = f"{field}: {first['msg'].removeprefix('Value error, ')}."
     return answer(Problem(422, detail, "Correct the request; /v1/openapi.json has its schema."))

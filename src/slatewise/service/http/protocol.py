@@ -16,6 +16,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     _head_bytes = 0
     _in_head = False
+    _in_body = False
     _patience: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
@@ -31,20 +32,31 @@ class BoundedProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Take what came, unless the head of a request grows without end."""
         super().data_received(data)
-        if not self._in_head or self.transport.is_closing():
+        if self.transport.is_closing():
             return
-        # Counted after parsing: here the head has not ended, so all of it is head.
-        self._head_bytes += len(data)
-        if self._head_bytes > HEADER_BYTES:
-            self._refuse(431, "The headers are too large.", f"Send at most {HEADER_BYTES} bytes.")
-        elif self._patience is None:
+        if self._in_head:
+            # Counted after parsing: here the head has not ended, so all of it is head.
+            self._head_bytes += len(data)
+            if self._head_bytes > HEADER_BYTES:
+                remedy = f"Send at most {HEADER_BYTES} bytes."
+                self._refuse(431, "The headers are too large.", remedy)
+                return
+        elif self.cycle is None or not self.cycle.response_complete:
+            return
+        # More is to come: of a head, of a body that nobody reads any more, or another request.
+        if self._patience is None and self.timeout_keep_alive_task is None:
             self._expect()
 
     def on_headers_complete(self) -> None:
         """Note that the head is complete."""
-        self._in_head, self._head_bytes = False, 0
+        self._in_head, self._in_body, self._head_bytes = False, True, 0
         self._arrived()
         super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """Note that the body is complete."""
+        self._in_body = False
+        super().on_message_complete()
 
     def on_message_begin(self) -> None:
         """Note that a head begins."""
@@ -64,6 +76,8 @@ class BoundedProtocol(HttpToolsProtocol):
             self._patience = None
 
     def _too_slow(self) -> None:
+        if not self._in_head and self.cycle is not None:
+            self.transport.close()  # a request was answered, and no other one began
         self._refuse(408, "The headers came too slowly.", "Send the request again.")
 
     def _refuse(self, status: int, detail: str, remedy: str) -> None:

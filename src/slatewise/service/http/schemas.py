@@ -10,11 +10,18 @@ MOST_ITEMS = 1_000
 """in a slate or a batch, whatever the configuration says"""
 MOST_IDS = 10_000
 """in a list of ids"""
-LARGEST = 2**63 - 1
+LARGEST = 2**62
+"""of numbers: a power of two, which the floating point numbers of an OpenAPI document can hold"""
 NO_NUL = r"^[^\x00]*$"
 
 
+def _whole(value: Any) -> Any:
+    """Take 5.0 for 5: JSON does not tell them apart."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def _text(value: Any) -> Any:
+    value = _whole(value)
     if type(value) is int and -LARGEST <= value <= LARGEST:
         return str(value)
     return value
@@ -26,7 +33,12 @@ Id = Annotated[_Text, BeforeValidator(_text, json_schema_input_type=_Text | _Num
 """Text, or a whole number, which stands for its digits."""
 Ids = Annotated[list[Id], Field(max_length=MOST_IDS)]
 Shown = Annotated[list[Id], Field(min_length=1, max_length=MOST_ITEMS)]
-Positive = Annotated[int, Field(ge=1, le=MOST_ITEMS)]
+_Positive = Annotated[int, Field(ge=1, le=MOST_ITEMS)]
+Positive = Annotated[_Positive, BeforeValidator(_whole, json_schema_input_type=_Positive)]
+_Count = Annotated[int, Field(ge=0, le=MOST_ITEMS)]
+Count = Annotated[_Count, BeforeValidator(_whole, json_schema_input_type=_Count)]
+_Large = Annotated[int, Field(ge=0, le=LARGEST)]
+Large = Annotated[_Large, BeforeValidator(_whole, json_schema_input_type=_Large)]
 Name = Annotated[str, Field(min_length=1, max_length=ID_LENGTH, pattern=NO_NUL)]
 
 
@@ -60,7 +72,7 @@ class RecommendBody(_Body):
     """whether items she clicked before may be shown again"""
     source: Name | None = Field(None, examples=["recommendation"])
     """what the slate is called in the log; the configuration has the usual name"""
-    seed: Annotated[int, Field(ge=0, le=LARGEST)] | None = None
+    seed: Large | None = None
     """of what is random; drawn and told if not given"""
 
 
@@ -101,17 +113,15 @@ class Event(_Body):
 
     slate_id: Name = Field(examples=["0f3a9c1e5b7d4682a1c3e5f708192a3b"])
     """of the answer to /v1/recommend, or chosen by you for a slate of yours"""
-    seen: Annotated[int, Field(ge=0, le=MOST_ITEMS)] | None = Field(None, examples=[7])
+    seen: Count | None = Field(None, examples=[7])
     """how many items she saw, from the first; all if not given"""
     clicked: Id | Annotated[list[Id], Field(max_length=MOST_ITEMS)] | None = Field(
         None, examples=["9"]
     )
     """the item or items she clicked, in order; null for none"""
-    time: (
-        Annotated[int, Field(ge=0, le=LARGEST)]
-        | Annotated[str, Field(min_length=1, max_length=TIME_LENGTH)]
-        | None
-    ) = Field(None, examples=["2026-05-17T12:30:00Z"])
+    time: Large | Annotated[str, Field(min_length=1, max_length=TIME_LENGTH)] | None = Field(
+        None, examples=["2026-05-17T12:30:00Z"]
+    )
     """when, as ISO 8601 with an offset or in microseconds since 1970; now if not given"""
     user_id: Id | None = Field(None, examples=["anna"])
     """of a slate of yours: who saw it"""

@@ -1,0 +1,87 @@
+"""Health, metrics and the experiment."""
+
+import re
+
+import pytest
+
+from slatewise.service.http.backend import Backend
+from slatewise.service.http.routes import operating
+from tests.service.http.conftest import TestClient
+
+
+def sample(text: str, name: str, *labels: str) -> float:
+    """Return the one sample of a metric that has these labels."""
+    lines = [line for line in text.splitlines() if line.startswith(name)]
+    found = [line for line in lines if all(label in line for label in labels)]
+    assert len(found) == 1, lines
+    return float(found[0].rsplit(" ", 1)[1])
+
+
+def test_health_needs_no_token(client: TestClient) -> None:
+    none = {"Authorization": ""}
+    assert client.get("/health/live", headers=none).json() == {"status": "alive"}
+    assert client.get("/health/ready", headers=none).json() == {"status": "ready", "notes": []}
+
+
+def test_a_damaged_version_is_noted_without_its_path(
+    client: TestClient, backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backend.service, "ready", lambda: ["/srv/secret/current.json is damaged"])
+    answer = client.get("/health/ready")
+    assert answer.status_code == 200
+    assert answer.json()["notes"] == [operating.DAMAGED]
+
+
+def test_metrics_count_what_was_asked_and_answered(client: TestClient, backend: Backend) -> None:
+    slate = client.post("/v1/recommend", json={"user_id": "anna"}).json()
+    event = {"slate_id": slate["slate_id"]}
+    client.post("/v1/feedback", json={"events": [event, event, event | {"time": "never"}]})
+    client.get("/v1/users/some-person-s-name")
+    client.get("/no/such/path?token=something-secret")
+    client.post("/v1/recommend", json={"k": -1})
+    answer = client.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain")
+    text = answer.text
+    requests = "slatewise_requests_total"
+    assert sample(text, requests, "/v1/recommend", '"200"', '"POST"') == 1
+    assert sample(text, requests, "/v1/recommend", '"422"') == 1
+    assert sample(text, requests, 'route="unknown"', '"404"') == 1
+    assert sample(text, requests, "/v1/users/{user_id}", '"200"') == 1
+    assert sample(text, "slatewise_request_seconds_count", "/v1/recommend") == 2
+    assert sample(text, "slatewise_slates_total", 'variant="main"', slate["version"]) == 1
+    for status in ("recorded", "duplicate", "refused"):
+        assert sample(text, "slatewise_feedback_total", status) == 1
+    assert sample(text, "slatewise_model_info", slate["version"]) == 1
+    assert sample(text, "slatewise_queue_records") == 0
+    assert sample(text, "slatewise_dropped_slates_total") == 0
+    assert sample(text, "slatewise_store_errors_total") == 0
+    assert "some-person" not in text
+    assert "secret" not in text
+
+
+def test_metrics_follow_versions_and_troubles(client: TestClient, backend: Backend) -> None:
+    backend.writer.dropped += 3
+    backend.writer.failures += 2
+    backend.metrics.serving({("main", "main", "1")})
+    backend.metrics.serving({("main", "main", "2")})
+    text = client.get("/metrics").text
+    assert sample(text, "slatewise_dropped_slates_total") == 3
+    assert sample(text, "slatewise_store_errors_total") == 2
+    assert sample(text, "slatewise_model_info", 'version="1"') == 0
+    again = client.get("/metrics").text
+    assert sample(again, "slatewise_dropped_slates_total") == 3
+    assert re.search(r"# HELP slatewise_queue_records .+", again)
+
+
+def test_the_experiment_is_told_and_not_counted_anew_for_everybody(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[int] = []
+
+    def overview(backend: Backend) -> dict[str, int]:
+        counted.append(1)
+        return {"arms": len(backend.service.arms)}
+
+    monkeypatch.setattr(operating, "_overview", overview)
+    assert [client.get("/v1/experiment").json() for _ in range(3)] == [{"arms": 1}] * 3
+    assert len(counted) == 1

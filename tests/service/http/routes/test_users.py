@@ -1,0 +1,58 @@
+"""People over HTTP: seen, and forgotten."""
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from slatewise.service.http.backend import Backend
+from tests.service.http.conftest import TestClient
+
+
+def visit(client: TestClient, user: str, clicked: int | None = 0) -> dict[str, Any]:
+    slate = client.post("/v1/recommend", json={"user_id": user, "k": 3}).json()
+    items = [item["id"] for item in slate["items"]]
+    event = {"slate_id": slate["slate_id"], "clicked": None if clicked is None else items[clicked]}
+    assert client.post("/v1/feedback", json={"events": [event]}).json()["recorded"] == 1
+    return event
+
+
+def test_somebody_unknown_has_no_visits(client: TestClient) -> None:
+    assert client.get("/v1/users/nobody").json() == {"user_id": "nobody", "visits": []}
+    assert client.delete("/v1/users/nobody").json() == {"user_id": "nobody", "slates": 0}
+
+
+def test_erasing_forgets_one_person_and_no_other(client: TestClient) -> None:
+    event = visit(client, "anna")
+    visit(client, "bo")
+    assert client.delete("/v1/users/anna").json() == {"user_id": "anna", "slates": 1}
+    assert client.get("/v1/users/anna").json()["visits"] == []
+    assert len(client.get("/v1/users/bo").json()["visits"]) == 1
+    # What she had clicked may be shown to her again: the caches have forgotten, too.
+    slate = client.post("/v1/recommend", json={"user_id": "anna"}).json()
+    assert event["clicked"] in [item["id"] for item in slate["items"]]
+
+
+def test_late_events_of_somebody_erased_are_refused_and_new_ones_are_not(
+    client: TestClient,
+) -> None:
+    old = {"slate_id": "old", "user_id": "anna", "source": "search", "items": ["a", "b"]}
+    old |= {"time": time.time_ns() // 1_000 - 1_000_000}
+    client.delete("/v1/users/anna")
+    told = client.post("/v1/feedback", json={"events": [old]}).json()["events"][0]
+    assert told["status"] == "refused"
+    assert "erased" in told["problem"]
+    visit(client, "anna")
+    assert len(client.get("/v1/users/anna").json()["visits"]) == 1
+
+
+def test_what_waits_to_be_written_is_erased_too(
+    client: TestClient, backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    door, real = threading.Event(), backend.store.write
+    monkeypatch.setattr(backend.store, "write", lambda *given: door.wait() and real(*given))
+    slate = client.post("/v1/recommend", json={"user_id": "anna"}).json()["slate_id"]
+    threading.Timer(0.1, door.set).start()
+    assert client.delete("/v1/users/anna").json()["slates"] == 1
+    assert backend.store.slate(slate) is None
