@@ -48,6 +48,12 @@ class Shop:
     def url(self) -> str:
         return f"sqlite:///{self.directory / 'store.sqlite'}"
 
+    def set_clock(self, seconds: int) -> None:
+        """Make its clock wrong by so many seconds."""
+        new = self.offset.with_name("new-offset")
+        new.write_text(str(seconds))
+        new.rename(self.offset)  # at once: nobody reads half of it
+
     def load(self, seed: int) -> Load:
         return Load(self.server.port, self.ledger, seed)
 

@@ -41,7 +41,7 @@ def test_a_killed_worker_takes_nothing_with_it_and_is_replaced(shop: Shop) -> No
     rng = random.Random(1)
     with shop.load(seed=1) as load:
         load.goes_on()
-        for _ in range(3):
+        for _ in range(2):
             time.sleep(rng.uniform(0.05, 0.5))
             victim = rng.choice(shop.server.workers())
             victim.send_signal(signal.SIGKILL)
@@ -54,13 +54,14 @@ def test_a_killed_retraining_leaves_the_old_model_and_two_at_once_are_refused(sh
     rng = random.Random(2)
     with shop.load(seed=2) as load:
         load.goes_on(150)
+        old = serving(shop)
         for _ in range(2):
             killed = retraining(shop.directory)
             eventually((shop.directory / "retraining.lock").exists, "it began")
             time.sleep(rng.uniform(0.0, 1.5))
             killed.kill()
             killed.communicate()
-            assert serving(shop) <= {"prior", *Models.of(shop.directory, "main").versions()}
+            assert serving(shop) == old
         before = Models.of(shop.directory, "main").current()
         first = retraining(shop.directory)
         eventually((shop.directory / ".retraining").exists, "the first has begun")
@@ -92,6 +93,7 @@ def test_a_killed_server_has_kept_what_it_acknowledged(shop: Shop, who: str) -> 
             assert server.process is not None
             server.process.kill()
             server.process.wait()
+            server.client.close()
             psutil.wait_procs(left, timeout=30)
             assert not [worker for worker in left if worker.is_running()], "workers live on"
         shop.settle()
@@ -143,11 +145,11 @@ def test_a_clock_that_jumps_back_does_not_turn_the_log_round(shop: Shop) -> None
     with shop.load(seed=6) as load:
         load.goes_on()
         before = store.last_served()
-        shop.offset.write_text("-3600")
+        shop.set_clock(-3_600)
         early = set(shop.ledger.served)
         load.goes_on()
         late = set(shop.ledger.served) - early
-    shop.offset.write_text("0")
+    shop.set_clock(0)
     times = [record.time for one in late if (record := store.slate(one)) is not None]
     store.close()
     assert len(times) > 5

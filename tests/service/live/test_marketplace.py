@@ -29,7 +29,7 @@ def test_the_service_learns_from_what_it_served_and_its_slates_get_better(
     # No request failed and no event was refused, or this would have ended.
     story = example.play(options, tmp_path / "service", Console(quiet=True))
     days = [[one for one in story.served if one.day == day] for day in range(4)]
-    assert {one.version for one in days[0]} == {"prior"}
+    assert all(one.version.startswith("prior") for one in days[0])
     assert any(night["outcome"] == "promoted" for night in story.nights)
     (first, error), (last, last_error) = example.expected(days[0]), example.expected(days[-1])
     assert last - first > 4 * (error**2 + last_error**2) ** 0.5
