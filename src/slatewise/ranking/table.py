@@ -154,12 +154,20 @@ class ItemTable:
         biases: npt.ArrayLike,
         groups: npt.ArrayLike,
         bias_scales: npt.ArrayLike | None = None,
+        features: npt.ArrayLike | None = None,
     ) -> None:
         """Add items at the end, numbered on from the last; the table is copied only when full.
 
-        Their features are 0 until they are set.
+        Their features [R, P] are 0 unless they are given.
         """
         rows = _checked(means, scales, biases, groups, bias_scales, self.dimensions)
+        given = None if features is None else np.asarray(features, np.float32)
+        if given is not None:
+            _require_finite("a feature", given)
+            if given.shape != (len(rows[0]), self.num_features):
+                raise SlatewiseError(
+                    f"Features have the shape {list(given.shape)}.", "Give [R, P] of the new items."
+                )
         with self._changing:
             end, columns = self._num_items + len(rows[0]), self._columns
             spreads = max(len(columns.spreads), _spreads(rows))
@@ -167,6 +175,9 @@ class ItemTable:
                 capacity = max(columns.capacity, layout.capacity_for(end))
                 self._columns = layout.grown(columns, capacity, spreads)
             layout.fill(self._columns, self._num_items, *rows)
+            if given is not None:
+                places = np.arange(self._num_items, end)
+                self._columns.features[places // layout.LANES, :, places % layout.LANES] = given
             self._num_groups = max(self._num_groups, int(rows[3].max(initial=-1)) + 1)
             self._num_items = end
 

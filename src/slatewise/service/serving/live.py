@@ -106,7 +106,7 @@ class Live:
         time = max(time, self.popular.newest)
         features = self.popular.features(time)
         with self._changing():
-            self.offers.table.set_features(self.offers.by_row(features))
+            self.offers.set_features(features)
             self._refreshed = time, self.popular.counted
 
     def due(self, time: int) -> bool:

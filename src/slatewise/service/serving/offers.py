@@ -46,6 +46,7 @@ class Offers:
         self._on = Growing(np.bool_)  # by place
         self._places = Growing(np.int32)  # by row
         self._trained = table.num_items
+        self._features: Floats = np.zeros((0, table.num_features), np.float32)
         trained = log.places(ids)
         self._places.extend(trained)
         self._fit()
@@ -102,12 +103,16 @@ class Offers:
                 unknown.append(name)
         return caps, unknown
 
-    def by_row(self, values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """Bring features of places [P, F] into the order of rows [R, F]; 0 beyond the places."""
-        places = self._places.values
-        result = np.zeros((len(places), values.shape[1]), np.float32)
-        inside = places < len(values)
-        result[inside] = values[places[inside]]
+    def set_features(self, features: Floats) -> None:
+        """Give items features [P, F] by place; 0 beyond. Rows to come have them too."""
+        self._features = features
+        self.table.set_features(self._features_of(self._places.values))
+
+    def _features_of(self, places: npt.NDArray[np.integer]) -> Floats:
+        """Return the features of places [n]: [n, F]."""
+        result = np.zeros((len(places), self._features.shape[1]), np.float32)
+        inside = places < len(self._features)
+        result[inside] = self._features[places[inside]]
         return result
 
     def _fit(self) -> None:
@@ -145,7 +150,8 @@ class Offers:
             return
         start = self.table.num_items
         means, scales, biases, unsure = self._new_items(groups[needed])
-        self.table.append(means, scales, biases, groups[needed], unsure)
+        features = self._features_of(changes.places[needed])
+        self.table.append(means, scales, biases, groups[needed], unsure, features)
         self._places.extend(changes.places[needed])
         # Of an item that is named twice, the last row counts; earlier ones are never shown.
         self._rows.values[changes.places[needed]] = np.arange(start, start + len(needed))

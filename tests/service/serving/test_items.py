@@ -1,0 +1,71 @@
+"""Items are read once, in pages, and keep their places."""
+
+import threading
+
+from slatewise.service.records import Item, ItemState
+from slatewise.service.serving import items
+from slatewise.service.serving.items import ItemLog
+
+
+class Shop:
+    """A store that has only changes of items."""
+
+    def __init__(self, *changes: tuple[str, str, str]) -> None:
+        self.changes = [
+            Item(item, group, ItemState(state), number + 1)
+            for number, (item, group, state) in enumerate(changes)
+        ]
+        self.asked: list[tuple[int, int | None]] = []
+
+    def item_seq(self) -> int:
+        return len(self.changes)
+
+    def item_changes(self, since: int, until: int | None = None) -> list[Item]:
+        self.asked.append((since, until))
+        return self.changes[since:until]
+
+
+def test_changes_come_back_as_they_were() -> None:
+    log = ItemLog()
+    log.read(Shop(("a", "x", "shown"), ("b", "y", "hidden"), ("a", "y", "removed")))
+    changes = log.changes(0, 3)
+    assert [log.ids[place] for place in changes.places] == ["a", "b", "a"]
+    assert [log.groups[group] for group in changes.groups] == ["x", "y", "y"]
+    assert changes.shown.tolist() == [True, False, False]
+    assert len(log.changes(1, 2).places) == 1
+    assert len(log.changes(3, 3).places) == 0
+
+
+def test_only_what_is_new_is_read() -> None:
+    shop, log = Shop(*[(f"i{n}", "g", "shown") for n in range(5)]), ItemLog()
+    log.read(shop, until=3)
+    assert log.number == 3
+    log.read(shop)
+    log.read(shop)
+    assert shop.asked == [(0, 3), (3, 5)]
+
+
+def test_a_long_log_is_read_in_pages() -> None:
+    count = 2 * items._PAGE + 7
+    shop, log = Shop(*[(f"i{n}", "g", "shown") for n in range(count)]), ItemLog()
+    log.read(shop)
+    assert [since for since, _ in shop.asked] == [0, items._PAGE, 2 * items._PAGE]
+    assert len(log.changes(0, count).places) == count
+
+
+def test_ids_keep_their_places_and_unknown_ones_have_none() -> None:
+    log = ItemLog()
+    assert log.places(["b", "a", "b"]).tolist() == [0, 1, 0]
+    assert log.find(["a", "c"]).tolist() == [1, -1]
+    assert log.ids == ["b", "a"]
+
+
+def test_threads_that_name_items_at_once_agree() -> None:
+    log, names = ItemLog(), [f"i{n}" for n in range(3_000)]
+    threads = [threading.Thread(target=lambda: log.places(names)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(log.ids) == sorted(names)
+    assert [log.ids[place] for place in log.find(names)] == names

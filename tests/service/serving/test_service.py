@@ -1,0 +1,471 @@
+"""A service answers everybody, from what is so at that moment."""
+
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slatewise.errors import SlatewiseError
+from slatewise.service.config import ServiceConfig
+from slatewise.service.models import Models
+from slatewise.service.records import Item, ItemState, Outcome, SlateRecord, UserHistory
+from slatewise.service.serving import Replayer, Request, Service
+from slatewise.service.store import Store, StoreError
+from slatewise.strategies import Recommender, Seen, Unclicked
+from slatewise.training import runs
+from tests.service.serving.world import (
+    ITEMS,
+    TERMS,
+    a_model,
+    a_service,
+    promote,
+    put,
+    some_visits,
+    visit,
+)
+
+ALL = {f"a{number:02d}" for number in range(ITEMS)}
+
+
+def config(**values: Any) -> ServiceConfig:
+    return ServiceConfig.build(values, "a test")
+
+
+GREEDY = config(arms={"main": {"strategy": "greedy"}})
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Service:
+    """A service that tests only ask."""
+    return a_service(tmp_path_factory.mktemp("service"), a_model())
+
+
+def slate(service: Service, user: str | None = None, **asked: Any) -> tuple[str, ...]:
+    return service.recommend(Request(user, **asked))[0].items
+
+
+def test_a_slate_is_what_the_recommender_makes_of_the_history(tmp_path: Path) -> None:
+    service = a_service(tmp_path, a_model(("bias", "history"), ("search",)))
+    visit(service, "ann", ["a01", "a02", "a03"], ["a02"], "search")
+    visit(service, "ann", ["a04", "a05"], [], "search")
+    visit(service, "ann", ["a06", "a07"], [], "recommendation")
+    recommender = Recommender.load(tmp_path / "a-run")
+    events = [
+        Seen(["a01", "a02", "a03"], ["a02"], "search"),
+        Unclicked(["a04", "a05"], "search"),
+        Unclicked(["a06", "a07"], "recommendation"),
+        "a50",
+    ]
+    for seed in range(20):
+        expected = recommender.recommend(events, 8, exclude=["a10"], seed=seed)
+        asked = Request("ann", clicks=("a50",), k=8, exclude=("a10",), seed=seed)
+        assert service.recommend(asked)[0].items == tuple(expected.items)
+
+
+def test_a_record_tells_how_the_slate_came_about(service: Service) -> None:
+    record, made, notes = service.recommend(Request("ann", clicks=("a03",), k=4, source="mail"))
+    assert record.items == tuple(made.items)
+    assert (record.user_id, record.source) == ("ann", "mail")
+    serving = record.serving
+    assert serving is not None
+    assert (serving.arm, serving.model, serving.version, serving.k) == ("main", "main", "1", 4)
+    assert serving.strategy == "in-slate-thompson draws=12"
+    assert serving.seed == made.seed
+    assert serving.catalogue == ITEMS
+    assert serving.request == {"clicked": "exclude", "clicks": ["a03"]}
+    assert serving.propensities is None
+    assert notes == []
+
+
+def test_records_differ_and_can_be_written(service: Service) -> None:
+    records = [service.recommend(Request())[0] for _ in range(50)]
+    assert len({record.slate_id for record in records}) == 50
+    assert [record.time for record in records] == sorted({record.time for record in records})
+    service.store.write(records, [])
+    assert service.store.slate(records[7].slate_id) == records[7]
+    assert records[0].source == "recommendation"
+
+
+def test_without_a_seed_slates_differ_and_with_one_they_do_not(service: Service) -> None:
+    assert len({slate(service, k=5) for _ in range(5)}) > 1
+    assert len({slate(service, k=5, seed=3) for _ in range(5)}) == 1
+
+
+def test_cold_and_nameless_users_get_slates(service: Service) -> None:
+    for user in (None, "never seen"):
+        assert len(set(slate(service, user, k=9))) == 9
+
+
+def test_what_a_user_clicked_is_not_shown_again_unless_asked_for(tmp_path: Path) -> None:
+    service = a_service(tmp_path, a_model())
+    visit(service, "ann", ["a01", "a02"], ["a02"])
+    assert set(slate(service, "ann", k=100)) == ALL - {"a02"}
+    assert set(slate(service, "ann", k=100, clicked="show")) == ALL
+    assert set(slate(service, "ann", k=100, clicks=("a09",))) == ALL - {"a02", "a09"}
+
+
+def test_unknown_clicks_are_named_and_do_no_harm(service: Service) -> None:
+    made = service.recommend(Request("bob", clicks=("a01", "nothing", "nothing"), k=3))[1]
+    assert made.unknown == ["nothing"]
+    assert len(made) == 3
+
+
+def test_filters_hold(service: Service) -> None:
+    few = ("a01", "a02", "a03", "unknown")
+    assert set(slate(service, allow=few, k=10)) == set(few) - {"unknown"}
+    assert set(slate(service, allow=few, exclude=("a02", "unknown"), k=10)) == {"a01", "a03"}
+    assert slate(service, allow=("unknown",)) == ()
+    assert slate(service, allow=()) == ()
+    for groups in ({"red": 2, "green": 0, "blue": 3}, 3):
+        made = service.recommend(Request(groups=groups, k=30))[1]
+        caps = dict.fromkeys(("red", "green", "blue"), 3) if isinstance(groups, int) else groups
+        assert dict(Counter(made.groups)) == {g: most for g, most in caps.items() if most}
+
+
+def test_a_cap_on_a_group_that_is_not_there_is_noted(service: Service) -> None:
+    notes = service.recommend(Request(groups={"violet": 2}, k=5))[2]
+    assert notes == ["there is no group 'violet'"]
+
+
+def test_more_than_there_is_is_all_there_is(service: Service) -> None:
+    assert set(slate(service, k=10_000)) == ALL
+
+
+@pytest.mark.parametrize(
+    ("asked", "problem"),
+    [({"k": 0}, "0 items"), ({"groups": {"red": -1}}, "-1 items"), ({"seed": -4}, "seed")],
+)
+def test_what_cannot_be_is_refused_in_words(
+    service: Service, asked: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(SlatewiseError, match=problem):
+        service.recommend(Request(**asked))
+
+
+def test_feedback_counts_in_the_next_slate(tmp_path: Path) -> None:
+    service = a_service(tmp_path, a_model(), GREEDY)
+    before = slate(service, "ann", k=5)
+    visit(service, "ann", [before[0], before[1]], [before[0]])
+    after = slate(service, "ann", k=5)
+    assert before[0] not in after
+    assert after == slate(service, "bob", k=5, clicks=(before[0],))
+    assert slate(service, "carl", k=5) == before
+
+
+def test_a_history_is_read_once_and_again_when_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, asked = a_service(tmp_path, a_model(), config(cache_seconds=1000)), []
+    read = Store.history
+
+    def counting(self: Store, user_id: str, *given: Any) -> UserHistory:
+        asked.append(user_id)
+        return read(self, user_id, *given)
+
+    monkeypatch.setattr(Store, "history", counting)
+    for user in ("ann", "ann", "bob", "ann"):
+        slate(service, user)
+    assert asked == ["ann", "bob"]
+    service.changed_users(["ann"])
+    slate(service, "ann")
+    slate(service, "bob")
+    assert asked == ["ann", "bob", "ann"]
+
+
+def test_an_old_history_is_read_again_untold(tmp_path: Path) -> None:
+    """Workers on other hosts share no stamps."""
+    service = a_service(tmp_path, a_model(), config(cache_seconds=0))
+    assert "a02" in slate(service, "ann", k=100)
+    other = a_service(tmp_path, None, config())
+    service.store.write(*_a_click("ann", "a02"))
+    assert "a02" not in slate(service, "ann", k=100)
+    assert "a02" not in slate(other, "ann", k=100)
+
+
+def _a_click(user: str, item: str) -> tuple[list[Any], list[Any]]:
+    slates = [SlateRecord(f"{user}-{item}", user, 10**15, "search", (item,))]
+    return slates, [Outcome(f"{user}-{item}", None, (item,), 10**15)]
+
+
+def test_only_so_many_users_are_remembered(tmp_path: Path) -> None:
+    service = a_service(tmp_path, a_model(), config(cache_users=3))
+    for number in range(10):
+        slate(service, f"u{number}")
+    assert list(service._users._users) == ["u7", "u8", "u9"]
+
+
+def test_items_come_and_go_with_the_next_request(tmp_path: Path) -> None:
+    service = a_service(tmp_path, a_model())
+    put(service, "new", group="violet")
+    assert set(slate(service, k=100)) == ALL | {"new"}
+    put(service, "a01", "new", state="hidden")
+    assert set(slate(service, k=100)) == ALL - {"a01"}
+    service.store.remove_items(["a02"])
+    service.changed_items()
+    assert set(slate(service, k=100)) == ALL - {"a01", "a02"}
+    put(service, "a01", "a02")
+    assert set(slate(service, k=100)) == ALL
+
+
+def test_items_change_untold_after_a_look(tmp_path: Path) -> None:
+    service = a_service(tmp_path, a_model())
+    service.store.put_items([("new", "red", ItemState.SHOWN)])
+    assert "new" not in slate(service, k=100)
+    service.refresh()
+    assert "new" in slate(service, k=100)
+
+
+def test_a_user_who_clicked_an_item_before_it_was_known_is_understood_later(
+    tmp_path: Path,
+) -> None:
+    service = a_service(tmp_path, a_model())
+    visit(service, "ann", ["later", "a01"], ["later"])
+    assert service.recommend(Request("ann"))[1].unknown == ["later"]
+    put(service, "later")
+    made = service.recommend(Request("ann", k=100))[1]
+    assert made.unknown == []
+    assert "later" not in made.items
+
+
+def test_ids_that_are_numbers_are_served_as_text(tmp_path: Path) -> None:
+    service = a_service(tmp_path, a_model(ids=list(range(100, 130))))
+    assert set(slate(service, k=100, clicks=("104",))) == {
+        str(number) for number in range(100, 130) if number != 104
+    }
+
+
+def test_arms_have_their_users_and_strategies(tmp_path: Path) -> None:
+    arms = {"a": {"strategy": "greedy", "share": 1}, "b": {"strategy": "thompson", "share": 3}}
+    service = a_service(tmp_path, a_model(), config(arms=arms))
+    records = [service.recommend(Request(f"u{number}", k=3))[0] for number in range(400)]
+    served = {(r.serving.arm, r.serving.strategy) for r in records if r.serving}
+    assert served == {("a", "greedy"), ("b", "thompson")}
+    share = sum(r.serving.arm == "b" for r in records if r.serving) / 400
+    assert share == pytest.approx(0.75, abs=4 * (0.75 * 0.25 / 400) ** 0.5)
+    again = [service.recommend(Request(f"u{number}", k=3))[0] for number in range(50)]
+    assert [r.serving.arm for r in again if r.serving] == [
+        r.serving.arm for r in records[:50] if r.serving
+    ]
+    nameless = Counter(
+        r.serving.arm for r in (service.recommend(Request())[0] for _ in range(100)) if r.serving
+    )
+    assert set(nameless) == {"a", "b"}
+    assert [(arm.name, arm.share, arm.version) for arm in service.arms] == [
+        ("a", 0.25, "1"),
+        ("b", 0.75, "1"),
+    ]
+
+
+def test_arms_may_have_models_of_their_own(tmp_path: Path) -> None:
+    settings = config(models={"main": {}, "other": {}}, arms={"x": {"model": "other"}})
+    service = a_service(tmp_path, a_model(), settings)
+    assert service.arms[0].version.startswith("prior-")
+    promote(tmp_path, a_model(seed=3), "other")
+    service.refresh()
+    assert service.arms[0].version == "1"
+
+
+def test_propensities_are_logged_where_asked_for(tmp_path: Path) -> None:
+    arms = {"main": {"strategy": "thompson", "propensities": 200}}
+    service = a_service(tmp_path, a_model(), config(arms=arms))
+    record = service.recommend(Request("ann", k=3, allow=("a01", "a02", "a03"), seed=1))[0]
+    assert record.serving is not None
+    logged = record.serving.propensities
+    assert logged is not None
+    plain = a_service(tmp_path, None, config(arms={"main": {"strategy": "thompson"}}))
+    again = [slate(plain, "ann", k=3, allow=("a01", "a02", "a03")) for _ in range(200)]
+    for place in range(3):
+        share = sum(one[place] == record.items[place] for one in again) / 200
+        # The difference of two shares of 200: four standard errors are at most 0.2.
+        assert logged[place] == pytest.approx(share, abs=0.2)
+    empty = service.recommend(Request("ann", allow=()))[0]
+    assert empty.serving is not None
+    assert empty.serving.propensities == ()
+
+
+def test_popularity_is_counted_and_refreshed(tmp_path: Path) -> None:
+    service = a_service(tmp_path, a_model(("popularity",)), GREEDY)
+    before = slate(service, k=5)
+    some_visits(service, 4, 10)
+    live = service._live["main"]
+    assert not live.due(service.clock.now())
+    later = service.clock.now() + 120_000_000
+    assert live.due(later)
+    live.refresh(service.store, later)
+    record = service.recommend(Request(k=5))[0]
+    assert record.items != before
+    assert record.serving is not None
+    assert record.serving.refreshed == later
+    assert record.serving.counted == service.store.seq()
+
+
+class Broken(Store):
+    """A store that cannot be reached when it is `down`."""
+
+    down = False
+
+    def history(self, *given: Any) -> UserHistory:
+        self._fail()
+        return super().history(*given)
+
+    def item_seq(self) -> int:
+        self._fail()
+        return super().item_seq()
+
+    def item_changes(self, *given: Any) -> list[Item]:
+        self._fail()
+        return super().item_changes(*given)
+
+    def ping(self) -> None:
+        self._fail()
+
+    def _fail(self) -> None:
+        if self.down:
+            raise StoreError("the store is down.", "Start it.")
+
+
+def test_without_a_store_slates_go_on_without_history_and_say_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_service(tmp_path, a_model())
+    store = Broken.open(GREEDY.store_url(tmp_path))
+    assert isinstance(store, Broken)
+    service = Service.open(tmp_path, GREEDY, store)
+    cold = slate(service, k=5)
+    visit(service, "ann", ["a01"], ["a01"])
+    warm = slate(service, "ann", k=5)
+    visit(service, "bob", ["a01"], ["a01"])
+    store.down = True
+    record, _, notes = service.recommend(Request("bob", k=5))
+    assert record.items == cold
+    assert "history unavailable" in notes[0]
+    assert slate(service, "ann", k=5) == warm
+    assert "the store is down" in service.ready()[0]
+    service.changed_items()
+    assert "items may have changed" in service.recommend(Request(k=5))[2][0]
+    store.down = False
+    assert "history unavailable" in service.recommend(Request("bob", k=5))[2][-1]  # for a second
+    service._paused_until = 0.0
+    record, _, notes = service.recommend(Request("bob", k=5))
+    assert record.items == warm
+    assert notes == []
+    assert service.ready() == []
+
+
+def test_a_service_starts_without_its_store(tmp_path: Path) -> None:
+    a_service(tmp_path, a_model())
+    store = Broken.open(GREEDY.store_url(tmp_path))
+    store.down = True  # type: ignore[attr-defined]
+    service = Service.open(tmp_path, GREEDY, store)
+    record, _, notes = service.recommend(Request("ann"))
+    assert record.items == ()
+    assert len(notes) == 2
+    store.down = False  # type: ignore[attr-defined]
+    service._paused_until = 0.0
+    assert len(slate(service, "ann", k=5)) == 5
+
+
+def test_a_new_version_serves_after_a_look(tmp_path: Path) -> None:
+    service = a_service(tmp_path, a_model(), GREEDY)
+    put(service, "new")
+    before = slate(service, k=5)
+    assert promote(tmp_path, a_model(seed=99)) == "2"
+    assert slate(service, k=5) == before
+    service.refresh()
+    record = service.recommend(Request(k=100))[0]
+    assert record.serving is not None
+    assert record.serving.version == "2"
+    assert record.items[:5] != before
+    assert set(record.items) == ALL | {"new"}
+    Models.of(tmp_path, "main").rollback()
+    service.refresh()
+    assert slate(service, k=5) == before
+
+
+def test_a_damaged_version_is_reported_and_the_old_one_serves_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    service = a_service(tmp_path, a_model(), GREEDY)
+    before = slate(service, k=5)
+    version = promote(tmp_path, a_model(seed=99))
+    (Models.of(tmp_path, "main").path(version) / runs.POSTERIOR).write_bytes(b"nonsense")
+    service.refresh()
+    assert slate(service, k=5) == before
+    assert "version 2 cannot serve" in service.ready()[0]
+    assert "damaged" in caplog.text
+    again = a_service(tmp_path, None, GREEDY)
+    assert again.arms[0].version == "1"
+    assert slate(again, k=5) == before
+    promote(tmp_path, a_model(seed=100))
+    service.refresh()
+    assert service.ready() == []
+    assert service.arms[0].version == "3"
+
+
+def test_without_any_whole_version_the_prior_serves(tmp_path: Path) -> None:
+    a_service(tmp_path, a_model())
+    (Models.of(tmp_path, "main").path("1") / runs.RUN).unlink()
+    service = a_service(tmp_path, None)
+    assert service.arms[0].version.startswith("prior-")
+    assert set(slate(service, k=100)) == ALL
+    assert service.ready()
+
+
+def test_versions_and_items_change_while_threads_ask(tmp_path: Path) -> None:
+    """No request fails, and every slate is wholly of one version and one state of the items."""
+    models = {str(n + 1): a_model(("bias", "history", "popularity"), seed=n) for n in range(4)}
+    service = a_service(tmp_path, models["1"], GREEDY)
+    some_visits(service, 2, 4)
+    asked = [Request("u0", k=8), Request("u1", k=8, groups=2), Request(clicks=("a05",), k=8)]
+    records, failures, stop = [], [], threading.Event()
+
+    def ask() -> None:
+        number = 0
+        while not stop.is_set():
+            try:
+                records.append(service.recommend(asked[number % 3])[0])
+            except Exception as error:
+                failures.append(error)
+            number += 1
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for version in ("2", "3", "4"):
+        for change in range(4):
+            put(service, f"new-{version}-{change}", group=f"g{change}")
+            put(service, f"a{change:02d}", state="hidden" if version == "3" else "shown")
+        assert promote(tmp_path, models[version]) == version
+        service.refresh()
+    enough, deadline = len(records) + 6, time.monotonic() + 60
+    while len(records) < enough and time.monotonic() < deadline:
+        time.sleep(0.01)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    replayer = Replayer(tmp_path, GREEDY, service.store)
+    assert {r.serving.version for r in records if r.serving} >= {"1", "4"}
+    some = records[:: max(1, len(records) // 60)]
+    for record in sorted(some, key=lambda r: (r.serving.version, r.serving.catalogue)):  # type: ignore[union-attr]
+        assert tuple(replayer.slate(record).items) == record.items
+
+
+def test_erased_people_are_forgotten(tmp_path: Path) -> None:
+    service = a_service(tmp_path, a_model())
+    visit(service, "ann", ["a01"], ["a01"])
+    assert "a01" not in slate(service, "ann", k=100)
+    service.store.erase("ann", service.clock.now())
+    service.changed_users(["ann"])
+    assert "a01" in slate(service, "ann", k=100)
+
+
+def test_terms_are_served(tmp_path: Path) -> None:
+    service = a_service(tmp_path, a_model(TERMS, ("search",)))
+    some_visits(service, 3, 5)
+    made = service.recommend(Request("u1", k=6))[1]
+    assert len(made) == 6
+    assert len(made.shown) == 5
