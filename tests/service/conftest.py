@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from slatewise.service.store import Store
-from tests.service.postgres import Postgres, programs
+from tests.service.postgres import Postgres, running
 
 SCHEMAS = count(1)
 
@@ -16,12 +16,8 @@ SCHEMAS = count(1)
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
     """A PostgreSQL server, started once."""
-    found = programs()
-    if found is None:
-        pytest.skip("NOT TESTED ON POSTGRESQL: it is not installed, and cannot be installed")
-    server = Postgres(found)
-    yield server
-    server.remove()
+    with running() as server:
+        yield server
 
 
 def new_schema(server: Postgres) -> str:

@@ -6,7 +6,11 @@ import shutil
 import socket
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 PASSWORD = "s3cret/p@ss"
 
@@ -41,8 +45,7 @@ class Postgres:
         self._home = Path(tempfile.mkdtemp(prefix="slatewise-postgres-"))
         self._data = self._home / "data"
         self.port = free_port()
-        if os.geteuid() == 0:
-            shutil.chown(self._home, "postgres")
+        self.own(self._home)
         secret = self._home / "password"
         secret.write_text(PASSWORD)
         secret.chmod(0o644)
@@ -69,6 +72,11 @@ class Postgres:
             f"?{query}" if query else ""
         )
 
+    def own(self, place: Path) -> None:
+        """Let the server write to a place."""
+        if os.geteuid() == 0:
+            shutil.chown(place, "postgres")
+
     def start(self) -> None:
         options = (
             f"-p {self.port} -k {self._home} -c listen_addresses=127.0.0.1 -c shared_buffers=32MB"
@@ -92,8 +100,10 @@ class Postgres:
         self._run("pg_ctl", "-D", self._data, "-w", "-m", "immediate", "stop")
 
     def remove(self) -> None:
-        self.stop()
-        shutil.rmtree(self._home, ignore_errors=True)
+        try:
+            self.stop()
+        finally:
+            shutil.rmtree(self._home, ignore_errors=True)
 
     def _run(self, program: str, *arguments: str | Path) -> None:
         user = pwd.getpwnam("postgres") if os.geteuid() == 0 else None
@@ -112,3 +122,16 @@ class Postgres:
         if ended.returncode != 0:
             log = self._home / "log"
             raise RuntimeError(f"{program} failed\n{log.read_text() if log.exists() else ''}")
+
+
+@contextmanager
+def running() -> Iterator[Postgres]:
+    """A new server, for as long as it is needed; without PostgreSQL the test is skipped."""
+    found = programs()
+    if found is None:
+        pytest.skip("NOT TESTED ON POSTGRESQL: it is not installed, and cannot be installed")
+    server = Postgres(found)
+    try:
+        yield server
+    finally:
+        server.remove()
