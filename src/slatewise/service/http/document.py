@@ -6,7 +6,9 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
+from slatewise.service.config import LimitsConfig
 from slatewise.service.http.problems import MEDIA_TYPE, ProblemAnswer
+from slatewise.service.http.schemas import MOST
 from slatewise.service.http.security import Role
 from slatewise.version import __version__
 
@@ -47,12 +49,23 @@ def describe(app: FastAPI) -> dict[str, Any]:
         for name in ("HTTPValidationError", "ValidationError"):
             schemas.pop(name, None)
         schemas["Problem"] = ProblemAnswer.model_json_schema()
+        _limit(schemas, app.state.backend.config.limits)
         for route in (one for one in app.routes if isinstance(one, APIRoute)):
             if route.include_in_schema:
                 for method in route.methods or ():
                     _complete(document["paths"][route.path_format][method.lower()], route)
         app.openapi_schema = document
     return app.openapi_schema
+
+
+def _limit(schemas: dict[str, Any], limits: LimitsConfig) -> None:
+    """Write the limits of the configuration into the schemas of bodies."""
+    wanted = schemas["RecommendBody"]["properties"]
+    wanted["k"]["anyOf"][0]["maximum"] = min(limits.k, MOST)
+    for ids in (wanted["clicks"], wanted["exclude"], wanted["allow"]["anyOf"][0]):
+        ids["maxItems"] = min(limits.ids, MOST)
+    for body, field in (("FeedbackBody", "events"), ("ItemsBody", "items")):
+        schemas[body]["properties"][field]["maxItems"] = min(limits.batch, MOST)
 
 
 def _complete(operation: dict[str, Any], route: APIRoute) -> None:

@@ -6,12 +6,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 ID_LENGTH = 200
 TIME_LENGTH = 40
-MOST_ITEMS = 1_000
-"""in a slate or a batch, whatever the configuration says"""
-MOST_IDS = 10_000
-"""in a list of ids"""
-LARGEST = 2**62
-"""of numbers: a power of two, which the floating point numbers of an OpenAPI document can hold"""
+MOST = 10_000
+"""of anything, whatever the configuration says"""
+LARGEST = 4 * 10**18
+"""of numbers: near 2⁶², and the same in the floating point numbers of an OpenAPI document"""
 NO_NUL = r"^[^\x00]*$"
 
 
@@ -31,11 +29,11 @@ _Text = Annotated[str, Field(min_length=1, max_length=ID_LENGTH, pattern=NO_NUL)
 _Number = Annotated[int, Field(ge=-LARGEST, le=LARGEST)]
 Id = Annotated[_Text, BeforeValidator(_text, json_schema_input_type=_Text | _Number)]
 """Text, or a whole number, which stands for its digits."""
-Ids = Annotated[list[Id], Field(max_length=MOST_IDS)]
-Shown = Annotated[list[Id], Field(min_length=1, max_length=MOST_ITEMS)]
-_Positive = Annotated[int, Field(ge=1, le=MOST_ITEMS)]
+Ids = Annotated[list[Id], Field(max_length=MOST)]
+Shown = Annotated[list[Id], Field(min_length=1, max_length=MOST)]
+_Positive = Annotated[int, Field(ge=1, le=MOST)]
 Positive = Annotated[_Positive, BeforeValidator(_whole, json_schema_input_type=_Positive)]
-_Count = Annotated[int, Field(ge=0, le=MOST_ITEMS)]
+_Count = Annotated[int, Field(ge=0, le=MOST)]
 Count = Annotated[_Count, BeforeValidator(_whole, json_schema_input_type=_Count)]
 _Large = Annotated[int, Field(ge=0, le=LARGEST)]
 Large = Annotated[_Large, BeforeValidator(_whole, json_schema_input_type=_Large)]
@@ -64,7 +62,7 @@ class RecommendBody(_Body):
     """items not to show"""
     allow: Ids | None = None
     """the only items to show, if given"""
-    groups: Positive | Annotated[dict[Name, Positive], Field(max_length=MOST_ITEMS)] | None = Field(
+    groups: Positive | Annotated[dict[Name, Positive], Field(max_length=MOST)] | None = Field(
         None, examples=[{"lamps": 2}]
     )
     """at most so many items of every group, or of the groups named"""
@@ -115,9 +113,7 @@ class Event(_Body):
     """of the answer to /v1/recommend, or chosen by you for a slate of yours"""
     seen: Count | None = Field(None, examples=[7])
     """how many items she saw, from the first; all if not given"""
-    clicked: Id | Annotated[list[Id], Field(max_length=MOST_ITEMS)] | None = Field(
-        None, examples=["9"]
-    )
+    clicked: Id | Annotated[list[Id], Field(max_length=MOST)] | None = Field(None, examples=["9"])
     """the item or items she clicked, in order; null for none"""
     time: Large | Annotated[str, Field(min_length=1, max_length=TIME_LENGTH)] | None = Field(
         None, examples=["2026-05-17T12:30:00Z"]
@@ -134,7 +130,7 @@ class Event(_Body):
 class FeedbackBody(_Body):
     """What happened, in any order; an event sent twice counts once."""
 
-    events: Annotated[list[Event], Field(min_length=1, max_length=MOST_ITEMS)]
+    events: Annotated[list[Event], Field(min_length=1, max_length=MOST)]
 
 
 class EventAnswer(_Answer):
@@ -173,7 +169,7 @@ class NamedItemBody(ItemBody):
 class ItemsBody(_Body):
     """Items to be offered or kept back, all or none."""
 
-    items: Annotated[list[NamedItemBody], Field(min_length=1, max_length=MOST_ITEMS)]
+    items: Annotated[list[NamedItemBody], Field(min_length=1, max_length=MOST)]
 
 
 class ItemAnswer(_Answer):

@@ -77,6 +77,9 @@ def test_the_same_seed_makes_the_same_slate(client: TestClient) -> None:
 def test_k_is_limited_by_the_configuration(make_app: Callable[..., FastAPI]) -> None:
     app = make_app(limits={"k": 3, "ids": 2, "batch": 2})
     with TestClient(app, headers=bearer("write")) as client:
+        bodies = client.get("/v1/openapi.json").json()["components"]["schemas"]
+        assert bodies["RecommendBody"]["properties"]["k"]["anyOf"][0]["maximum"] == 3
+        assert bodies["ItemsBody"]["properties"]["items"]["maxItems"] == 2
         assert client.post("/v1/recommend", json={"k": 3}).status_code == 200
         for body in ({"k": 4}, {"clicks": ["a", "b", "c"]}, {"allow": ["a", "b", "c"]}):
             answer = client.post("/v1/recommend", json=body)
