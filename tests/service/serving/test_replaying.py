@@ -27,7 +27,7 @@ ARMS = {
     "three": {"strategy": "posterior-mean", "draws": 3},
     "four": {"strategy": "greedy"},
 }
-CONFIG = ServiceConfig.build({"arms": ARMS, "history": 12, "salt": "winter"}, "a test")
+CONFIG = ServiceConfig.build({"arms": ARMS, "history": 12, "salt": "summer"}, "a test")
 
 
 def live_through(service: Service, directory: Path, *, steps: int) -> list[SlateRecord]:
