@@ -139,14 +139,15 @@ def _term_findings(judged: Judged) -> Iterator[Finding]:
         for part in (part for part in judged.models(world) if part in ALONE):
             found, worth = judged.gain(world, MODELS[part], NONE), judged.worth(world, part)
             measure = f"test log-likelihood in {world}, {MODELS[part]} minus none"
-            question, reference = f"Does {part} help in {world}?", 0.0
+            do = "do" if part == FEATURES else "does"
+            question, reference = f"{do.capitalize()} {part} help in {world}", 0.0
             if _counts(worth):
-                question = f"Does {part} help in {world}, where its cause is worth {worth:.3f}?"
+                question += f", where the cause is worth {worth:.3f}"
             elif worth is not None:
-                question = f"Without a cause in {world}, does {part} cost less than {LEAST} nats?"
+                question = f"Without a cause in {world}, {do} {part} cost less than {LEAST} nats"
                 reference = -LEAST
             yield Finding(
-                question,
+                f"{question}?",
                 measure,
                 *(found.value, found.low, found.high),
                 reference=reference,
