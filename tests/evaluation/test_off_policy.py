@@ -99,7 +99,7 @@ def test_a_model_that_knows_something_makes_the_doubly_robust_estimate_the_sharp
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "word"), [(0.3, "never likely"), (0.7, "propensities are not")]
+    ("epsilon", "word"), [(0.3, "too unlikely"), (0.7, "propensities are not")]
 )
 def test_wrong_propensities_are_found_out(epsilon: float, word: str) -> None:
     found = estimate_ips(0, epsilon)

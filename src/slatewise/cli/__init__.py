@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from slatewise.cli import (
+    analyse,
     describe,
     download,
     evaluate,
@@ -46,6 +47,7 @@ app.command("import")(importing.import_log)
 app.command()(download.download)
 app.command()(retrain.retrain)
 app.command()(rollback.rollback)
+app.command()(analyse.analyse)
 
 
 def _print_version(wanted: bool) -> None:

@@ -187,8 +187,8 @@ def _problem(average: Interval, effective: float) -> str | None:
     if average.high < 1 - SUPPORT:
         return (
             f"the log can tell about {average.value:.0%} of what this arm would show: the rest was "
-            "never likely to be shown. An arm with chance in it (in-slate Thompson, ε-mix) has to "
-            "run before others can be judged from its log"
+            "too unlikely to be shown, or to come up in the draws that were made. Let an arm with "
+            "more chance in it run (in-slate Thompson, ε-mix), or draw more"
         )
     if average.low > 1 + SUPPORT:
         return (

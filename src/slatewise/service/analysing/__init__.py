@@ -3,6 +3,13 @@
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from slatewise.service.analysing.estimating import (
+    Estimates,
+    estimate,
+    estimates_json,
+    newest_visits,
+    read_target,
+)
 from slatewise.service.analysing.report import ArmReport, Report, as_json, report
 from slatewise.service.analysing.tally import DAY, Tally
 from slatewise.service.analysing.variety import Variety, varieties
@@ -33,11 +40,16 @@ def overview(store: Store, config: ServiceConfig) -> dict[str, Any]:
 
 __all__ = [
     "ArmReport",
+    "Estimates",
     "Report",
     "Tally",
     "Variety",
     "as_json",
+    "estimate",
+    "estimates_json",
+    "newest_visits",
     "overview",
+    "read_target",
     "report",
     "varieties",
 ]

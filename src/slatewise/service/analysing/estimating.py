@@ -7,9 +7,10 @@ afterwards, as a model that was trained on these very slates would have.
 N slates of k places, L draws of the target.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +30,7 @@ from slatewise.service.config import ArmConfig
 from slatewise.service.records import Visit
 from slatewise.service.serving.replaying import Replayer
 from slatewise.service.serving.strategy import strategy_from, strategy_line
+from slatewise.service.store import Store
 
 Doubles = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -61,6 +63,14 @@ def read_target(text: str) -> ArmConfig:
             'Write its settings as "model=main,strategy=greedy".',
         )
     return ArmConfig.build({name.strip(): value.strip() for name, _, value in pairs}, f"'{text}'")
+
+
+def newest_visits(store: Store, start: int, end: int, most: int) -> list[Visit]:
+    """Return the newest answered slates of ours, from `start` to before `end`, oldest first."""
+    kept: deque[Visit] = deque(maxlen=most)
+    for batch in store.served(start, end):
+        kept.extend(visit for _, visit in batch if visit is not None)
+    return list(kept)
 
 
 def estimate(
@@ -182,3 +192,25 @@ def _seen(relevance: Doubles, share: Doubles) -> Doubles:
 def _p_click(sums: Doubles, share: Doubles, no_click: float) -> Doubles:
     """Return P(click) of slates with such sums [L, deepest + 1]: [L]."""
     return np.asarray((sums / (sums + np.exp(no_click))) @ share)
+
+
+def estimates_json(found: Estimates) -> dict[str, Any]:
+    """Return it for programs; None stands for what is not known."""
+    return {
+        "model": found.target.model,
+        "strategy": strategy_line(found.target),
+        "slates": found.slates,
+        "left_out": dict(found.left_out),
+        "logged": found.logged.to_json(),
+        "exact": found.exact,
+        "estimates": {
+            one.estimator: {
+                "click_rate": one.rate.to_json(),
+                "average_weight": one.support.to_json(),
+                "effective_users": one.effective_users,
+                "clipped": one.clipped,
+                "problem": one.problem,
+            }
+            for one in found.estimates
+        },
+    }

@@ -1,15 +1,16 @@
 """A slate of the log, weighed: how much likelier another strategy would have made it.
 
-How likely the logging strategy was to make the whole slate is known exactly for a strategy without
-chance and for an ε-mix around one (without caps on groups). For strategies that draw from the
-posterior the product over places stands for it, which is an approximation. How likely an item was
-in its place is what the log says, or the share of fresh draws.
+How likely a strategy was to make the whole slate is known exactly for one without chance and for an
+ε-mix around one (without caps on groups). For strategies that draw from the posterior, the share of
+fresh draws that give just this slate stands for it if it is the target, which leaves estimates
+unbiased; and the product over places if it made the log, which is an approximation. How likely an
+item was in its place is what the log says, or a share of fresh draws.
 
 k places, L draws.
 """
 
 from dataclasses import dataclass
-from typing import TypeGuard
+from typing import Final, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,11 @@ from slatewise.strategies.interleaving import interleave
 from slatewise.strategies.named import Strategy
 from slatewise.strategies.slate import Slate
 from slatewise.strategies.users import Users
+
+_MIXED: Final = 4_000
+"""Slates of an ε-mix that are drawn at least: they cost a few milliseconds in all."""
+_LOOKED_AT: Final = 64
+"""Slates of the target, at most, by which a model says what to expect of it."""
 
 Doubles = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -55,13 +61,15 @@ def weigh(
     wanted = _drawn(ranker, slate, target, draws, stream=1)  # [L, k]
     same = wanted == slate.numbers
     logged = _place_propensities(ranker, slate, serving, logging, draws)
-    whole = _slate_probability(ranker, slate, logging)
-    exact, whole = whole is not None, float(logged.prod()) if whole is None else whole
-    relevance = _relevance(ranker, slate, wanted)
+    by_log, by_target = (_slate_probability(ranker, slate, one) for one in (logging, target))
+    relevance = _relevance(ranker, slate, wanted[:_LOOKED_AT])
     return Weighed(
-        slate=float(_ratio(same.all(axis=1).mean(), np.array(whole))),
+        slate=_ratio(
+            np.array(same.all(axis=1).mean() if by_target is None else by_target),
+            np.array(logged.prod() if by_log is None else by_log),
+        ).item(),
         places=_ratio(same.mean(axis=0), logged),
-        exact=exact,
+        exact=by_log is not None,
         relevance=relevance[0],
         wanted=relevance[1:],
     )
@@ -82,7 +90,7 @@ def _drawn(ranker: ExactRanker, slate: Slate, strategy: Strategy, draws: int, st
     """Let a strategy make the slate anew, with seeds that nobody else has: [L, k]."""
     seed = np.random.SeedSequence([slate.seed, stream])
     if _is_plain_mix(strategy, slate):
-        return _mixed(ranker, slate, strategy, draws, np.random.default_rng(seed))
+        return _mixed(ranker, slate, strategy, max(draws, _MIXED), np.random.default_rng(seed))
     count = 1 if without_chance(strategy) else draws
     users = Users(
         [slate.clicks] * count,
@@ -132,19 +140,20 @@ def _place_propensities(
         return np.ones(len(slate))
     if serving.propensities is not None:
         return np.array(serving.propensities)
-    hits = (_drawn(ranker, slate, logging, draws, stream=2) == slate.numbers).sum(axis=0)
-    return np.asarray((hits + 1) / (draws + 1))  # the slate itself was one draw
+    same = _drawn(ranker, slate, logging, draws, stream=2) == slate.numbers
+    return np.asarray((same.sum(axis=0) + 1) / (len(same) + 1))  # the slate itself was one draw
 
 
-def _slate_probability(ranker: ExactRanker, slate: Slate, logging: Strategy) -> float | None:
-    """Return how likely the whole slate was, None if that is not known."""
-    if without_chance(logging):
-        return 1.0
-    if not _is_plain_mix(logging, slate):
+def _slate_probability(ranker: ExactRanker, slate: Slate, strategy: Strategy) -> float | None:
+    """Return how likely a strategy was to make the whole slate, None if that is not known."""
+    if without_chance(strategy):
+        own = strategy.slates(ranker, slate.user, len(slate))[0]
+        return float((own == slate.numbers).all())
+    if not _is_plain_mix(strategy, slate):
         return None
-    own = logging.rest.slates(ranker, slate.user, len(slate))[0]
+    own = strategy.rest.slates(ranker, slate.user, len(slate))[0]
     offered = len(_offered(ranker, slate))
-    return epsilon_mix_probability(slate.numbers.tolist(), own.tolist(), offered, logging.epsilon)
+    return epsilon_mix_probability(slate.numbers.tolist(), own.tolist(), offered, strategy.epsilon)
 
 
 def _offered(ranker: ExactRanker, slate: Slate) -> Ints:

@@ -1,0 +1,99 @@
+"""`slatewise analyse`, as a person types it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from slatewise.cli import app
+from slatewise.service.config import ArmConfig
+from tests.cli.conftest import Run
+from tests.service.analysing.test_estimating import MIX, run_arm
+from tests.test_docs import shown, table
+
+SETTINGS = """
+[arms.only]
+strategy = "epsilon-mix"
+epsilon = 0.5
+[arms.resting]
+share = 0
+"""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a service that ran for a while, and its settings."""
+    place = tmp_path_factory.mktemp("analyse")
+    run_arm(place / "shop", MIX, 80)
+    (place / "service.toml").write_text(SETTINGS)
+    return place
+
+
+def test_tables_show_rates_variety_days_and_an_arm_that_did_not_run(place: Path, run: Run) -> None:
+    target = "--estimate", "strategy=greedy", "--slates", 100, "--draws", 20
+    code, out, errors = run("analyse", place / "shop", "--config", place / "service.toml", *target)
+    assert (code, errors) == (0, "")
+    for words in ("only", "Against only", "Variety", "by day", "greedy over model main", "ips"):
+        assert words in out
+    assert "From 100 slates" in out
+
+
+def test_json_has_the_same_numbers(place: Path, run: Run) -> None:
+    where = "analyse", place / "shop", "--config", place / "service.toml"
+    code, out, _ = run(*where, "--json", "--estimate", "strategy=greedy", "--slates", 50)
+    found = json.loads(out)
+    assert code == 0
+    assert found["arms"]["only"]["slates"] == 160
+    assert found["arms"]["resting"]["click_rate"]["value"] is None
+    assert len(found["daily"]) in (1, 2)
+    assert found["estimates"][0]["slates"] == 50
+    assert set(found["estimates"][0]["estimates"]) == {
+        "ips",
+        "self-normalised",
+        "doubly robust",
+        "per position",
+    }
+
+
+def test_a_time_without_slates_is_said_to_be_one(place: Path, run: Run) -> None:
+    code, out, _ = run("analyse", place / "shop", "--until", "2020-01-01")
+    assert code == 0
+    assert "No slate of this time" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("--reference", "nothing"), "no arm 'nothing'"),
+        (("--estimate", "greedy"), "which arm to estimate"),
+        (("--estimate", "strategy=best"), "strategy"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_words(
+    place: Path, run: Run, words: tuple[str, str], problem: str
+) -> None:
+    code, _, errors = run("analyse", place / "shop", *words)
+    assert code == 2
+    assert problem in errors
+
+
+def test_a_directory_without_a_service_is_refused(tmp_path: Path, run: Run) -> None:
+    code, _, errors = run("analyse", tmp_path)
+    assert code == 2
+    assert "is not the directory of a service" in errors
+    assert not list(tmp_path.iterdir())
+
+
+def test_every_option_is_in_the_documentation() -> None:
+    parameters = get_command(app).commands["analyse"].params  # type: ignore[attr-defined]
+    options = {part.opts[0]: part.default for part in parameters if part.opts[0].startswith("--")}
+    listed = {row[0]: row[1] for row in table("service-experiments.md", "Analysis")}
+    assert listed == {name: shown(default) for name, default in options.items()}
+
+
+def test_a_log_without_chance_is_refused_for_other_arms(tmp_path: Path, run: Run) -> None:
+    run_arm(tmp_path / "shop", ArmConfig(strategy="greedy"), 10)
+    code, out, _ = run("analyse", tmp_path / "shop", "--estimate", "strategy=thompson")
+    assert code == 0
+    assert "20 left out: made without chance" in out
