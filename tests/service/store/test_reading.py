@@ -91,23 +91,6 @@ def test_history_is_what_was_known_at_any_number(store: Store) -> None:
     assert len(store.history("ann", 99).visits) > 5
 
 
-def test_whoever_follows_the_numbers_sees_every_visit_as_it_grew(store: Store) -> None:
-    model = filled(store, seed=2, batches=25)
-    for limit in (1, 3, 1_000):
-        reached, latest = 0, {}
-        while True:
-            visits, number = store.visits_since(reached, limit)
-            if number == reached:
-                break
-            grown = {v.slate.slate_id: v for v in model.visits(number)}
-            for visit in visits:
-                assert visit == grown[visit.slate.slate_id]
-                latest[visit.slate.slate_id] = visit
-            reached = number
-        assert reached == len(model.log)
-        assert latest == {v.slate.slate_id: v for v in model.visits(reached)}
-
-
 def test_answers_come_one_by_one_in_the_order_of_their_numbers(store: Store) -> None:
     model = filled(store, seed=3, batches=15)
     answers, page = [], store.answers_since(0, 4)
@@ -164,12 +147,12 @@ def test_nobody_who_follows_the_numbers_misses_what_others_write(
     seen: list[str] = []
     reached, last_round = 0, False
     while True:
-        visits, number = store.visits_since(reached, 7)
-        assert number >= reached
-        seen += [visit.slate.slate_id for visit in visits]
-        if last_round and number == reached:
+        answers = store.answers_since(reached, 7)
+        seen += [answer.slate_id for answer in answers]
+        if last_round and not answers:
             break
-        reached, last_round = number, not any(thread.is_alive() for thread in threads)
+        reached = answers[-1].seq if answers else reached
+        last_round = not any(thread.is_alive() for thread in threads)
     for thread, opened in zip(threads, stores, strict=True):
         thread.join()
         opened.close()

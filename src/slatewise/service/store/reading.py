@@ -2,8 +2,7 @@
 
 from sqlalchemy import Connection, bindparam, func, select
 
-from slatewise.service.records import Answer, SlateRecord, UserHistory, Visit
-from slatewise.service.store.counting import Counter, last_number
+from slatewise.service.records import Answer, SlateRecord, UserHistory
 from slatewise.service.store.rows import (
     OUTCOME_COLUMNS,
     SLATE_COLUMNS,
@@ -55,24 +54,6 @@ def history(connection: Connection, user_id: str, last: int, until: int | None) 
     rows = connection.execute(HISTORY, {"user": user_id, "last": last, "until": known}).all()
     visits = tuple(visit for _, visit in visits_of(rows) if visit is not None)
     return UserHistory(visits, max((row.outcome for row in rows), default=0))
-
-
-def visits_since(connection: Connection, seq: int, limit: int) -> tuple[list[Visit], int]:
-    """Return the visits with the next `limit` outcomes after a number, and the number reached."""
-    # The number first: all up to it is there by then. What comes meanwhile is for the next time.
-    reached = last_number(connection, Counter.LOG)
-    newer = select(OUTCOMES.c.seq).where(OUTCOMES.c.seq > seq, OUTCOMES.c.seq <= reached)
-    page = connection.scalars(newer.order_by(OUTCOMES.c.seq).limit(limit)).all()
-    if len(page) == limit:
-        reached = page[-1]
-    touched = select(OUTCOMES.c.slate).where(OUTCOMES.c.seq > seq, OUTCOMES.c.seq <= reached)
-    rows = connection.execute(
-        select(*SLATE_COLUMNS, *OUTCOME_COLUMNS)
-        .join(OUTCOMES, OUTCOMES.c.slate == SLATES.c.seq)
-        .where(SLATES.c.seq.in_(touched), OUTCOMES.c.seq <= reached)
-        .order_by(*OLDEST_FIRST)
-    )
-    return [visit for _, visit in visits_of(rows) if visit is not None], reached
 
 
 def answers_since(connection: Connection, seq: int, limit: int, until: int | None) -> list[Answer]:

@@ -87,13 +87,6 @@ class Store:
         """Return the last number given to a slate or an outcome."""
         return self._database.read(lambda connection: last_number(connection, Counter.LOG))
 
-    def visits_since(self, seq: int, limit: int) -> tuple[list[Visit], int]:
-        """Return the visits with the next `limit` outcomes after a number, and the number reached.
-
-        Visits are as known at the number reached; one comes again when more becomes known of it.
-        """
-        return self._database.read(lambda connection: reading.visits_since(connection, seq, limit))
-
     def answers_since(self, seq: int, limit: int, until: int | None = None) -> list[Answer]:
         """Return the next outcomes after a number, each by itself, in the order of their numbers.
 
