@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 
 CURRENT: Final = "current.json"
 PREVIOUS: Final = "previous.json"
+_OF_ITS_OWN: Final = ("table-*", "popularity.parquet", ".*", runs.CHECKPOINT)
+"""What belongs to a run where it is, and not to a copy."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ class Models:
         self.directory.mkdir(parents=True, exist_ok=True)
         partial = self.directory / f".{version}.partial"
         shutil.rmtree(partial, ignore_errors=True)
-        shutil.copytree(run, partial, ignore=shutil.ignore_patterns("table-*", runs.CHECKPOINT))
+        shutil.copytree(run, partial, ignore=shutil.ignore_patterns(*_OF_ITS_OWN))
         partial.rename(self.path(version))
         return version
 

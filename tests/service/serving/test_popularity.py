@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from slatewise.errors import SlatewiseError
+from slatewise.features.popularity import PopularityConfig
 from slatewise.features.popularity_state import PopularityState
 from slatewise.features.showings import Showing
 from slatewise.model.terms.popularity import PopularityTerm
@@ -17,6 +19,7 @@ from tests.service.serving.world import HOUR, a_model
 
 START = 1_700_000_000_000_000
 END = START + 30 * HOUR
+SLOWER = PopularityConfig(half_lives=(2.0, 12.0))
 
 
 class Log:
@@ -135,3 +138,46 @@ def test_the_time_of_the_newest_event_is_known() -> None:
     popular = counted([Answer(1, "s", END + HOUR, ("i1",), 1, ())])
     assert END < popular.newest <= END + HOUR
     assert popular.features(popular.newest).shape == (1, 4)
+
+
+def begun(run: Path, answers: Sequence[Answer], earlier: Popular | None = None) -> Popular:
+    """Return the count that everybody begins with."""
+    model, log = a_model(("popularity",)), ItemLog()
+    Popular.begin(model.terms, log, run, Log(answers), earlier)
+    return Popular(term(), log, run)
+
+
+def test_a_version_begins_where_the_one_before_is(tmp_path: Path) -> None:
+    answers = some_answers(300, late=True)
+    earlier = Popular(term(), ItemLog())
+    earlier.read(Log(answers), 120)
+    first = begun(tmp_path, answers, earlier)
+    assert first.counted == 120
+    second = begun(tmp_path, answers)  # another worker: what is written counts
+    assert second.counted == 120
+    for one in (first, second):
+        one.read(Log(answers))
+        np.testing.assert_array_equal(features(one), features(counted(answers)))
+
+
+def test_a_version_that_fades_otherwise_begins_with_the_first_answer(tmp_path: Path) -> None:
+    answers = some_answers(50, late=False)
+    other = term().model_copy(
+        update={"popularity": term().popularity.model_copy(update={"settings": SLOWER})}
+    )
+    earlier = Popular(other, ItemLog())
+    earlier.read(Log(answers), 20)
+    begins = begun(tmp_path, answers, earlier)
+    assert begins.counted == 50
+    np.testing.assert_array_equal(features(begins), features(counted(answers)))
+
+
+def test_before_any_answer_the_count_is_empty(tmp_path: Path) -> None:
+    assert begun(tmp_path, []).counted == 0
+    assert (tmp_path / COUNTS).is_file()
+
+
+def test_damaged_counts_are_named(tmp_path: Path) -> None:
+    (tmp_path / COUNTS).write_bytes(b"nonsense")
+    with pytest.raises(SlatewiseError, match="Delete the file"):
+        Popular(term(), ItemLog(), tmp_path)

@@ -469,3 +469,21 @@ def test_terms_are_served(tmp_path: Path) -> None:
     made = service.recommend(Request("u1", k=6))[1]
     assert len(made) == 6
     assert len(made.shown) == 5
+
+
+def test_damaged_counts_of_a_version_are_made_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    service = a_service(tmp_path, a_model(("popularity",)), GREEDY)
+    some_visits(service, 2, 4)
+    models = Models.of(tmp_path, "main")
+    version = models.next_version()
+    runs.save(a_model(("popularity",), seed=5), models.path(version))
+    (models.path(version) / "popularity.parquet").write_bytes(b"nonsense")
+    models.promote(version, "a test")
+    service.refresh()
+    assert service.arms[0].version == version
+    assert "damaged" in caplog.text
+    record = service.recommend(Request())[0]
+    assert record.serving is not None
+    assert record.serving.counted == service.store.seq()

@@ -17,7 +17,7 @@ from slatewise.service.config import ServiceConfig
 from slatewise.service.models import Models
 from slatewise.service.records import ItemState, Outcome, SlateRecord
 from slatewise.service.serving import Service
-from slatewise.service.serving.adopting import adopt
+from slatewise.service.starting import begin_with
 from slatewise.service.store import Store
 from slatewise.training import runs
 
@@ -69,7 +69,7 @@ def a_service(
     store = Store.open(config.store_url(made(directory)))
     if model is not None:
         runs.save(model, directory / "a-run")
-        adopt(directory, store, directory / "a-run")
+        begin_with(directory / "a-run", directory, config, store)
     return Service.open(directory, config, store)
 
 

@@ -1,9 +1,9 @@
 """One version of a model, as it serves: with the items on offer and their popularity now."""
 
-import fcntl
+import ctypes
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
@@ -23,6 +23,7 @@ from slatewise.service.serving.past import Listener, Told
 from slatewise.service.serving.popularity import AnswerSource, Popular
 from slatewise.service.serving.relevance import Relevance
 from slatewise.service.serving.request import Request
+from slatewise.service.serving.turns import one_at_a_time
 from slatewise.strategies.catalogue import Predictive
 from slatewise.strategies.exact import ExactRanker
 from slatewise.strategies.named import Strategy
@@ -77,10 +78,9 @@ class Live:
     @classmethod
     def of_run(cls, name: str, version: str, model: SlateModel, run: Path, log: ItemLog) -> "Live":
         """Serve a run; its table is shared between processes."""
-        with _one_at_a_time(run):
+        with one_at_a_time(run):
             table = table_of_run(model, run)
-        new_items = Predictive(model)
-        live = cls(name, version, model, table, log, new_items, run)
+        live = cls(name, version, model, table, log, Predictive(model), run)
         _forget_items(model)
         return live
 
@@ -213,13 +213,6 @@ def _forget_items(model: SlateModel) -> None:
     posterior.item_groups = posterior.item_groups[:0].clone()
     posterior.item_features = None
     model.item_ids, model.views = [], model.views[:0].clone()
-
-
-@contextmanager
-def _one_at_a_time(run: Path) -> Iterator[None]:
-    """Let one process after the other lay out the table of a run: the first does it for all."""
-    with ExitStack() as held:
-        with suppress(OSError):  # where nothing can be written, there is no table to share either
-            lock = held.enter_context((run / ".table.lock").open("w"))
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+    with suppress(OSError, AttributeError):  # where the C library is another one
+        # It keeps what Python frees: 116 MB after loading 1.3 million items.
+        ctypes.CDLL("libc.so.6").malloc_trim(0)

@@ -163,8 +163,9 @@ class Offers:
         places, last = np.unique(changes.places[::-1], return_index=True)
         last = len(changes.places) - 1 - last
         rows, on = self._rows.values[places].astype(np.int64), changes.shown[last]
-        learned = rows < self._trained
-        self.table.set_groups(rows[learned], groups[last[learned]])
+        # Only what differs: a page that is written to is no longer shared with other workers.
+        other = (rows < self._trained) & (self.table.groups[rows] != groups[last])
+        self.table.set_groups(rows[other], groups[last[other]])
         self.table.set_available(before[before >= 0].astype(np.int64), False)
         self.table.set_available(rows[on], True)
         self.shown += int(on.sum()) - int(self._on.values[places].sum())

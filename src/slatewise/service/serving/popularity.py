@@ -5,19 +5,25 @@ other as the store numbered them, from where the version's own count ends, and a
 the same way up to the same number has the same features.
 """
 
+import logging
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 import polars as pl
 
+from slatewise.errors import InputError
 from slatewise.features.popularity_state import CountedEvents, PopularityState
 from slatewise.model.terms import FittedTerms
 from slatewise.model.terms.popularity import PopularityTerm
 from slatewise.service.records import Answer
 from slatewise.service.serving.items import ItemLog, Places
 from slatewise.service.serving.offers import Floats
+from slatewise.service.serving.turns import one_at_a_time
+
+logger = logging.getLogger(__name__)
 
 COUNTS: Final = "popularity.parquet"
 """Beside a run: the sums as of a number, from which serving counts on."""
@@ -60,6 +66,37 @@ class Popular:
         term = terms.by_name.get("popularity")
         return cls(term, log, run) if isinstance(term, PopularityTerm) else None
 
+    @classmethod
+    def begin(
+        cls,
+        terms: FittedTerms,
+        log: ItemLog,
+        run: Path,
+        store: AnswerSource,
+        earlier: "Popular | None",
+    ) -> None:
+        """Write where the count of a version begins, for all who will serve or replay it.
+
+        The first worker that comes does it: from the count of the version before, if that fades as
+        fast, or else from the first answer there is.
+        """
+        term = terms.by_name.get("popularity")
+        if not isinstance(term, PopularityTerm):
+            return
+        with one_at_a_time(run):
+            if (run / COUNTS).is_file():
+                try:
+                    cls(term, log, run)
+                except InputError as error:
+                    logger.warning("%s It is made anew.", error.problem)
+                else:
+                    return
+            if earlier is None or not _alike(earlier.term, term):
+                earlier = cls(term, log)
+                earlier.read(store)
+            with suppress(OSError):
+                earlier.save(run)
+
     def read(self, store: AnswerSource, until: int | None = None) -> None:
         """Count what is new in the store, or what was new up to a number."""
         while answers := store.answers_since(self.counted, _PAGE, until):
@@ -96,6 +133,14 @@ class Popular:
         partial.replace(run / COUNTS)
 
     def _load(self, file: Path) -> None:
+        try:
+            self._take(file)
+        except (OSError, ValueError, KeyError, pl.exceptions.PolarsError) as error:
+            raise InputError(
+                "the counts of popularity are damaged.", "Delete the file.", file=file
+            ) from error
+
+    def _take(self, file: Path) -> None:
         table = pl.read_parquet(file, glob=False)
         places = self._log.places(table["item_id"])
         self._state.grow(int(places.max(initial=-1)) + 1)
@@ -133,3 +178,9 @@ class Popular:
         self._known[answer.slate_id] = _Known(seen, clicked)
         while len(self._known) > _REMEMBERED:
             self._known.pop(next(iter(self._known)))
+
+
+def _alike(one: PopularityTerm, other: PopularityTerm) -> bool:
+    """Say whether two terms have the same sums: what they make of them may differ."""
+    first, second = one.popularity.settings, other.popularity.settings
+    return (first.half_lives, first.refresh) == (second.half_lives, second.refresh)

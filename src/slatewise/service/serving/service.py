@@ -17,6 +17,7 @@ from slatewise.service.models import Models
 from slatewise.service.records import Serving, SlateRecord
 from slatewise.service.serving.items import ItemLog
 from slatewise.service.serving.live import Answer, Live
+from slatewise.service.serving.popularity import Popular
 from slatewise.service.serving.request import Request
 from slatewise.service.serving.strategy import strategy_line, strategy_of
 from slatewise.service.serving.users import NOBODY, User, UserCache
@@ -239,6 +240,11 @@ class Service:
         if old is not None and old.version == loaded.version:
             return None
         run = models.path(loaded.version)
+        before = old.popular if old is not None else None
+        try:
+            Popular.begin(loaded.model.terms, self._log, run, self.store, before)
+        except StoreError as error:
+            self._pause(error)
         return Live.of_run(name, loaded.version, loaded.model, run, self._log)
 
     def _join(self, live: Live) -> None:
