@@ -5,11 +5,12 @@ with wrk, which has to be there (Debian's package; installed where that is allow
 server share the machine, so rates are those of a core that has a busy neighbour. Latencies are of
 one connection, without a queue; the rate is that of eight.
 
-`server` is the CPU time of the worker by request, by the kernel's accounts, all threads together.
-The floor is the bare `kernel`: one ranking of the catalogue, nothing else. `service` is what
-`Service.recommend` takes in a process of its own: history, profile, ranking, relevance. `log` is
-what writing the slate to the store takes, in batches of 20. What is left of `server` is HTTP and
-JSON: `http`. All in CPU milliseconds of the same run, medians for what is called in turn.
+`server` is the CPU time of the worker by request, all threads together, by the system's accounts;
+`http` is that of the thread that speaks HTTP and JSON and does nothing else. The floor is the bare
+`kernel`: one exact ranking of the catalogue for users as they are, nothing else. `service` is what
+`Service.recommend` takes in a process of its own: history, profile, ranking, relevance. The rest of
+`server` writes slates down and waits for the other threads. All in CPU milliseconds of the same
+run, medians for what is called in turn.
 
 Feedback is events of slates that others showed, acknowledged when they are on disk, one or fifty
 in a request. The soak mixes recommendations with feedback and watches the worker's own memory
@@ -25,6 +26,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import count, cycle
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -44,13 +46,16 @@ from slatewise.service.arms import assign
 from slatewise.service.config import ServiceConfig
 from slatewise.service.serving import Request, Service
 from slatewise.service.store import Store
+from slatewise.strategies.exact import ExactRanker
+from slatewise.strategies.users import Users
 from slatewise.training import runs
 
 ROOT = Path(__file__).parents[1]
 SMALL, LARGE = 100_000, 1_300_000
-DIMS, GROUPS, K, DRAWS = 25, 300, 20, 20
+DIMS, GROUPS, K, DRAWS = 25, 300, 20, 12
 USERS, VISITS = 400, 20
 CONFIG = """
+history = 20
 [models.main.model]
 dimensions = 25
 [arms.greedy]
@@ -86,7 +91,7 @@ def main() -> None:
         options,
         "Slates over HTTP: a second, latency in ms, CPU ms of a request",
         {"items": "{:,}", "arm": "{}", "slates_s": "{:,.0f}"}
-        | dict.fromkeys(("p50", "p99", "server", "service", "kernel", "log", "http"), "{:.2f}")
+        | dict.fromkeys(("p50", "p99", "server", "http", "service", "kernel"), "{:.2f}")
         | {"ratio": "{:.1f}"},
         rows,
         _targets(rows, soak),
@@ -123,9 +128,11 @@ class Shop:
         family = [self._parent, *self._parent.children(recursive=True)]
         return max(family, key=lambda one: sum(one.cpu_times()[:2]))
 
-    def cpu(self) -> float:
-        """CPU seconds of the worker so far."""
-        return float(sum(self.worker.cpu_times()[:2]))
+    def cpu(self) -> tuple[float, float]:
+        """CPU seconds of the worker so far, and those of its first thread, which speaks HTTP."""
+        worker = self.worker
+        first = next(thread for thread in worker.threads() if thread.id == worker.pid)
+        return float(sum(worker.cpu_times()[:2])), first.user_time + first.system_time
 
     def memory(self) -> float:
         """Megabytes of the worker that are neither files nor shared."""
@@ -216,7 +223,8 @@ def _slates(shop: Shop, wrk: str, arm: str, items: int, seconds: float) -> Row:
     alone = _load(shop, wrk, "recommend", lines, 1, seconds)
     before = shop.cpu()
     many = _load(shop, wrk, "recommend", lines, 8, seconds)
-    server = 1000 * (shop.cpu() - before) / many["requests"]
+    taken = [1000 * (now - then) for now, then in zip(shop.cpu(), before, strict=True)]
+    server, http = (part / many["requests"] for part in taken)
     inside = _inside(shop, users, arm)
     return {
         "items": items,
@@ -225,8 +233,8 @@ def _slates(shop: Shop, wrk: str, arm: str, items: int, seconds: float) -> Row:
         "p50": alone["p50"],
         "p99": alone["p99"],
         "server": server,
+        "http": http,
         **inside,
-        "http": server - inside["service"] - inside["log"],
         "ratio": server / inside["kernel"],
         "failed": many["failed"] + alone["failed"],
     }
@@ -236,28 +244,30 @@ def _inside(shop: Shop, users: Sequence[str], arm: str) -> dict[str, float]:
     """Return the CPU milliseconds of the parts of a request, taken in this process."""
     store = Store.open(shop.config.store_url(shop.directory))
     service = Service.open(shop.directory, shop.config, store)
-    requests = iter([Request(user_id=user, k=K) for user in users] * 10)
-    records = [service.recommend(next(requests))[0] for _ in range(200)]  # fills the cache
-    table = ItemTable.open(next((shop.directory / "models" / "main").glob("1/table-*")))
-    rng, seeds = np.random.default_rng(2), iter(range(1_000_000))
-    z = (0.8 * rng.normal(size=DIMS)).astype(np.float32)
-    zs = np.tile(z, (DRAWS, 1))
-    kernel: Callable[[], object] = (
-        (lambda: rank_means(table, z, K))
-        if arm == "greedy"
-        else (lambda: rank_draws(table, zs, K, next(seeds)))
-    )
-    batches = iter([records[start : start + 20] for start in range(0, 200, 20)])
-    with tempfile.TemporaryDirectory(dir=shop.directory) as scratch:
-        log = Store.open(f"sqlite:///{scratch}/log.sqlite")
-        found = {
-            "service": _typical(lambda: service.recommend(next(requests)), 200),
-            "kernel": _typical(kernel, 50),
-            "log": _typical(lambda: log.write(next(batches), []), 9) / 20,
-        }
-        log.close()
+    requests = cycle([Request(user_id=user, k=K) for user in users])
+    for _ in users:  # fills the cache
+        service.recommend(next(requests))
+    found = {
+        "service": _typical(lambda: service.recommend(next(requests)), 200),
+        "kernel": _typical(_kernel(shop.directory / "models" / "main" / "1", arm), 100),
+    }
     store.close()
     return found
+
+
+def _kernel(version: Path, arm: str) -> Callable[[], object]:
+    """Return a ranking of all items, for one user after the other where her clicks have her."""
+    ranker = ExactRanker(
+        runs.load(version).posterior, ItemTable.open(next(version.glob("table-*")))
+    )
+    rng, seeds = np.random.default_rng(2), count()
+    clicks = rng.integers(ranker.table.num_items, size=(50, VISITS))
+    if arm == "greedy":
+        asked = Users.of_clicks(list(clicks), 0, show_clicked=True)
+        means = cycle(ranker.mean_profiles(asked))
+        return lambda: rank_means(ranker.table, next(means), K)
+    draws = cycle([ranker.draw_profiles(row, DRAWS, next(seeds)).profiles for row in clicks])
+    return lambda: rank_draws(ranker.table, next(draws), K, next(seeds))
 
 
 def _typical(work: Callable[[], object], times: int) -> float:

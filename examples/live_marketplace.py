@@ -276,11 +276,12 @@ def play(options: argparse.Namespace, directory: Path, console: Console) -> Stor
 
 def _table(day: int, served: Sequence[Served]) -> Table:
     table = Table(title=f"Day {day}", title_justify="left", box=None)
-    for column in ("arm", "version", "slates", "click rate", "expected", "±"):
+    for column in ("arm", "model", "slates", "click rate", "expected", "±"):
         table.add_column(column, justify="left" if column == "arm" else "right", min_width=9)
     for arm in sorted({one.arm for one in served}):
         mine = [one for one in served if one.arm == arm]
-        versions = ", ".join(dict.fromkeys(one.version for one in mine))
+        # The prior's number tells which items it is of, which is no news here.
+        versions = ", ".join(dict.fromkeys(one.version.split("-")[0] for one in mine))
         mean, error = expected(mine)
         clicks = float(np.mean([one.clicked for one in mine]))
         numbers = [f"{clicks:.1%}", f"{mean:.1%}", f"{1.96 * error:.1%}"]
@@ -307,7 +308,7 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--config", type=Path, default=HERE / "service.toml")
     parser.add_argument("--preset", default="tiny", help="world of the simulator")
     parser.add_argument("--users", type=int, help="how many; the preset's number without it")
-    parser.add_argument("--past", type=int, default=6, help="searches of each user before")
+    parser.add_argument("--past", type=int, default=3, help="searches of each user before")
     parser.add_argument("--days", type=int, default=6)
     parser.add_argument("--slates", type=float, default=3.0, help="of each user on a day")
     parser.add_argument("--search-share", type=float, default=0.4, help="of these slates")

@@ -25,7 +25,7 @@ def example() -> ModuleType:
 def test_the_service_learns_from_what_it_served_and_its_slates_get_better(
     example: ModuleType, tmp_path: Path
 ) -> None:
-    options = example.parse(["--days", "4", "--users", "200", "--past", "4", "--seed", "1"])
+    options = example.parse(["--days", "4", "--past", "4", "--slates", "2", "--seed", "1"])
     # No request failed and no event was refused, or this would have ended.
     story = example.play(options, tmp_path / "service", Console(quiet=True))
     days = [[one for one in story.served if one.day == day] for day in range(4)]
