@@ -112,8 +112,12 @@ class Server:
                 env=os.environ | {"SLATEWISE_TOKENS": VARIABLE, "OMP_NUM_THREADS": "1"},
                 start_new_session=True,
             )
-        eventually(lambda: self.said().count("startup complete") >= workers, 180)
+        eventually(lambda: self._up(workers), 180)
         self.client = self.connect()
+
+    def _up(self, workers: int) -> bool:
+        assert self.process.poll() is None, self.said()
+        return self.said().count("startup complete") >= workers
 
     def connect(self) -> httpx.Client:
         """Return a client with connections of its own."""
@@ -121,13 +125,11 @@ class Server:
         return httpx.Client(base_url=url, headers=bearer("admin"), timeout=60)
 
     def said(self) -> str:
-        if self.log.exists():
-            assert self.process.poll() is None, self.log.read_text()
         return self.log.read_text(errors="replace")
 
     def workers(self) -> list[psutil.Process]:
         children = psutil.Process(self.process.pid).children()
-        return [one for one in children if "resource_tracker" not in " ".join(one.cmdline())]
+        return [one for one in children if one.is_running() and _is_worker(one)]
 
     def stop(self) -> int:
         """Ask it to end; return its status."""
@@ -141,11 +143,26 @@ class Server:
             self.process.wait()
 
 
+def _is_worker(process: psutil.Process) -> bool:
+    try:
+        return "spawn_main" in " ".join(process.cmdline())
+    except psutil.Error:  # it is ending
+        return False
+
+
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server with two workers and some items, shared: whoever kills it starts another one."""
-    started = Server(tmp_path_factory.mktemp("server") / "service")
-    started.client.put("/v1/items", json={"items": ITEMS}).raise_for_status()
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Server]]:
+    started: list[Server] = []
     yield started
-    started.client.close()
-    started.kill()
+    for one in started:
+        one.client.close()
+        one.kill()
+
+
+@pytest.fixture
+def server(servers: list[Server], tmp_path_factory: pytest.TempPathFactory) -> Server:
+    """A server with two workers and some items, the same for all until somebody ends it."""
+    if not servers or servers[-1].process.poll() is not None:
+        servers.append(Server(tmp_path_factory.mktemp("server") / "service"))
+        servers[-1].client.put("/v1/items", json={"items": ITEMS}).raise_for_status()
+    return servers[-1]
