@@ -67,7 +67,7 @@ def _moved(state: Tensor, met: Met, parameters: Parameters) -> Tensor:
     else:
         w_ir, w_id, w_in = weights.from_item.split(D)
         w_hr, w_hd, w_hn = weights.from_state.split(D)
-        reset = torch.sigmoid(w_ir @ seen + w_hr @ state)
+        reset = torch.sigmoid(w_ir @ seen + w_hr @ state) if met.click >= 0 else 0.0
         target = torch.tanh(w_in @ seen + reset * (w_hn @ state))
         share = 1 - torch.sigmoid(w_id @ seen + w_hd @ state)
     if met.click < 0:

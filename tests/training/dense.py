@@ -139,17 +139,13 @@ class Dense:
         return Normal(mean, scale.clamp(max=self.config.sigma_max))
 
     def _moved_by_slate(self, state: Tensor, slate: list[int], source: int) -> Tensor:
-        """Go a fraction of the way to where a click with an open update gate would lead."""
+        """Go a fraction of the way to where a click on its mean would lead a GRU at reset."""
         fraction = torch.tanh(
             self.value["evidence"][self.config.evidence.index(self.sources[source])]
         )
         target = self.vectors[slate].mean(0)
         if self.config.dynamics == "gru":
-            weights = self.value["from_item"], self.value["from_state"]
-            units = len(state)
-            reset = torch.sigmoid(weights[0][:units] @ target + weights[1][:units] @ state)
-            inner = reset * (weights[1][2 * units :] @ state)
-            target = torch.tanh(weights[0][2 * units :] @ target + inner)
+            target = torch.tanh(self.value["from_item"][2 * len(state) :] @ target)
         if fraction < 0:
             fraction = fraction * torch.exp(-(target - state).norm())
         return (1 - fraction) * state + fraction * target

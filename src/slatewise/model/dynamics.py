@@ -209,7 +209,8 @@ def _after_slates(
         if isinstance(weights, LinearWeights):
             kept, target = weights.drift, taken
         else:
-            kept, target = gru_gates(state, taken, weights)
+            kept, new = gru_gates(state, taken, weights)
+            target = torch.where(is_click, new, torch.tanh(taken.chunk(3, dim=-1)[2]))
         gap = target - state
         states.append(state + torch.where(is_click, 1 - kept, slate_share(share, gap)) * gap)
     return torch.cat(states, dim=-2)

@@ -7,14 +7,12 @@ drawn. Items that nobody has seen start where their features say.
 Shapes: R items, Q features, C numbers of an item, G groups.
 """
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from slatewise.model.gaussian import Gaussian
-from slatewise.model.kernels.items import ItemDraw
 
 if TYPE_CHECKING:
     from slatewise.model.config import ModelConfig
@@ -44,10 +42,12 @@ class ItemCentre:
         """Return items relative to where their features say, at the mean of W."""
         return Gaussian(items.mean - self.mean(features), items.raw, items.sigma_max)
 
-    def put_back(
-        self, drawn: ItemDraw, features: Tensor, groups: Tensor, shares: Tensor
-    ) -> ItemDraw:
-        """Return a draw of `without` as one of the items, with the variance of W in its squares."""
-        wobble = shares[:, None].to(drawn.squares.dtype) * self.variance(features)
-        squares = drawn.squares.index_add(0, groups, wobble)
-        return replace(drawn, vectors=drawn.vectors + self.mean(features), squares=squares)
+    def variances(self, features: Tensor, groups: Tensor, shares: Tensor, count: int) -> Tensor:
+        """Add up shares [R] · Var W x over the items of each of `count` groups: [G, C].
+
+        Var W x is linear in x², so x² is added up, which needs no gradient.
+        """
+        scale = self.weights.scale
+        squares = shares[:, None] * features.to(scale.dtype).square()  # [R, Q]
+        sums = squares.new_zeros(count, features.shape[1]).index_add_(0, groups, squares)
+        return sums.to(scale.dtype) @ scale.square()

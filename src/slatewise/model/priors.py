@@ -5,6 +5,7 @@ bias has prior scales of its own; otherwise a column is like the others. Where f
 given, the prior is around what they say (`item_centre`).
 """
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 import torch
@@ -199,25 +200,21 @@ def _draw(
     centre: ItemCentre | None,
     features: Tensor | None,
 ) -> ItemDraw:
-    noise = items.noise(generator)
-    if centre is not None and features is not None:
-        apart = _draw_around(centre.without(items, features), groups, shares, centres, noise)
-        return centre.put_back(apart, features, groups, shares)
-    return _draw_around(items, groups, shares, centres, noise)
-
-
-def _draw_around(
-    items: Gaussian, groups: Tensor, shares: Tensor, centres: Tensor, noise: Tensor
-) -> ItemDraw:
-    return draw_items(
+    offsets = None if centre is None or features is None else centre.mean(features)
+    drawn = draw_items(
         items.mean,
         items.raw,
-        noise,
+        items.noise(generator),
         sigma_max=items.sigma_max,
         groups=groups,
         weights=shares,
         centres=centres,
+        offsets=offsets,
     )
+    if centre is None or features is None:
+        return drawn
+    wobble = centre.variances(features, groups, shares, len(centres))
+    return replace(drawn, squares=drawn.squares + wobble)
 
 
 def _grouped_kl(drawn: ItemDraw, centre_variance: Tensor, scale: Tensor) -> Tensor:

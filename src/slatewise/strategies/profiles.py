@@ -132,14 +132,13 @@ def _slate_share(fraction: Floats, gap: Floats) -> Floats:
 
 
 @_compile
-def _slate_step(inputs: Floats, own: Floats, fraction: float, state: Floats) -> None:
-    """Move the state [d_h] by a slate without a click: W_i v and W_h h are [3 d_h]."""
+def _slate_step(inputs: Floats, fraction: float, state: Floats) -> None:
+    """Move the state [d_h] by a slate without a click: W_i v is [3 d_h]."""
     hidden = len(state)
     gap = np.empty(hidden, np.float32)
     square = np.float32(0)
     for h in range(hidden):
-        reset = 1 / (1 + np.exp(-(inputs[h] + own[h])))
-        gap[h] = np.tanh(inputs[2 * hidden + h] + reset * own[2 * hidden + h]) - state[h]
+        gap[h] = np.tanh(inputs[2 * hidden + h]) - state[h]
         square += gap[h] * gap[h]
     share = fraction if fraction > 0 else fraction * np.exp(-np.sqrt(square))
     for h in range(hidden):
@@ -174,7 +173,7 @@ def _gru(
                     total += from_state[j, row, d] * state[j, d]
                 own[row] = total
             if kinds[step] >= 0:
-                _slate_step(inputs, own, fractions[j, kinds[step]], state[j])
+                _slate_step(inputs, fractions[j, kinds[step]], state[j])
                 continue
             for h in range(hidden):
                 reset = 1 / (1 + np.exp(-(inputs[h] + own[h])))

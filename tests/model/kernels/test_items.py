@@ -11,7 +11,7 @@ from torch import Tensor
 from slatewise.model.kernels import ItemDraw, draw_items
 from tests.model.kernels.test_slate import BACKENDS, assert_close, run
 
-FREE = ("mean", "raw", "centres")
+FREE = ("mean", "raw", "centres", "offsets")
 SUMS = ("squares", "log_scale", "mass")
 
 
@@ -25,6 +25,7 @@ class Rows:
     groups: Tensor
     weights: Tensor
     centres: Tensor
+    offsets: Tensor | None
     slopes: tuple[Tensor, Tensor, float]
     sigma_max: float = 0.7
 
@@ -35,8 +36,11 @@ class Rows:
     def to(self, dtype: torch.dtype) -> "Rows":
         floats = (*FREE, "noise", "weights")
         slopes = (self.slopes[0].to(dtype), self.slopes[1].to(dtype), self.slopes[2])
+        parts = {name: getattr(self, name) for name in floats}
         return replace(
-            self, slopes=slopes, **{name: getattr(self, name).to(dtype) for name in floats}
+            self,
+            slopes=slopes,
+            **{name: part.to(dtype) for name, part in parts.items() if part is not None},
         )
 
     def total(self, backend: str) -> Tensor:
@@ -46,12 +50,18 @@ class Rows:
         return total + of_log * drawn.log_scale
 
     def gradients(self, backend: str) -> dict[str, Tensor]:
-        free = {name: getattr(self, name).clone().requires_grad_() for name in FREE}
+        free = {
+            name: getattr(self, name).clone().requires_grad_()
+            for name in FREE
+            if getattr(self, name) is not None
+        }
         replace(self, **free).total(backend).backward()
         return {name: tensor.grad for name, tensor in free.items()}
 
 
-def random_rows(seed: int, count: int = 20, dims: int = 5, groups: int = 3) -> Rows:
+def random_rows(
+    seed: int, count: int = 20, dims: int = 5, groups: int = 3, with_offsets: bool = True
+) -> Rows:
     generator = torch.Generator().manual_seed(seed)
 
     def normals(*shape: int) -> Tensor:
@@ -64,6 +74,7 @@ def random_rows(seed: int, count: int = 20, dims: int = 5, groups: int = 3) -> R
         groups=torch.randint(groups, (count,), generator=generator),
         weights=torch.rand(count, generator=generator),
         centres=normals(groups, dims),
+        offsets=normals(count, dims) if with_offsets else None,
         slopes=(normals(count, dims), normals(groups, dims), 1.3),
     )
 
@@ -74,6 +85,7 @@ many = st.builds(
     count=st.integers(0, 150),  # up to three blocks
     dims=st.sampled_from([1, 2, 5, 25, 64]),  # each is compiled once
     groups=st.integers(1, 9),
+    with_offsets=st.booleans(),
 )
 
 
@@ -89,7 +101,7 @@ def test_the_draw_is_that_of_the_equations(backend: str) -> None:
             scale = 0.7 / (1 + math.exp(-float(rows.raw[r, d])))
             mean, noise = float(rows.mean[r, d]), float(rows.noise[r, d])
             assert drawn.vectors[r, d].item() == pytest.approx(mean + scale * noise, abs=1e-6)
-            offset = mean - float(rows.centres[group, d])
+            offset = mean - float(rows.centres[group, d]) - float(rows.offsets[r, d])
             squares[group, d] += weight * (scale**2 + offset**2)
             log_scale += weight * math.log(scale)
     assert_close(drawn.squares, torch.tensor(squares))
@@ -216,6 +228,8 @@ def test_wrong_shapes_are_refused() -> None:
         replace(rows, weights=rows.weights[1:]).draw()
     with pytest.raises(ValueError, match="must have D = 5"):
         replace(rows, centres=rows.centres[:, 1:]).draw()
+    with pytest.raises(ValueError, match="shape of the mean"):
+        replace(rows, offsets=rows.offsets[1:]).draw()
     with pytest.raises(ValueError, match="float32 on the CPU"):
         rows.to(torch.float64).draw("numba")
 

@@ -5,26 +5,20 @@ loops that LLVM makes of it.
 """
 
 import functools
-import hashlib
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numba
 import numpy as np
 
 from slatewise.model.kernels import _numba as parts
-from slatewise.model.kernels._numba import REORDER, Kernel, exponential
+from slatewise.model.kernels._numba import REORDER, SOURCE, Kernel, exponential
 
 _load, _store, _times = parts._load, parts._store, parts._times
 _add, _subtract, _squared_norm = parts._add, parts._subtract, parts._squared_norm
 _bits, _float_of_bits = parts._bits, parts._float_of_bits
 _ZERO, _INFINITY = np.float32(0), np.float32(np.inf)
-
-_SOURCE = int.from_bytes(hashlib.sha256(Path(parts.__file__).read_bytes()).digest()[:6], "big")
-"""Stands for the code this file builds upon. numba's cache looks at the file of a kernel and at the
-variables it closes over: by this one it notices a change elsewhere."""
 
 # Inlined into the kernel and kept with it, so never in a cache of their own.
 _njit: Any = numba.njit
@@ -122,7 +116,7 @@ def catalogue_kernel(dims: int, has_bias: bool) -> Kernel:  # noqa: PLR0915 - on
     [D, K] are the candidates; `place` [R] is the column of each item, -1 for none, and empty where
     the candidates are the catalogue. Gradients are added to the arrays given.
     """
-    source = _SOURCE
+    source = SOURCE
 
     @parts._compile(*REORDER)
     def kernel(  # noqa: PLR0912, PLR0915 - one loop is the point

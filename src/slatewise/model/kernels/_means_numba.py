@@ -1,48 +1,57 @@
-"""The loops behind means of rows that numba compiles; imported only where numba is installed."""
+"""The loops behind means of rows that numba compiles; imported only where numba is installed.
 
-from collections.abc import Callable
+Shapes as in `means`: a table [R, C], F cells, K ranges of cells, D columns to average.
+"""
+
+import functools
 from typing import Any
 
-import numba
 import numpy as np
 
-_njit: Any = numba.njit
-_options = {"fastmath": {"contract", "nsz", "arcp"}, "error_model": "numpy", "nogil": True}
+from slatewise.model.kernels import _numba as parts
+from slatewise.model.kernels._numba import AHEAD, REORDER, SOURCE, Kernel
+
+_load, _store, _times = parts._load, parts._store, parts._times
+_add, _zeros, _prefetch = parts._add, parts._zeros, parts._prefetch
 
 
-def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
-    try:
-        kernel: Callable[..., Any] = _njit(cache=True, **_options)(function)
-    except RuntimeError:  # no directory to keep the cache in
-        kernel = _njit(**_options)(function)
+@functools.cache
+def means_kernel(dims: int) -> Kernel:
+    """Return the loop that fills out [K, D]; it returns -1, or a cell that is no row."""
+    source = SOURCE
+
+    @parts._compile(*REORDER)
+    def kernel(table: Any, cells: Any, starts: Any, ends: Any, out: Any) -> Any:
+        _ = source
+        for k in range(len(starts)):
+            total = _zeros(dims)
+            for cell in range(starts[k], ends[k]):
+                if cell + AHEAD < len(cells):
+                    _prefetch(table, np.int64(cells[cell + AHEAD]), dims)
+                row = np.int64(cells[cell])
+                if row < 0 or row >= len(table):
+                    return cell
+                total = _add(total, _load(table, row, dims))
+            count = max(np.int64(1), ends[k] - starts[k])
+            _store(out, np.int64(k), _times(total, np.float32(1) / np.float32(count)))
+        return np.int64(-1)
+
     return kernel
 
 
-@_compile
-def means(table: Any, cells: Any, starts: Any, ends: Any, out: Any) -> int:
-    """Fill out [K, D] from table [R, C]; return −1, or a cell that is no row of it."""
-    for k in range(len(starts)):
-        for d in range(out.shape[1]):
-            out[k, d] = np.float32(0)
-        for cell in range(starts[k], ends[k]):
-            row = cells[cell]
-            if row < 0 or row >= len(table):
-                return cell
-            for d in range(out.shape[1]):
-                out[k, d] += table[row, d]
-        if ends[k] - starts[k] > 1:
-            share = np.float32(1) / np.float32(ends[k] - starts[k])
-            for d in range(out.shape[1]):
-                out[k, d] *= share
-    return -1
+@functools.cache
+def spread_kernel(dims: int) -> Kernel:
+    """Return the loop that adds slopes [K, D] of means to the gradient [R, C] of their rows."""
+    source = SOURCE
 
+    @parts._compile(*REORDER)
+    def kernel(slopes: Any, cells: Any, starts: Any, ends: Any, gradient: Any) -> None:
+        _ = source
+        for k in range(len(starts)):
+            count = max(np.int64(1), ends[k] - starts[k])
+            part = _times(_load(slopes, np.int64(k), dims), np.float32(1) / np.float32(count))
+            for cell in range(starts[k], ends[k]):
+                row = np.int64(cells[cell])
+                _store(gradient, row, _add(_load(gradient, row, dims), part))
 
-@_compile
-def spread(slopes: Any, cells: Any, starts: Any, ends: Any, gradient: Any) -> None:
-    """Add the slopes [K, D] of means to the gradient [R, C] of the rows they are of."""
-    for k in range(len(starts)):
-        share = np.float32(1) / np.float32(max(1, ends[k] - starts[k]))
-        for cell in range(starts[k], ends[k]):
-            row = cells[cell]
-            for d in range(slopes.shape[1]):
-                gradient[row, d] += share * slopes[k, d]
+    return kernel

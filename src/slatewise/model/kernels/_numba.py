@@ -4,12 +4,14 @@ A row of D floats is held in LLVM vectors, so every kernel is compiled once for 
 seconds, then cached on disk). Loops over `range(D)` are four times slower: their trip count is too
 short for the unrolled vector body, and stores to one array hide from LLVM that the others did not
 change. Everything stays in this file because numba's cache looks only at the file of the
-outermost function: a loop elsewhere that calls these must not be cached, or it goes stale.
+outermost function: a loop elsewhere that calls these closes over `SOURCE`, or it goes stale.
 """
 
 import functools
+import hashlib
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numba
@@ -20,6 +22,10 @@ from numba.core import cgutils
 from numba.extending import models, register_model
 
 Kernel = Callable[..., Any]
+
+SOURCE = int.from_bytes(hashlib.sha256(Path(__file__).read_bytes()).digest()[:6], "big")
+"""Stands for this file where kernels elsewhere build upon it. numba's cache looks at the file of a
+kernel and at the variables it closes over: by this one it notices a change here."""
 
 # Without nnan and ninf: -inf is a legitimate utility and a NaN must stay one.
 REORDER = ("reassoc", "contract", "nsz", "arcp")
@@ -174,27 +180,38 @@ def _times(typing: Any, vector: Any, factor: Any) -> Any:
     return vector(vector, types.float32), generate
 
 
+def _sum_of_products(builder: Any, left: Any, right: Any) -> Any:
+    def half(total: Any) -> Any:
+        width = total.type.count // 2
+        low = _shuffle(builder, total, list(range(width)))
+        high = _shuffle(builder, total, list(range(width, 2 * width)))
+        return builder.fadd(low, high, flags=REORDER)
+
+    pairs = zip(_pieces(builder, left), _pieces(builder, right), strict=True)
+    total, *rest = (builder.fmul(*pair, flags=REORDER) for pair in pairs)
+    for piece in rest:
+        while total.type.count > piece.type.count:
+            total = half(total)
+        total = builder.fadd(total, piece, flags=REORDER)
+    while total.type.count > 1:
+        total = half(total)
+    return builder.extract_element(total, ir.Constant(INT32, 0))
+
+
 @_intrinsic
 def _squared_norm(typing: Any, vector: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        def half(total: Any) -> Any:
-            width = total.type.count // 2
-            low = _shuffle(builder, total, list(range(width)))
-            high = _shuffle(builder, total, list(range(width, 2 * width)))
-            return builder.fadd(low, high, flags=REORDER)
-
-        total, *rest = (
-            builder.fmul(piece, piece, flags=REORDER) for piece in _pieces(builder, values[0])
-        )
-        for piece in rest:
-            while total.type.count > piece.type.count:
-                total = half(total)
-            total = builder.fadd(total, piece, flags=REORDER)
-        while total.type.count > 1:
-            total = half(total)
-        return builder.extract_element(total, ir.Constant(INT32, 0))
+        return _sum_of_products(builder, values[0], values[0])
 
     return types.float32(vector), generate
+
+
+@_intrinsic
+def _dot(typing: Any, left: Any, right: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return _sum_of_products(builder, *values)
+
+    return types.float32(left, right), generate
 
 
 @_intrinsic
@@ -460,11 +477,11 @@ def _shares_and_logs(raw: Any, shares: Any, logs: Any) -> None:
 
 
 @functools.cache
-def draw_kernel(dims: int) -> Kernel:
+def draw_kernel(dims: int, has_offsets: bool) -> Kernel:
     """Return the draw of items of so many dimensions; see `items.draw_items`.
 
-    It returns the sum of weighted log scales and -1, or the first row with a group out of range.
-    `squares` and `mass` are added to.
+    Without `has_offsets` there need not be any. It returns the sum of weighted log scales and -1,
+    or the first row with a group out of range. `squares` and `mass` are added to.
     """
 
     @_compile(*REORDER)
@@ -475,6 +492,7 @@ def draw_kernel(dims: int) -> Kernel:
         groups: Any,
         weights: Any,
         centres: Any,
+        offsets: Any,
         sigma_max: Any,
         vectors: Any,
         shares: Any,
@@ -498,6 +516,8 @@ def draw_kernel(dims: int) -> Kernel:
                 scale = _times(_load(shares, r, dims), sigma_max)
                 _store(vectors, r, _add(middle, _multiply(scale, _load(noise, r, dims))))
                 offset = _subtract(middle, _load(centres, group, dims))
+                if has_offsets:
+                    offset = _subtract(offset, _load(offsets, r, dims))
                 square = _add(_multiply(scale, scale), _multiply(offset, offset))
                 _store(squares, group, _add(_load(squares, group, dims), _times(square, weight)))
                 mass[group] += weight
@@ -512,7 +532,7 @@ def draw_kernel(dims: int) -> Kernel:
 
 
 @functools.cache
-def draw_gradient_kernel(dims: int) -> Kernel:
+def draw_gradient_kernel(dims: int, has_offsets: bool) -> Kernel:
     """Return the gradient of `draw_kernel`; fills in the gradients that come last.
 
     With s = sigma_max * p, p = sigmoid(raw): ds/draw = s (1 - p), and d log s / draw = 1 - p. The
@@ -526,6 +546,7 @@ def draw_gradient_kernel(dims: int) -> Kernel:
         groups: Any,
         weights: Any,
         centres: Any,
+        offsets: Any,
         sigma_max: Any,
         vectors_slope: Any,
         squares_slope: Any,
@@ -533,6 +554,7 @@ def draw_gradient_kernel(dims: int) -> Kernel:
         mean_gradient: Any,
         raw_gradient: Any,
         centres_gradient: Any,
+        offsets_gradient: Any,
     ) -> None:
         ones = _load(np.ones((1, dims), np.float32), np.int64(0), dims)
         for r in range(len(mean)):
@@ -540,7 +562,11 @@ def draw_gradient_kernel(dims: int) -> Kernel:
             twice = _times(_load(squares_slope, group, dims), weight + weight)
             slope = _load(vectors_slope, r, dims)
             offset = _subtract(_load(mean, r, dims), _load(centres, group, dims))
+            if has_offsets:
+                offset = _subtract(offset, _load(offsets, r, dims))
             pull = _multiply(offset, twice)
+            if has_offsets:
+                _store(offsets_gradient, r, _subtract(_zeros(dims), pull))
             _store(mean_gradient, r, _add(slope, pull))
             left = _subtract(_load(centres_gradient, group, dims), pull)
             _store(centres_gradient, group, left)

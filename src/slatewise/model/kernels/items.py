@@ -20,7 +20,7 @@ class ItemDraw:
     vectors: Tensor
     """[R, D] mean + scale · noise, differentiable"""
     squares: Tensor
-    """[G, D] Σ weights · (scale² + (mean − centre)²), differentiable"""
+    """[G, D] Σ weights · (scale² + (mean − centre − offset)²), differentiable"""
     log_scale: Tensor
     """[] Σ weights · log scale over all items and dimensions, differentiable"""
     mass: Tensor
@@ -36,6 +36,7 @@ def draw_items(
     groups: Tensor,
     weights: Tensor,
     centres: Tensor,
+    offsets: Tensor | None = None,
     backend: Backend = "auto",
 ) -> ItemDraw:
     """Draw items of which the scale is σ_max · sigmoid(raw).
@@ -48,6 +49,7 @@ def draw_items(
         groups: [R] int64, a row of `centres` each.
         weights: [R] how much each item counts in the sums; a constant.
         centres: [G, D] where the items of a group are expected.
+        offsets: [R, D] by how much each is expected elsewhere.
         backend: `numba` is one pass in float32 on the CPU, and one for the gradient (a second
             backward pass raises); `torch` is the reference, for any device and dtype; `auto`
             takes numba where it can.
@@ -62,14 +64,18 @@ def draw_items(
         raise ValueError(f"{len(groups)} groups and {len(weights)} weights for {len(mean)} items")
     if centres.ndim != 2 or centres.shape[1] != mean.shape[1]:
         raise ValueError(f"centres {list(centres.shape)} must have D = {mean.shape[1]}")
+    if offsets is not None and offsets.shape != mean.shape:
+        raise ValueError(f"offsets {list(offsets.shape)} must have the shape of the mean")
     noise, weights = noise.detach(), weights.detach()
-    if takes_numba(backend, mean.shape[1], [mean, raw, noise, weights, centres]):
-        inputs = [mean, raw, centres]
+    inputs = [mean, raw, centres, offsets]
+    floats = [tensor for tensor in (*inputs, noise, weights) if tensor is not None]
+    if takes_numba(backend, mean.shape[1], floats):
         if not torch.is_grad_enabled():  # autograd would still keep what the gradient needs
-            inputs = [tensor.detach() for tensor in inputs]
+            inputs = [None if tensor is None else tensor.detach() for tensor in inputs]
         parts = _Fused.apply(*inputs, noise, groups, weights, sigma_max)  # type: ignore[no-untyped-call]
     else:
-        parts = _reference(mean, raw, centres, noise, groups, weights.to(mean.dtype), sigma_max)
+        weights = weights.to(mean.dtype)
+        parts = _reference(mean, raw, centres, offsets, noise, groups, weights, sigma_max)
     return ItemDraw(*parts)
 
 
@@ -77,13 +83,17 @@ def _reference(
     mean: Tensor,
     raw: Tensor,
     centres: Tensor,
+    offsets: Tensor | None,
     noise: Tensor,
     groups: Tensor,
     weights: Tensor,
     sigma_max: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     scale = sigma_max * torch.sigmoid(raw)
-    square = scale.square() + (mean - centres.index_select(0, groups)).square()  # [R, D]
+    expected = centres.index_select(0, groups)  # [R, D]
+    if offsets is not None:
+        expected = expected + offsets
+    square = scale.square() + (mean - expected).square()  # [R, D]
     squares = torch.zeros_like(centres).index_add(0, groups, weights[:, None] * square)
     log_scale = (weights[:, None] * scale.log()).sum()
     mass = weights.new_zeros(len(centres)).index_add(0, groups, weights)
@@ -97,6 +107,7 @@ class _Fused(torch.autograd.Function):
         mean: Tensor,
         raw: Tensor,
         centres: Tensor,
+        offsets: Tensor | None,
         noise: Tensor,
         groups: Tensor,
         weights: Tensor,
@@ -104,19 +115,22 @@ class _Fused(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         module = compiled()
         assert module is not None
-        mean, raw, centres, noise, weights = map(plain, (mean, raw, centres, noise, weights))
+        ctx.has_offsets = offsets is not None
+        offsets = mean[:0] if offsets is None else offsets
+        floats = mean, raw, centres, offsets, noise, weights
+        mean, raw, centres, offsets, noise, weights = map(plain, floats)
         groups = plain(groups, torch.int64)
         vectors, shares = torch.empty_like(mean), torch.empty_like(mean)
         squares, mass = torch.zeros_like(centres), centres.new_zeros(len(centres))
-        inputs = (mean, raw, noise, groups, weights, centres)
-        log_scale, fault = module.draw_kernel(mean.shape[1])(
+        inputs = (mean, raw, noise, groups, weights, centres, offsets)
+        log_scale, fault = module.draw_kernel(mean.shape[1], ctx.has_offsets)(
             *(tensor.numpy() for tensor in inputs),
             module.np.float32(sigma_max),
             *(tensor.numpy() for tensor in (vectors, shares, squares, mass)),
         )
         if fault >= 0:
             raise IndexError(f"item {fault}: its group is not one of {len(centres):,}")
-        ctx.save_for_backward(mean, noise, groups, weights, centres)
+        ctx.save_for_backward(mean, noise, groups, weights, centres, offsets)
         ctx.shares, ctx.sigma_max = shares, sigma_max
         ctx.mark_non_differentiable(mass)
         return vectors, squares, torch.tensor(log_scale, dtype=torch.float32), mass
@@ -128,7 +142,7 @@ class _Fused(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         module = compiled()
         assert module is not None
-        mean, *_, centres = saved = ctx.saved_tensors
+        mean, *_, centres, offsets = saved = ctx.saved_tensors
         # The shares turn into the gradient of raw: fresh memory costs more than the arithmetic.
         shares, ctx.shares = ctx.shares, None
         if shares is None:
@@ -136,8 +150,9 @@ class _Fused(torch.autograd.Function):
                 "the gradients of draw_items were handed out already: call it again, or use "
                 "backend='torch' for more than one backward pass"
             )
-        gradients = torch.empty_like(mean), shares, torch.zeros_like(centres)
-        module.draw_gradient_kernel(mean.shape[1])(
+        gradients = [torch.empty_like(mean), shares, torch.zeros_like(centres)]
+        gradients.append(torch.empty_like(offsets))
+        module.draw_gradient_kernel(mean.shape[1], ctx.has_offsets)(
             *(tensor.numpy() for tensor in saved),
             module.np.float32(ctx.sigma_max),
             plain(vectors_slope).numpy(),
@@ -145,4 +160,5 @@ class _Fused(torch.autograd.Function):
             module.np.float32(log_slope.item()),
             *(gradient.numpy() for gradient in gradients),
         )
-        return (*gradients, None, None, None, None)
+        of_offsets = gradients.pop() if ctx.has_offsets else None
+        return (*gradients[:3], of_offsets, None, None, None, None)

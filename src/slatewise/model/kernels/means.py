@@ -60,7 +60,8 @@ class _Fused(torch.autograd.Function):
         module = importlib.import_module("slatewise.model.kernels._means_numba")
         ranges = cells.contiguous(), starts.contiguous(), ends.contiguous()
         out = table.new_empty(len(starts), dims)
-        fault = module.means(plain(table).numpy(), *(part.numpy() for part in ranges), out.numpy())
+        arrays = (part.numpy() for part in (plain(table), *ranges, out))
+        fault = module.means_kernel(dims)(*arrays)
         if fault >= 0:
             raise IndexError(f"cell {fault} is not one of the {len(table):,} rows")
         ctx.save_for_backward(*ranges)
@@ -72,6 +73,6 @@ class _Fused(torch.autograd.Function):
     def backward(ctx: Any, slopes: Tensor) -> tuple[Tensor | None, ...]:
         module = importlib.import_module("slatewise.model.kernels._means_numba")
         gradient = slopes.new_zeros(ctx.shape)
-        ranges = (part.numpy() for part in ctx.saved_tensors)
-        module.spread(plain(slopes).numpy(), *ranges, gradient.numpy())
+        arrays = (part.numpy() for part in (plain(slopes), *ctx.saved_tensors, gradient))
+        module.spread_kernel(slopes.shape[1])(*arrays)
         return gradient, None, None, None, None
