@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, bindparam, select, update
 
 from slatewise.service.store.schema import COUNTERS
 
@@ -14,6 +14,13 @@ class Counter(StrEnum):
     ITEMS = "items"
 
 
+# Built once: to build a statement takes longer than to run it.
+_LAST = select(COUNTERS.c.value).where(COUNTERS.c.name == bindparam("counter"))
+_LOCKED = _LAST.with_for_update()
+_ADVANCE = update(COUNTERS).where(COUNTERS.c.name == bindparam("counter"))
+_ADVANCE = _ADVANCE.values(value=bindparam("last"))
+
+
 def take_turn(connection: Connection, counter: Counter) -> int:
     """Return the last number given, and let nobody else give one until this transaction ends.
 
@@ -21,15 +28,14 @@ def take_turn(connection: Connection, counter: Counter) -> int:
     before one with smaller numbers, and a reader who goes on from the largest would miss those.
     SQLite has one writer at a time.
     """
-    last = select(COUNTERS.c.value).where(COUNTERS.c.name == counter).with_for_update()
-    return int(connection.scalars(last).one())
+    return int(connection.scalars(_LOCKED, {"counter": counter.value}).one())
 
 
 def advance(connection: Connection, counter: Counter, last: int) -> None:
     """Write down the last number given."""
-    connection.execute(update(COUNTERS).where(COUNTERS.c.name == counter).values(value=last))
+    connection.execute(_ADVANCE, {"counter": counter.value, "last": last})
 
 
 def last_number(connection: Connection, counter: Counter) -> int:
     """Return the last number given, without waiting for anybody."""
-    return int(connection.scalars(select(COUNTERS.c.value).where(COUNTERS.c.name == counter)).one())
+    return int(connection.scalars(_LAST, {"counter": counter.value}).one())
