@@ -93,7 +93,7 @@ class LimitsConfig(Config):
     body_bytes: PositiveInt = 1_000_000
     """Largest body of a request."""
     requests_per_second: PositiveFloat = 1_000.0
-    """Of one token, on average, in each worker."""
+    """Of one token, on average, over all workers of a host."""
     batch: PositiveInt = 1_000
     """Most events, or items, of one request."""
     k: PositiveInt = 200

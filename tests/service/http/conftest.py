@@ -164,5 +164,5 @@ def server(servers: list[Server], tmp_path_factory: pytest.TempPathFactory) -> S
     """A server with two workers and some items, the same for all until somebody ends it."""
     if not servers or servers[-1].process.poll() is not None:
         servers.append(Server(tmp_path_factory.mktemp("server") / "service"))
-        servers[-1].client.put("/v1/items", json={"items": ITEMS}).raise_for_status()
+    servers[-1].client.put("/v1/items", json={"items": ITEMS}).raise_for_status()
     return servers[-1]

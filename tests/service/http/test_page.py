@@ -1,0 +1,97 @@
+"""docs/service.md: its commands run against the real server, and its tables are complete."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from slatewise.cli import app
+from slatewise.service.config import LimitsConfig
+from slatewise.service.http.guard import GuardedRoute
+from slatewise.service.http.metrics import Metrics
+from tests.service.http.conftest import TOKENS, Server, TestClient
+from tests.test_docs import shown, table
+
+PAGE = Path(__file__).parents[3] / "docs" / "service.md"
+CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+VARYING = re.compile(r"[0-9a-f]{32}|prior-[0-9a-f]{12}")
+
+
+def commands() -> list[tuple[str, str]]:
+    """Return the commands of the page, each with the output that it shows."""
+    found = []
+    for block in CONSOLE.findall(PAGE.read_text(encoding="utf-8")):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            lines = part.splitlines()
+            end = next((n for n, line in enumerate(lines) if line[:1] in "{S"), len(lines))
+            end = len(lines) if lines[0].startswith("SLATE=") else end
+            found.append(("\n".join(lines[:end]), "".join(lines[end:])))
+    return found
+
+
+def said_by(script: str, server: Server, place: Path) -> str:
+    """Run commands in one shell, with the address and the token of the test's server."""
+    names = f'SHOP={server.client.base_url} AUTH="Authorization: Bearer {TOKENS["admin"]}"'
+    ran = subprocess.run(
+        ["bash", "-ec", f"export {names}\n{script}"],
+        cwd=place,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return ran.stdout
+
+
+@pytest.mark.xdist_group("server")
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_the_commands_of_the_page_say_what_it_shows(server: Server, tmp_path: Path) -> None:
+    for item in server.client.get("/v1/items", params={"limit": 1_000}).json()["items"]:
+        server.client.delete(f"/v1/items/{item['id']}").raise_for_status()
+    run = [one for one in commands() if not re.match(r"pip|export|slatewise", one[0])]
+    assert sum(command.startswith("curl") for command, _ in run) == 9
+    marker = "printf '\\036'\n"
+    output = said_by("".join(f"{command}\n{marker}" for command, _ in run), server, tmp_path)
+    for (command, expected), said in zip(run, output.split("\036"), strict=False):
+        pattern = re.escape(VARYING.sub("#", expected)).replace(r"\.\.\.", ".*")
+        assert re.fullmatch(pattern, VARYING.sub("#", said)), f"{command}\n{said}"
+        assert said == "" or json.loads(said)
+
+
+def test_every_route_is_listed_with_its_role(anvil: TestClient) -> None:
+    listed = {tuple(row[:2]) for row in table("service.md", "The API")}
+    there: Any = anvil.app
+    assert listed == {
+        (f"{method} {route.path_format}", route.needs.name.lower())
+        if isinstance(route, GuardedRoute)
+        else (f"{method} {route.path_format}", "–")
+        for route in there.routes
+        for method in route.methods
+    }
+
+
+def test_every_limit_is_listed_with_its_default() -> None:
+    listed = [(row[0], float(row[1])) for row in table("service.md", "Limits")]
+    fields = LimitsConfig.model_fields.items()
+    assert listed == [(name, float(field.default)) for name, field in fields]
+
+
+def test_every_metric_is_listed_with_its_labels() -> None:
+    listed = {row[0]: row[1].replace(" ", "") for row in table("service.md", "Metrics")}
+    families = {
+        name: ",".join(metric._labelnames)
+        for metric in Metrics().registry._collector_to_names
+        for name in [metric._name + "_total" * (metric._type == "counter")]
+    }
+    assert listed == families
+
+
+def test_every_option_is_listed_with_its_default() -> None:
+    parameters = get_command(app).commands["serve"].params  # type: ignore[attr-defined]
+    options = {part.opts[0]: part.default for part in parameters if part.opts[0].startswith("--")}
+    listed = {row[0]: row[1] for row in table("service.md", "Options")}
+    assert listed == {name: shown(default) for name, default in options.items()}
