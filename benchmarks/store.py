@@ -1,7 +1,7 @@
 """How fast the store of the live service takes outcomes in, and finds a user's history.
 
 In SQLite, and in the PostgreSQL that `--postgresql URL` leads to (an empty database). A user has 20
-visits; slates, of 20 items, are there before their outcomes; every write is one durable transaction.
+visits; slates, of 20 items, are there before their outcomes; every write is a durable transaction.
 The floor of a write is a commit by itself: to append as many bytes to a file, and fsync. `each` is
 wall time, the median of the calls; `cpu` is what this process computes.
 """
