@@ -33,6 +33,7 @@ from slatewise.data.report import Problem, Reduction
 from slatewise.experiments.study import STUDIES, StudyConfig
 from slatewise.model.config import ModelConfig
 from slatewise.selection import SELECTION
+from slatewise.service.config import ArmConfig, LimitsConfig, RetrainingConfig, ServiceConfig
 from slatewise.training import TrainingConfig, runs
 
 ROOT = Path(__file__).parents[1]
@@ -194,7 +195,13 @@ def test_every_array_is_listed_with_its_type() -> None:
 
 @pytest.mark.parametrize(
     ("page", "section", "default", "config"),
-    [("model.md", "Configuration", 2, ModelConfig), ("training.md", "Settings", 1, TrainingConfig)],
+    [
+        ("model.md", "Configuration", 2, ModelConfig),
+        ("training.md", "Settings", 1, TrainingConfig),
+        ("service-settings.md", "Arms", 1, ArmConfig),
+        ("service-settings.md", "Limits", 1, LimitsConfig),
+        ("retraining.md", "Settings", 1, RetrainingConfig),
+    ],
 )
 def test_every_setting_is_listed_with_its_default(
     page: str, section: str, default: int, config: type[BaseModel]
@@ -202,6 +209,18 @@ def test_every_setting_is_listed_with_its_default(
     listed = [(row[0], row[default]) for row in table(page, section)]
     fields = config.model_fields.items()
     assert listed == [(name, shown(field.get_default())) for name, field in fields]
+
+
+def test_every_setting_of_a_service_is_listed_with_its_default() -> None:
+    listed = {row[0]: row[1] for row in table("service-settings.md", "The service")}
+    assert listed == {
+        name: "section" if isinstance(value, BaseModel) else shown_names(value)
+        for name, value in ServiceConfig()
+    }
+
+
+def shown_names(value: Any) -> str:
+    return ", ".join(value) if isinstance(value, dict) else shown(value)
 
 
 def shown(value: Any) -> str:
