@@ -8,7 +8,9 @@ from typer.main import get_command
 
 from slatewise.cli import app
 from slatewise.service.config import ArmConfig
+from slatewise.service.store import Store
 from tests.cli.conftest import Run
+from tests.service.analysing.log import fill
 from tests.service.analysing.test_estimating import MIX, run_arm
 from tests.test_docs import shown, table
 
@@ -46,7 +48,9 @@ def test_json_has_the_same_numbers(place: Path, run: Run) -> None:
     assert code == 0
     assert found["arms"]["only"]["slates"] == 160
     assert found["arms"]["resting"]["click_rate"]["value"] is None
-    assert len(found["daily"]) in (1, 2)
+    day = next(iter(found["daily"].values()))["only"]
+    assert day["diversity"]["items"] == found["arms"]["only"]["diversity"]["items"]
+    assert day["click_rate"]["value"] == found["arms"]["only"]["click_rate"]["value"]
     assert found["estimates"][0]["slates"] == 50
     assert set(found["estimates"][0]["estimates"]) == {
         "ips",
@@ -97,3 +101,21 @@ def test_a_log_without_chance_is_refused_for_other_arms(tmp_path: Path, run: Run
     code, out, _ = run("analyse", tmp_path / "shop", "--estimate", "strategy=thompson")
     assert code == 0
     assert "20 left out: made without chance" in out
+
+
+def test_an_experiment_of_several_days_is_shown_day_by_day(tmp_path: Path, run: Run) -> None:
+    (tmp_path / "shop").mkdir()
+    store = Store.open(f"sqlite:///{tmp_path}/shop/store.sqlite")
+    rows = [(f"u{n}", ("main", "other")[n % 2], float(n % 3), n % 5 == 0) for n in range(600)]
+    fill(store, sorted(rows, key=lambda row: row[2]))
+    store.close()
+    (tmp_path / "two.toml").write_text("[arms.main]\n[arms.other]\n")
+    code, out, _ = run("analyse", tmp_path / "shop", "--config", tmp_path / "two.toml")
+    assert code == 0
+    assert "2024-10-06" in out
+    assert "Groups, items by day" in out
+    assert "other: go on: about" in out
+    since = "--since", "2024-10-05", "--reference", "other"
+    code, out, _ = run("analyse", tmp_path / "shop", "--config", tmp_path / "two.toml", *since)
+    assert "2024-10-04" not in out
+    assert "main: go on" in out

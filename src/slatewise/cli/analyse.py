@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from slatewise.service.store import Store
 
 _TIMES = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M"]
-_SAMPLE = 20_000
+_SAMPLE, _A_DAY, _DAYS = 20_000, 2_000, 60
+"""Slates of each arm that are looked at for variety, in all and a day; days that are."""
 
 
 def analyse(
@@ -76,16 +77,20 @@ def analyse(
             daily=True,
         )
         varieties = analysing.varieties(store, found.start, found.end + 1, _SAMPLE)
+        by_day = {
+            day: analysing.varieties(store, day * analysing.DAY, (day + 1) * analysing.DAY, _A_DAY)
+            for day in list(found.daily)[-_DAYS:]
+        }
         estimates = [
             _estimate(directory, settings, store, found, target, slates, draws)
             for target in targets
         ]
     if as_json:
-        plain = analysing.as_json(found, varieties)
+        plain = analysing.as_json(found, varieties, by_day)
         plain["estimates"] = [analysing.estimates_json(one) for one in estimates]
         typer.echo(json.dumps(plain, indent=2))
     else:
-        _show(found, varieties, estimates)
+        _show(found, varieties, by_day, estimates)
 
 
 @contextmanager
@@ -128,7 +133,10 @@ def _estimate(
 
 
 def _show(
-    found: "Report", varieties: "dict[str, Variety]", estimates: "Sequence[Estimates]"
+    found: "Report",
+    varieties: "dict[str, Variety]",
+    by_day: "dict[int, dict[str, Variety]]",
+    estimates: "Sequence[Estimates]",
 ) -> None:
     if not found.end:
         console.print("No slate of this time was served by the service.")
@@ -141,6 +149,8 @@ def _show(
             console.print(f"{name}: {arm.advice.words(name, found.reference)}")
     console.print(_varieties(varieties))
     console.print(_days(found))
+    if len(by_day) > 1:
+        console.print(_varieties_by_day(found, by_day))
     for one in estimates:
         console.print(_estimates(one))
         _explain(one)
@@ -196,6 +206,19 @@ def _days(found: "Report") -> Table:
     result = table("Click rates by day", "day", *found.arms)
     for day, rates in found.daily.items():
         cells = (_interval(rates[name]) if name in rates else "–" for name in found.arms)
+        result.add_row(_day(day * 86_400_000_000), *cells)
+    return result
+
+
+def _varieties_by_day(found: "Report", by_day: "dict[int, dict[str, Variety]]") -> Table:
+    result = table("Groups, items by day", "day", *found.arms)
+    for day, found_then in by_day.items():
+        cells = [
+            f"{found_then[name].groups:.2f}, {found_then[name].items:,}"
+            if name in found_then
+            else "–"
+            for name in found.arms
+        ]
         result.add_row(_day(day * 86_400_000_000), *cells)
     return result
 

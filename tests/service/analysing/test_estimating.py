@@ -42,12 +42,17 @@ def p_click(items: tuple[str, ...]) -> float:
     return float(total / (total + 2))
 
 
-def run_arm(directory: Path, arm: ArmConfig, users: int, each: int = 2) -> ServiceConfig:
+def run_arm(
+    directory: Path, arm: ArmConfig, users: int, each: int = 2, seed: int = 0
+) -> ServiceConfig:
     """Let users ask for slates of an arm and answer them."""
     config = ServiceConfig(arms={"only": arm})
-    service, rng = a_service(directory, a_model(), config), np.random.default_rng(0)
-    for _ in range(each):
-        made = [service.recommend(Request(f"u{n}", k=K))[0] for n in range(users)]
+    service, rng = a_service(directory, a_model(), config), np.random.default_rng(seed)
+    for turn in range(each):
+        requests = [
+            Request(f"u{n}", k=K, seed=(seed * each + turn) * users + n) for n in range(users)
+        ]
+        made = [service.recommend(request)[0] for request in requests]
         outcomes = []
         for slate in made:
             weights = attraction(slate.items)

@@ -39,6 +39,7 @@ def overview(store: Store, config: ServiceConfig) -> dict[str, Any]:
 
 
 __all__ = [
+    "DAY",
     "ArmReport",
     "Estimates",
     "Report",

@@ -149,7 +149,11 @@ def _daily(slates: Slates) -> dict[int, dict[str, Interval]]:
     }
 
 
-def as_json(found: Report, varieties: Mapping[str, Variety]) -> dict[str, Any]:
+def as_json(
+    found: Report,
+    varieties: Mapping[str, Variety],
+    by_day: Mapping[int, Mapping[str, Variety]] | None = None,
+) -> dict[str, Any]:
     """Return it for programs; None stands for what is not known."""
     return {
         "since": iso(found.start),
@@ -163,7 +167,13 @@ def as_json(found: Report, varieties: Mapping[str, Variety]) -> dict[str, Any]:
         "assignment": {"p": found.assignment.p, "problem": found.assignment.problem},
         "users_moved": found.changed,
         "daily": {
-            iso(day * DAY)[:10]: {name: rate.to_json() for name, rate in rates.items()}
+            iso(day * DAY)[:10]: {
+                name: {
+                    "click_rate": rate.to_json(),
+                    "diversity": _variety_json((by_day or {}).get(day, {}).get(name)),
+                }
+                for name, rate in rates.items()
+            }
             for day, rates in found.daily.items()
         },
     }
@@ -185,10 +195,14 @@ def _arm_json(name: str, arm: ArmReport, reference: str, variety: Variety | None
         "difference": arm.versus.difference.to_json() if arm.versus else None,
         "lift": arm.versus.lift.to_json() if arm.versus else None,
         "advice": _advice_json(arm.advice, name, reference) if arm.advice else None,
-        "diversity": {key: _number(value) for key, value in asdict(variety).items()}
-        if variety
-        else None,
+        "diversity": _variety_json(variety),
     }
+
+
+def _variety_json(variety: Variety | None) -> dict[str, float | None] | None:
+    if variety is None:
+        return None
+    return {name: _number(value) for name, value in asdict(variety).items()}
 
 
 def _advice_json(advice: Advice, arm: str, reference: str) -> dict[str, Any]:

@@ -117,14 +117,16 @@ class Tally:
 
     def first(self) -> dict[str, int]:
         """Return the time of the first slate of each arm."""
-        time, arm = self._time.values, self._arm.values
-        return {name: int(time[arm == number].min()) for name, number in self._arms.items()}
+        with self._lock:
+            time, arm = self._time.values, self._arm.values
+            return {name: int(time[arm == number].min()) for name, number in self._arms.items()}
 
     def settled(self) -> int:
         """Return a time from which on nobody is in two arms; 0 if nobody ever was."""
-        user, arm = self._user.values, self._arm.values
-        order = np.argsort(user, kind="stable")
-        user, arm, time = user[order], arm[order], self._time.values[order]
+        with self._lock:
+            order = np.argsort(self._user.values, kind="stable")
+            columns = (self._user.values, self._arm.values, self._time.values)
+            user, arm, time = (column[order] for column in columns)
         moved = (user[1:] == user[:-1]) & (arm[1:] != arm[:-1])
         return int(time[:-1][moved].max(initial=-1)) + 1
 
