@@ -23,6 +23,7 @@ from slatewise.features import (
     replay,
 )
 from slatewise.features.popularity import Sums, stream
+from slatewise.features.popularity_state import CountedEvents
 from tests.features.logs import HOUR, first_of_showing, random_log, slate, with_other_future
 
 ITEMS = 8
@@ -128,6 +129,39 @@ def test_late_events_weigh_what_they_would_have_weighed() -> None:
     np.testing.assert_allclose(
         astray.features(20 * HOUR), in_order.features(20 * HOUR), rtol=1e-5, atol=1e-6
     )
+
+
+def test_events_that_are_counted_one_by_one_count_as_slates() -> None:
+    """In any division into calls, to the last bit; items that come up later have room."""
+    popularity = Popularity(settings=PopularityConfig(), rate=0.2)
+    slates = [Showing((0, 1, 2), (1,), 5 * HOUR), Showing((2, 0), (0, 1), 2 * HOUR)]
+    whole = PopularityState.empty(popularity, 3)
+    for one in slates:
+        whole.add([one])
+    events = CountedEvents(
+        [s.time for s in slates for _ in s.items],
+        np.array([item for s in slates for item in s.items]),
+        np.ones(5, np.bool_),
+        np.array([place in s.clicks for s in slates for place in range(len(s.items))]),
+    )
+    for cut in range(6):
+        state = PopularityState.empty(popularity, 0)
+        for part in (slice(cut), slice(cut, None)):
+            state.count(CountedEvents(*(values[part] for values in events)))
+        np.testing.assert_array_equal(
+            state.features(7 * HOUR, np.arange(3)), whole.features(7 * HOUR)
+        )
+        assert state.newest == 5 * HOUR
+
+
+def test_a_click_on_what_was_seen_before_is_no_second_view() -> None:
+    popularity = Popularity(settings=PopularityConfig(), rate=0.2)
+    once, twice = (PopularityState.empty(popularity, 1) for _ in range(2))
+    once.add([Showing((0,), (0,), HOUR)])
+    for view in (True, False):
+        event = [HOUR], np.array([0]), np.array([view]), np.array([not view])
+        twice.count(CountedEvents(*event))
+    np.testing.assert_array_equal(once.features(2 * HOUR), twice.features(2 * HOUR))
 
 
 def test_a_state_is_not_asked_about_its_past() -> None:

@@ -227,3 +227,30 @@ def test_appended_items_must_have_the_same_dimensions() -> None:
     world = naive.make_world(20, 4)
     with pytest.raises(SlatewiseError, match="shape"):
         world.table.append(*rows(5))
+
+
+def test_items_change_their_groups_for_the_next_request(tmp_path: Path) -> None:
+    made = ItemTable.create(*rows(20), tmp_path / "table")
+    made.set_groups([3, 7], [9, 0])
+    assert made.groups[[3, 7]].tolist() == [9, 0]
+    assert made.num_groups == 10
+    caps = np.full(10, -1)
+    caps[9] = 0
+    assert 3 not in rank_means(made, np.zeros(3), 20, Filter(caps=caps)).items
+    assert_holds(ItemTable.open(tmp_path / "table"), rows(20))  # what is on disk stays
+
+
+@pytest.mark.parametrize("groups", [[-1], [1, 2], 4])
+def test_groups_that_cannot_be_are_refused(groups: Any) -> None:
+    with pytest.raises(SlatewiseError, match="Groups do not fit"):
+        ItemTable.create(*rows(20)).set_groups([3], groups)
+
+
+def test_items_may_come_with_their_features() -> None:
+    made = ItemTable.create(*rows(20))
+    made.set_features(np.ones((20, 2)))
+    made.append(*rows(500, 1), features=np.arange(1000).reshape(500, 2))
+    made.append(*rows(1, 2))
+    assert made.features_of([19, 20, 519, 520]).tolist() == [[1, 1], [0, 1], [998, 999], [0, 0]]
+    with pytest.raises(SlatewiseError, match="shape"):
+        made.append(*rows(1), features=np.ones((1, 3)))

@@ -75,7 +75,8 @@ class Serving:
     seed: int
     k: int
     request: Mapping[str, Any]
-    """what the request asked for beside the user: clicks, exclude, allow, groups, clicked"""
+    """what the request asked for beside the user: clicks, exclude, allow, groups, clicked; and how
+    many visits of hers count (history)"""
     catalogue: int
     """the number of the last change of items that was taken into account"""
     known: int

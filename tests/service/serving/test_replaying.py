@@ -137,6 +137,15 @@ def test_another_strategy_can_be_asked_what_it_would_have_shown(
     assert own.of(shown)[0].max() > 0
 
 
+def test_how_much_history_counts_may_change_later(
+    lived: tuple[Path, Service, list[SlateRecord]],
+) -> None:
+    directory, service, records = lived
+    replayer = Replayer(directory, CONFIG.changed(history=1), service.store)
+    for record in records[25:32]:
+        assert tuple(replayer.slate(record).items) == record.items
+
+
 def test_slates_of_day_zero_can_be_made_again(tmp_path: Path) -> None:
     service = a_service(tmp_path)
     put(service, "p", "q", "r", "s")

@@ -75,7 +75,7 @@ def test_a_record_tells_how_the_slate_came_about(service: Service) -> None:
     assert serving.strategy == "in-slate-thompson draws=12"
     assert serving.seed == made.seed
     assert serving.catalogue == ITEMS
-    assert serving.request == {"clicked": "exclude", "clicks": ["a03"]}
+    assert serving.request == {"clicked": "exclude", "clicks": ["a03"], "history": 200}
     assert serving.propensities is None
     assert notes == []
 
@@ -454,13 +454,30 @@ def test_versions_and_items_change_while_threads_ask(tmp_path: Path) -> None:
         assert tuple(replayer.slate(record).items) == record.items
 
 
-def test_erased_people_are_forgotten(tmp_path: Path) -> None:
-    service = a_service(tmp_path, a_model())
+@pytest.mark.parametrize("down", [False, True])
+def test_erased_people_are_forgotten_even_if_the_store_is_down(tmp_path: Path, down: bool) -> None:
+    a_service(tmp_path, a_model())
+    store = Broken.open(GREEDY.store_url(tmp_path))
+    service = Service.open(tmp_path, GREEDY, store)
     visit(service, "ann", ["a01"], ["a01"])
     assert "a01" not in slate(service, "ann", k=100)
     service.store.erase("ann", service.clock.now())
     service.changed_users(["ann"])
+    store.down = down  # type: ignore[attr-defined]
     assert "a01" in slate(service, "ann", k=100)
+
+
+def test_an_old_history_is_better_than_none_while_the_store_is_down(tmp_path: Path) -> None:
+    a_service(tmp_path, a_model())
+    settings = config(cache_seconds=0)
+    store = Broken.open(settings.store_url(tmp_path))
+    service = Service.open(tmp_path, settings, store)
+    visit(service, "ann", ["a01"], ["a01"])
+    slate(service, "ann")
+    store.down = True  # type: ignore[attr-defined]
+    record, _, notes = service.recommend(Request("ann", k=100))
+    assert "a01" not in record.items
+    assert "history unavailable" in notes[0]
 
 
 def test_terms_are_served(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ class Replayer:
     def _past(self, record: SlateRecord, serving: Serving) -> Past:
         if record.user_id is None or not serving.known:
             return NO_PAST
-        last = self._config.history
+        last = int(serving.request.get("history", self._config.history))
         return Past.of(self._store.history(record.user_id, last, serving.known), self._log)
 
     def _as_of(self, serving: Serving) -> Live:

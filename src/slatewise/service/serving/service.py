@@ -156,7 +156,7 @@ class Service:
             strategy=self._lines[name],
             seed=answer.slate.seed,
             k=request.k,
-            request=request.plain(),
+            request=request.plain() | {"history": self.config.history},
             catalogue=answer.catalogue,
             known=user.past.seq,
             refreshed=answer.refreshed,

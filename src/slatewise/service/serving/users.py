@@ -71,8 +71,12 @@ class UserCache:
         return user
 
     def last_known(self, user_id: str) -> User:
-        """Return what was known of a user last, for when the store cannot be asked."""
-        return self._users.get(user_id, NOBODY)
+        """Return what was known of a user, however long ago, if the store cannot be asked.
+
+        Nothing if it changed since: perhaps she was erased.
+        """
+        user = self._users.get(user_id, NOBODY)
+        return user if user.stamp == self._stamps.user(user_id) else NOBODY
 
     def _keep(self, user_id: str, user: User) -> None:
         with self._lock:
