@@ -289,14 +289,15 @@ def _longest_slate(offsets: Any, num_cells: Any) -> Any:
 
 
 @functools.cache
-def slate_kernel(dims: int, terms: bool) -> Kernel:  # noqa: PLR0915 - one loop is the point
+def slate_kernel(dims: int, terms: bool, num_features: int) -> Kernel:  # noqa: PLR0915
     """Return the fused pass for vectors of so many dimensions; see `slate.slate_terms`.
 
-    With `terms`, a row of items one longer than that ends with the item's bias, and features and
-    positions count; without, the loop is compiled as if they did not exist. It returns the total
-    and -1, or the first interaction with an index out of range. Gradients are added to the arrays
-    given; those of inputs that need none are empty.
+    With `terms`, a row of items one longer than that ends with the item's bias, and positions and
+    so many features count; without, the loop is compiled as if they did not exist. It returns the
+    total and -1, or the first interaction with an index out of range. Gradients are added to the
+    arrays given; those of inputs that need none are empty.
     """
+    has_features, lanes = num_features > 0, max(1, num_features)
 
     @_compile(*REORDER)
     def kernel(  # noqa: PLR0912, PLR0915 - one loop is the point
@@ -326,10 +327,10 @@ def slate_kernel(dims: int, terms: bool) -> Kernel:  # noqa: PLR0915 - one loop 
     ) -> Any:
         total = 0.0
         has_bias, has_exposure = terms and items.shape[1] > dims, len(exposure_weights) > 0
-        num_features = len(feature_weights) if terms else 0
         last_position = len(positions) - 1 if terms else -1
         to_states, to_items = len(states_gradient) > 0, len(items_gradient) > 0
-        to_no_click, to_weights = len(no_click_gradient) > 0, terms and len(weights_gradient) > 0
+        to_no_click = len(no_click_gradient) > 0
+        to_weights = has_features and len(weights_gradient) > 0
         to_positions = terms and len(positions_gradient) > 0
         longest = _longest_slate(offsets, len(cells))
         if longest < 0:
@@ -339,7 +340,7 @@ def slate_kernel(dims: int, terms: bool) -> Kernel:  # noqa: PLR0915 - one loop 
         exposing = np.empty(longest, np.float32) if terms else utilities
         parts = np.empty(longest, np.float32)
         # All cells add to these few numbers: too many for float32.
-        weights_slope = np.zeros(num_features, np.float64)
+        weights_slope, of_slate = np.zeros(lanes, np.float64), np.empty((1, lanes), np.float32)
         positions_slope = np.zeros(last_position + 1, np.float64)
         for n in range(len(offsets) - 1):
             start, length = offsets[n], offsets[n + 1] - offsets[n]
@@ -369,8 +370,9 @@ def slate_kernel(dims: int, terms: bool) -> Kernel:  # noqa: PLR0915 - one loop 
                 in_exposure = utility if include_bias else -distance
                 exposing[j] = in_exposure
                 best_exposing = in_exposure if in_exposure > best_exposing else best_exposing
-                for p in range(num_features):
-                    utility += feature_weights[p] * features[start + j, p]
+                if has_features:
+                    described = _load(features, start + j, lanes)
+                    utility += _dot(described, _load(feature_weights, np.int64(0), lanes))
                 if last_position >= 0:
                     utility += positions[min(j, last_position)]
                 utilities[j] = utility
@@ -423,12 +425,12 @@ def slate_kernel(dims: int, terms: bool) -> Kernel:  # noqa: PLR0915 - one loop 
                 exposed_scale = weight * exposure * sharpness / exposed_sum
             if to_no_click:
                 no_click_gradient[n] = scale * part_of_nothing + exposed_scale * exposed_nothing
-            state_slope = _zeros(dims)
+            state_slope, feature_slope = _zeros(dims), _zeros(lanes)
             for j in range(length):
                 slope = scale * parts[j]
-                if to_weights:
-                    for p in range(num_features):
-                        weights_slope[p] += slope * features[start + j, p]
+                if has_features:
+                    described = _load(features, start + j, lanes)
+                    feature_slope = _add(feature_slope, _times(described, slope))
                 if to_positions:
                     positions_slope[min(j, last_position)] += slope
                 bias_slope = slope
@@ -443,6 +445,10 @@ def slate_kernel(dims: int, terms: bool) -> Kernel:  # noqa: PLR0915 - one loop 
                 state_slope = _subtract(state_slope, step)
                 if to_items:
                     _store(items_gradient, row, _add(_load(items_gradient, row, dims), step))
+            if to_weights:
+                _store(of_slate, np.int64(0), feature_slope)
+                for p in range(lanes):
+                    weights_slope[p] += np.float64(of_slate[0, p])
             if to_states:
                 _store(states_gradient, at, _add(_load(states_gradient, at, dims), state_slope))
         if to_weights:

@@ -256,7 +256,9 @@ class _Fused(torch.autograd.Function):
         features, exposure_weights = constants["features"], constants["exposure_weights"]
         dims = states.shape[1]
         terms = items.shape[1] > dims or feature_weights is not None or positions is not None
-        total, fault = module.slate_kernel(dims, terms)(
+        num_features = 0 if feature_weights is None else len(feature_weights)
+        floats[3] = floats[3][None]  # a row, as the kernel reads it
+        total, fault = module.slate_kernel(dims, terms, num_features)(
             *(value.numpy() for value in floats),
             (nothing[:, None] if features is None else plain(features)).numpy(),
             plain(constants["state_of"], torch.int64).numpy(),
