@@ -1,8 +1,10 @@
 """The process that starts workers, starts them again when they die, and trains at night."""
 
+import logging
 import os
 import socket
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -11,7 +13,7 @@ from pathlib import Path
 import uvicorn
 from prometheus_client.multiprocess import mark_process_dead
 from uvicorn.config import STARTUP_FAILURE
-from uvicorn.supervisors import Multiprocess
+from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 from slatewise.errors import SlatewiseError
 from slatewise.service.config import ServiceConfig
@@ -23,26 +25,68 @@ from slatewise.service.http.setup import LOGGING, Setup, worker
 
 DRAIN_SECONDS = 30
 """in which requests under way are answered after SIGTERM"""
-START_SECONDS = 60
-"""in which a worker must answer its parent; loading and compiling keep it from doing so at once"""
+SILENCE_SECONDS = 120
+"""after which a worker counts as hung; loading and compiling keep it from answering for some"""
+RETRY_SECONDS = 5
+"""between attempts to start a worker that cannot"""
+_GLANCE = 0.05
 KEEP_ALIVE_SECONDS = 15
+_log = logging.getLogger(__name__)
 
 
 class Supervisor(Multiprocess):
-    """Keeps workers alive; the metrics of a dead one no longer count as present."""
+    """Keeps workers alive.
+
+    uvicorn's own way waits for an answer of each worker in turn: as long as one is busy compiling,
+    or for the full time when one is killed between question and answer, no other is looked after.
+    """
+
+    def __init__(self, config: uvicorn.Config, sockets: list[socket.socket]) -> None:
+        super().__init__(config, sockets)
+        self.failed = False
+        """whether no worker could start"""
+        self._served = False
+        self._heard: dict[int | None, float] = {}
+        self._buried: set[int | None] = set()
+        self._patience = 0.0
 
     def keep_subprocess_alive(self) -> None:
-        """Start workers again that died."""
-        before = {process.pid for process in self.processes}
-        super().keep_subprocess_alive()
-        for pid in before - {process.pid for process in self.processes}:
-            if pid is not None:
-                mark_process_dead(pid)  # type: ignore[no-untyped-call]
+        """Start workers again that died, or do not answer any more."""
+        for place, process in enumerate(self.processes):
+            if not self._well(process) and not self.should_exit.is_set():
+                self.processes[place] = self._replacement(process)
 
-    @property
-    def failed(self) -> bool:
-        """Tell whether a worker could not start at all."""
-        return any(process.exitcode == STARTUP_FAILURE for process in self.processes)
+    def _well(self, process: Process) -> bool:
+        if not process.process.is_alive():
+            return False
+        now, answer = time.monotonic(), process._healthcheck(_GLANCE)
+        self._served |= answer is True
+        if answer is not None:
+            self._heard[process.pid] = now
+        return now - self._heard.setdefault(process.pid, now) < SILENCE_SECONDS
+
+    def _replacement(self, process: Process) -> Process:
+        """Return a new worker in place of a dead one, or the dead one while it is too early."""
+        if process.pid not in self._buried:
+            self._bury(process)
+        if self.failed or time.monotonic() < self._patience:
+            return process
+        new = Process(self.config, self.sockets)
+        new.start()
+        return new
+
+    def _bury(self, process: Process) -> None:
+        """End a worker for good; if it could not start and none ever did, end everything."""
+        process.kill()
+        process.join()
+        self._buried.add(process.pid)
+        mark_process_dead(process.pid)  # type: ignore[no-untyped-call]
+        _log.warning("Worker %s ended with status %s.", process.pid, process.exitcode)
+        if process.exitcode == STARTUP_FAILURE:
+            self._patience = time.monotonic() + RETRY_SECONDS
+            self.failed = not self._served
+        if self.failed:
+            self.should_exit.set()
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -107,5 +151,4 @@ def _settings(setup: Setup, workers: int) -> uvicorn.Config:
         proxy_headers=False,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=DRAIN_SECONDS,
-        timeout_worker_healthcheck=START_SECONDS,
     )
