@@ -9,6 +9,7 @@ from slatewise.errors import SlatewiseError
 from slatewise.service.config import ServiceConfig
 from slatewise.service.records import Outcome, SlateRecord
 from slatewise.service.serving import Replayer, Request, Service, replay
+from slatewise.service.store import Store
 from tests.service.serving.world import (
     GROUPS,
     HOUR,
@@ -172,3 +173,26 @@ def test_a_version_that_is_gone_is_named(tmp_path: Path) -> None:
             file.unlink()
     with pytest.raises(SlatewiseError, match="not a run"):
         replay(tmp_path, service.config, service.store, record)
+
+
+def test_it_is_the_same_on_either_store(tmp_path: Path, store: Store) -> None:
+    settings = ServiceConfig.build(
+        {"models": {"main": {"model": {"evidence": ["search"]}}}}, "test"
+    )
+    service = Service.open(tmp_path, settings, store)
+    put(service, *(f"a{number:02d}" for number in range(ITEMS)))
+    promote(tmp_path, a_model(TERMS, ("search",)))
+    service.refresh()
+    records = []
+    for step in range(6):
+        visit(service, "ann", [f"a{step:02d}", f"a{step + 20}"], [f"a{step:02d}"])
+        service._live["main"].refresh(store, service.clock.now())
+        records.append(service.recommend(Request("ann", k=5))[0])
+        put(service, f"n{step}", "a30", state="hidden" if step % 2 else "shown")
+    store.write(records, [])
+    replayer = Replayer(tmp_path, settings, store)
+    for record in records:
+        logged = store.slate(record.slate_id)
+        assert logged == record
+        assert tuple(replayer.slate(logged).items) == record.items
+    assert len({record.serving.known for record in records if record.serving}) == 6

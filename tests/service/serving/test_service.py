@@ -8,7 +8,7 @@ import pytest
 
 from slatewise.errors import SlatewiseError
 from slatewise.service.config import ServiceConfig
-from slatewise.service.records import ItemState, Outcome, SlateRecord, UserHistory
+from slatewise.service.records import Item, ItemState, Outcome, SlateRecord, UserHistory
 from slatewise.service.serving import Request, Service
 from slatewise.service.store import Store
 from slatewise.strategies import Recommender, Seen, Unclicked
@@ -169,6 +169,39 @@ def test_a_history_is_read_once_and_again_when_told(
     slate(service, "ann")
     slate(service, "bob")
     assert asked == ["ann", "bob", "ann"]
+
+
+def test_a_change_while_a_history_is_read_is_not_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, read = a_service(tmp_path, a_model(), config(cache_seconds=1000)), Store.history
+
+    def slow(self: Store, *given: Any) -> UserHistory:
+        found = read(self, *given)
+        monkeypatch.setattr(Store, "history", read)
+        visit(service, "ann", ["a02"], ["a02"])
+        return found
+
+    monkeypatch.setattr(Store, "history", slow)
+    assert "a02" in slate(service, "ann", k=100)
+    assert "a02" not in slate(service, "ann", k=100)
+
+
+def test_a_change_while_items_are_read_is_not_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, read = a_service(tmp_path, a_model()), Store.item_changes
+
+    def slow(self: Store, *given: Any) -> list[Item]:
+        found = read(self, *given)
+        monkeypatch.setattr(Store, "item_changes", read)
+        put(service, "second")
+        return found
+
+    monkeypatch.setattr(Store, "item_changes", slow)
+    put(service, "first")
+    assert "second" not in slate(service, k=100)
+    assert {"first", "second"} <= set(slate(service, k=100))
 
 
 def test_an_old_history_is_read_again_untold(tmp_path: Path) -> None:
