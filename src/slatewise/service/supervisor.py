@@ -50,6 +50,10 @@ class Supervisor(Multiprocess):
         self._buried: set[int | None] = set()
         self._patience = 0.0
 
+    def handle_hup(self) -> None:
+        """End when the terminal is closed, rather than start all workers again."""
+        self.handle_term()
+
     def keep_subprocess_alive(self) -> None:
         """Start workers again that died, or do not answer any more."""
         for place, process in enumerate(self.processes):

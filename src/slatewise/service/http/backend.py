@@ -22,7 +22,7 @@ QUEUE = 20_000
 """records that may wait to be written: some 20 MB"""
 PATIENCE = 5.0
 """seconds that a request waits for the store to write"""
-QUICK = 0.002
+QUICK = 0.0005
 """seconds of a slate that is made on the spot"""
 _TICK = 1.0
 _log = logging.getLogger(__name__)
@@ -101,10 +101,10 @@ class Backend:
         """Ask the store in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._reading, work)
 
-    async def written(self, answer: "Future[_Result]") -> _Result:
+    async def written(self, answer: "Future[_Result]", patience: float | None = None) -> _Result:
         """Wait for what was given to the writer, though not for ever."""
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(PATIENCE if patience is None else patience):
                 return await asyncio.wrap_future(answer)
         except TimeoutError:
             raise StoreError("The store does not answer.", "Send it again in a moment.") from None

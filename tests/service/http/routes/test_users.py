@@ -34,6 +34,16 @@ def test_erasing_forgets_one_person_and_no_other(client: TestClient) -> None:
     assert event["clicked"] in [item["id"] for item in slate["items"]]
 
 
+def test_erasing_deletes_the_copy_that_a_killed_training_left(
+    client: TestClient, backend: Backend
+) -> None:
+    copy = backend.service.directory / ".retraining" / "log.parquet"
+    copy.parent.mkdir()
+    copy.write_bytes(b"anna was here")
+    assert client.delete("/v1/users/anna").status_code == 200
+    assert not copy.exists()
+
+
 def test_late_events_of_somebody_erased_are_refused_and_new_ones_are_not(
     client: TestClient,
 ) -> None:

@@ -15,6 +15,9 @@ from slatewise.service.http.schemas import (
 from slatewise.service.http.security import Role
 from slatewise.service.records import Visit
 
+ERASING_SECONDS = 120.0
+"""that a request waits for it: SQLite writes its file anew, 5 s for 750 MB"""
+
 router = APIRouter(prefix="/v1", tags=["users"], route_class=guarded(Role.ADMIN))
 
 
@@ -36,9 +39,18 @@ async def erase_user(request: Request, user_id: PathId) -> ErasedAnswer:
     backend: Backend = request.app.state.backend
     now = backend.service.clock.now()
     # Through the queue: what waits of hers is written first, and so erased too.
-    slates = await backend.written(backend.writer.call(lambda: backend.store.erase(user_id, now)))
+    erasing = backend.writer.call(lambda: backend.store.erase(user_id, now))
+    slates = await backend.written(erasing, ERASING_SECONDS)
     backend.service.changed_users([user_id])
+    await backend.read(lambda: _clear_copies(backend))
     return ErasedAnswer(user_id=user_id, slates=slates)
+
+
+def _clear_copies(backend: Backend) -> None:
+    """Delete the copy of the log that a killed training left behind."""
+    from slatewise.service.retraining import clear_leftovers  # noqa: PLC0415 (training is large)
+
+    clear_leftovers(backend.service.directory)
 
 
 def _told(visit: Visit) -> VisitAnswer:
