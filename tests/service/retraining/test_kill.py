@@ -1,17 +1,20 @@
 """Killed at any moment, a night leaves a whole model serving, and the next one clears up."""
 
+import importlib
 import multiprocessing
 import os
 import shutil
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from slatewise.service.models import CURRENT, Models
+from slatewise.service.models import Models
 from slatewise.service.retraining.workspace import FOLDER
 from tests.service.retraining.world import Shelf, night, settings, visits
 
@@ -19,19 +22,46 @@ SHELF = Shelf(visits(users=30))
 PROCESSES = multiprocessing.get_context("forkserver")
 # What a first fit would load; each process that is killed begins with it.
 PROCESSES.set_forkserver_preload(["tests.service.retraining.world", "torch._dynamo", "numba"])
-STEPS: dict[str, Callable[[Path], bool]] = {
-    "the log is being written": lambda service: (service / FOLDER / "log.parquet").exists(),
-    "the dataset is being made": lambda service: any((service / FOLDER).glob("*dataset*")),
-    "training": lambda service: (service / FOLDER / "dataset").exists(),
-    "the model is being written": lambda service: (service / FOLDER / "main").exists(),
-    "it is being copied": lambda service: (service / "models" / "main" / ".2.partial").exists(),
-    "it has its place": lambda service: (service / "models" / "main" / "2").exists(),
-    "it is being promoted": lambda service: '"version": "2"' in current(service),
+
+NIGHT = "slatewise.service.retraining"
+STEPS = {
+    "the first rows of the log are written": (f"{NIGHT}.window", "_write_items", "before"),
+    "the log is there": (f"{NIGHT}.material", "export_window", "after"),
+    "the dataset is half made": ("slatewise.data.preparing", "order_by_time", "after"),
+    "the dataset is there": (f"{NIGHT}.material", "prepare", "after"),
+    "the model was trained": (f"{NIGHT}.one_model", "learn", "after"),
+    "the model was judged": (f"{NIGHT}.one_model", "decide", "before"),
+    "the model is half written": ("slatewise.training.runs", "write_tensors", "after"),
+    "the model is half copied": ("shutil", "copystat", "after"),
+    "the model has its place": (f"{NIGHT}.one_model", "Models.promote", "before"),
+    "the model is half promoted": ("slatewise.service.models", "_write", "after"),
+    "the model serves": (f"{NIGHT}.one_model", "Models.promote", "after"),
 }
+"""A function at whose first call the process dies, before it or after it."""
 
 
-def current(service: Path) -> str:
-    return (service / "models" / "main" / CURRENT).read_text(encoding="utf-8")
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def retrain_and_die(service: Path, place: str, name: str, when: str) -> None:
+    owner: Any = importlib.import_module(place)
+    *path, name = name.split(".")
+    for part in path:
+        owner = getattr(owner, part)
+    original = getattr(owner, name)
+
+    def dying(*arguments: object, **more: object) -> None:
+        if when == "after":
+            original(*arguments, **more)
+        die()
+
+    setattr(owner, name, dying)
+    retrain_once(service)
+
+
+def retrain_once(service: Path) -> None:
+    night(service, SHELF, 3, settings(promote="always"))
 
 
 @pytest.fixture(scope="module")
@@ -42,28 +72,11 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def retrain_elsewhere(service: Path) -> None:
-    night(service, SHELF, 3, settings(promote="always"))
-
-
-def kill_when(service: Path, is_time: Callable[[], bool]) -> bool:
-    """Retrain in another process and kill it; return whether it was still at work."""
-    process = PROCESSES.Process(target=retrain_elsewhere, args=(service,))
-    process.start()
-    assert process.pid is not None
-    while not is_time() and process.is_alive():
-        time.sleep(0.0005)
-    os.kill(process.pid, signal.SIGKILL)
-    process.join()
-    return process.exitcode == -signal.SIGKILL
-
-
 def check(service: Path) -> str:
     """See that a whole model serves and that the next night is as any; return its version."""
     loaded = Models.of(service, "main").load()
     assert loaded is not None
     assert not loaded.problems
-    assert loaded.version in ("1", "2")
     found = night(service, SHELF, 4, settings(promote="always"))
     assert found.outcome == "promoted"
     assert found.started_from == loaded.version
@@ -73,15 +86,16 @@ def check(service: Path) -> str:
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_night_that_is_killed_at_a_step_leaves_a_whole_model(
+def test_a_night_that_dies_at_a_step_leaves_a_whole_model(
     trained: Path, tmp_path: Path, step: str
 ) -> None:
     service = Path(shutil.copytree(trained, tmp_path / "service"))
-    killed = kill_when(service, lambda: STEPS[step](service))
-    early = step not in ("it has its place", "it is being promoted")
-    assert killed or not early
-    version = check(service)
-    assert not early or version == "1"
+    process = PROCESSES.Process(target=retrain_and_die, args=(service, *STEPS[step]))
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    assert (service / FOLDER).exists()
+    assert check(service) == ("2" if step == "the model serves" else "1")
 
 
 def test_a_night_that_is_killed_at_any_moment_leaves_a_whole_model(
@@ -90,6 +104,16 @@ def test_a_night_that_is_killed_at_any_moment_leaves_a_whole_model(
     rng = np.random.default_rng(0)
     for number in range(4):
         service = Path(shutil.copytree(trained, tmp_path / f"service {number}"))
-        end = time.monotonic() + rng.uniform(0, 3)
-        kill_when(service, lambda end=end: time.monotonic() > end)  # type: ignore[misc]
-        check(service)
+        process = PROCESSES.Process(target=retrain_once, args=(service,))
+        process.start()
+        wait_for(lambda: (service / FOLDER).exists() or not process.is_alive())  # noqa: B023
+        time.sleep(rng.uniform(0, 1.5))
+        with suppress(ProcessLookupError):  # it was done before
+            os.kill(process.pid or 0, signal.SIGKILL)
+        process.join()
+        assert check(service) in ("1", "2")
+
+
+def wait_for(is_so: Callable[[], bool]) -> None:
+    while not is_so():
+        time.sleep(0.001)
