@@ -11,9 +11,7 @@ from slatewise.errors import SlatewiseError
 
 def rollback(
     directory: Annotated[Path, typer.Argument(help="The directory of the service.")],
-    model: Annotated[
-        str | None, typer.Option(help="Which model, where there are several.")
-    ] = None,
+    model: Annotated[str | None, typer.Option(help="Which model, where there are several.")] = None,
 ) -> None:
     """Return to the version that served before; servers take it up by themselves."""
     from slatewise.service.models import Models  # noqa: PLC0415 (torch is slow to load)
