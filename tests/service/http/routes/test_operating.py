@@ -85,3 +85,19 @@ def test_the_experiment_is_told_and_not_counted_anew_for_everybody(
     monkeypatch.setattr(operating, "_overview", overview)
     assert [client.get("/v1/experiment").json() for _ in range(3)] == [{"arms": 1}] * 3
     assert len(counted) == 1
+
+
+def test_the_experiment_of_an_empty_and_of_a_busy_service_is_told(client: TestClient) -> None:
+    empty = client.get("/v1/experiment")
+    assert empty.status_code == 200
+    client.app.state.overview_at = -1e9  # type: ignore[attr-defined]
+    for number in range(12):
+        slate = client.post("/v1/recommend", json={"user_id": f"user-{number}", "k": 3}).json()
+        click = slate["items"][0]["id"] if number % 2 else None
+        event = {"slate_id": slate["slate_id"], "clicked": click}
+        client.post("/v1/feedback", json={"events": [event]})
+    told = client.get("/v1/experiment")
+    assert told.status_code == 200
+    assert "main" in told.text
+    assert "NaN" not in told.text
+    assert told.json() != empty.json()
