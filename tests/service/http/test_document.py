@@ -85,7 +85,7 @@ def test_generated_requests_are_answered_as_the_document_says(
         ):
             continue
 
-        @settings(max_examples=15, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+        @settings(max_examples=10, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
         @given(case=operation.as_strategy(generation_mode=mode))
         def check(case: schemathesis.Case) -> None:
             tried[case.operation.label] += 1

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from typer.main import get_command
@@ -51,7 +52,7 @@ def said_by(script: str, server: Server, place: Path) -> str:
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_the_commands_of_the_page_say_what_it_shows(server: Server, tmp_path: Path) -> None:
     for item in server.client.get("/v1/items", params={"limit": 1_000}).json()["items"]:
-        server.client.delete(f"/v1/items/{item['id']}").raise_for_status()
+        server.client.delete(f"/v1/items/{quote(item['id'], safe='')}").raise_for_status()
     run = [one for one in commands() if not re.match(r"pip|export|slatewise", one[0])]
     assert sum(command.startswith("curl") for command, _ in run) == 9
     marker = "printf '\\036'\n"
