@@ -16,7 +16,7 @@ from slatewise.service.retraining.window import export_window
 from slatewise.training import TrainingConfig, fit
 from tests.service.retraining.world import DAY, ITEMS, START, Item, Shelf, visits
 
-MODEL = ModelConfig(dimensions=2, evidence=("search",))
+MODEL = ModelConfig(dimensions=2, dynamics="linear", evidence=("search",))
 
 
 def dataset(folder: Path, shelf: Shelf) -> SlateDataset:
