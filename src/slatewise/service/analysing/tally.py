@@ -8,6 +8,7 @@ One that begins earlier counts a user in the arm of her first slate, until she i
 then differ in who came when, and no rule about those who were moved can mend that.
 """
 
+import secrets
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -99,6 +100,7 @@ class Tally:
         self._start = start
         self._lock = threading.Lock()
         self._slates_read = self._answers_read = 0
+        self._key = secrets.token_bytes(16)
         self._people: dict[bytes, int] = {}
         self._arms: dict[str, int] = {}
         self._seq, self._time = Growing(np.int64), Growing(np.int64)
@@ -180,8 +182,8 @@ class Tally:
         return True
 
     def _person(self, user: str) -> int:
-        # Not the name itself: an erased person must not live on in memory.
-        digest = blake2b(user.encode(), digest_size=12).digest()
+        # Not the name, nor what could be made of it again: an erased person must not live on.
+        digest = blake2b(user.encode(), digest_size=12, key=self._key).digest()
         return self._people.setdefault(digest, len(self._people))
 
 
