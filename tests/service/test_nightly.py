@@ -72,11 +72,7 @@ def test_a_training_under_way_is_ended_with_the_service(
     assert not _children()
 
 
-def test_a_night_without_a_log_says_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(nightly.logging.config, "dictConfig", lambda settings: None)
-    monkeypatch.setattr(nightly.os, "nice", lambda more: 0)
+def test_a_night_without_a_log_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     nightly.train_quietly(tmp_path, ServiceConfig())
     assert "Night: main" in caplog.text

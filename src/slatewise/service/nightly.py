@@ -4,10 +4,12 @@ import logging
 import logging.config
 import multiprocessing
 import os
+import signal
 import threading
 import time
 from datetime import datetime
 from pathlib import Path
+from types import FrameType
 
 from slatewise.errors import SlatewiseError
 from slatewise.service.config import ServiceConfig
@@ -45,7 +47,7 @@ class Nightly(threading.Thread):
     def _train(self) -> None:
         # Spawned, not called by its name: the store's password is then in no list of processes.
         training = multiprocessing.get_context("spawn").Process(
-            target=train_quietly, args=(self._directory, self._config), name="retraining"
+            target=_apart, args=(self._directory, self._config), name="retraining"
         )
         training.start()
         while training.is_alive():
@@ -57,11 +59,22 @@ class Nightly(threading.Thread):
             _log.error("The night's training ended with status %s.", training.exitcode)
 
 
-def train_quietly(directory: Path, config: ServiceConfig) -> None:
-    """Train all models; slates come first, so it takes what processors they leave."""
+def _apart(directory: Path, config: ServiceConfig) -> None:
+    """Train in a process of its own; slates come first, so it takes what processors they leave."""
     logging.config.dictConfig(LOGGING)
+    signal.signal(signal.SIGTERM, _stop)
     end_with_parent()
     os.nice(_NICE)
+    train_quietly(directory, config)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    # As an exception, so that the copy of the log that training reads is cleared away.
+    raise SystemExit(128 + number)
+
+
+def train_quietly(directory: Path, config: ServiceConfig) -> None:
+    """Train all models; what goes wrong is said in the log."""
     try:
         store = Store.open(config.store_url(directory))
         for night in retrain(directory, config, store, now=time.time_ns() // 1_000):
@@ -71,4 +84,5 @@ def train_quietly(directory: Path, config: ServiceConfig) -> None:
 
 
 def _now() -> datetime:
-    return datetime.now().astimezone()
+    # Without a zone, so that both sides are what the clock on the wall shows, summer or winter.
+    return datetime.now()
