@@ -8,6 +8,7 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from pathlib import Path
 
 from slatewise.errors import InputError, SlatewiseError
@@ -59,6 +60,7 @@ def check_open(host: str) -> None:
         )
 
 
+@lru_cache(64)
 def is_loopback(host: str) -> bool:
     """Tell whether only this machine reaches `host`."""
     try:

@@ -163,6 +163,7 @@ def test_quick_slates_are_made_on_the_spot_and_slow_ones_in_threads(
         return real(request)
 
     monkeypatch.setattr(backends, "QUICK", 0.2)
+    monkeypatch.setattr(backends, "WAITED", 0.2)
     monkeypatch.setattr(backend.service, "recommend", watched)
     for _ in range(60):
         slate(client)
