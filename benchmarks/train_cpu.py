@@ -14,10 +14,14 @@ backward, update. `same items` spreads one set of 10,000 items over the larger c
 size of the tables differs, and with it the cache. `other items` draws from the whole catalogue, so
 that a batch also touches more distinct items, and a step has more rows to sample and update.
 
-The third table times the same steps with every term of the utility: item biases, positions, and
-features of cells and interactions that were computed before, as in training.
+The third table times the same steps with more in the model, as multiples of the bare step: each
+term of the utility (their features were computed before, as in training), all of them, slates
+without a click of every source as evidence, 16 features of items, and everything together; with a
+click in 30 % and in 50 % of the slates. It is CPU time, since a ratio of wall times is at the mercy
+of who else is at work.
 """
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -32,12 +36,16 @@ from slatewise.model.config import ModelConfig
 from slatewise.model.kernels import RowAdam, slate_terms, unique_rows
 from slatewise.model.kernels import _numba as loops
 from slatewise.model.posterior import Posterior
+from slatewise.model.terms import terms_of
 from slatewise.training.config import TrainingConfig
 from slatewise.training.steps import SparseSteps
 
 USERS, STEPS, LONGEST, DIMS = 512, 20, 25, 25
 SMALL, LARGE = 10_000, 1_000_000
 TERMS = ("bias", "history", "popularity", "propensity", "position")
+SOURCES = ("search", "recommendation")
+ITEM_FEATURES = 16
+CLICK_SHARES = (0.3, 0.5)
 
 
 def main() -> None:
@@ -64,18 +72,10 @@ def main() -> None:
         )
     ]
     steps = _timed_in_turn(made, options.repeats)
-    paired = _timed_in_turn(
-        [
-            _step(dynamics, SMALL, "other items", terms)
-            for dynamics in ("linear", "gru")
-            for terms in ((), TERMS)
-        ],
-        options.repeats,
-    )
     costs = [
-        {"dynamics": bare["dynamics"], "bare_ms": bare["step_ms"], "all_ms": full["step_ms"]}
-        | {"times": full["step_ms"] / bare["step_ms"]}
-        for bare, full in zip(paired[::2], paired[1::2], strict=True)
+        _costs(dynamics, share, options.repeats)
+        for dynamics in ("linear", "gru")
+        for share in CLICK_SHARES
     ]
     show(
         "Whole steps",
@@ -92,8 +92,9 @@ def main() -> None:
         steps,
     )
     show(
-        "Whole steps with every term of the utility",
-        {"dynamics": "{}", "bare_ms": "{:.1f}", "all_ms": "{:.1f}", "times": "{:.2f}"},
+        "Whole steps with more in the model, in bare steps",
+        {"dynamics": "{}", "clicked": "{:.0%}", "bare_ms": "{:.1f}"}
+        | dict.fromkeys(_ADDITIONS, "{:.2f}"),
         costs,
     )
     report(
@@ -131,8 +132,11 @@ def main() -> None:
             for ratio in [large["step_ms"] / small["step_ms"]]
         ]
         + [
-            Target(f"{row['dynamics']} step with every term, beside without", row["times"], 1.5)
+            Target(
+                f"{row['dynamics']} step with {name}, {row['clicked']:.0%} clicked", row[name], 1.5
+            )
             for row in costs
+            for name in _ADDITIONS
         ],
         steps=steps,
         terms=costs,
@@ -147,7 +151,7 @@ class _Batch:
     clicks: Tensor
 
 
-def _batch(num_items: int, popularity: str) -> _Batch:
+def _batch(num_items: int, popularity: str, click_share: float = 0.5) -> _Batch:
     rng = np.random.default_rng(0)
     lengths = rng.negative_binomial(3, 3 / (3 + 10.5), USERS * STEPS).clip(0, LONGEST - 1) + 1
     offsets = np.concatenate([[0], lengths.cumsum()])
@@ -157,7 +161,7 @@ def _batch(num_items: int, popularity: str) -> _Batch:
         cells = rng.permutation(num_items)[ranks]
     else:
         cells = rng.integers(0, num_items, offsets[-1])
-    clicks = np.where(rng.random(len(lengths)) < 0.5, rng.integers(0, lengths), -1)
+    clicks = np.where(rng.random(len(lengths)) < click_share, rng.integers(0, lengths), -1)
     return _Batch(
         num_items,
         torch.from_numpy(cells).int(),
@@ -232,26 +236,81 @@ def _gather_and_add(items: Any, gradient: Any, gathered: Any, cells: Any) -> Non
         loops._store(gradient, row, added)
 
 
-def _step(dynamics: str, catalogue: int, drawn_from: str, terms: tuple[str, ...] = ()) -> "_Step":
+@dataclass(frozen=True)
+class _Addition:
+    """What a model may have beside the paper's."""
+
+    terms: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()
+    item_features: int = 0
+
+
+_ADDITIONS = {term: _Addition(terms=(term,)) for term in TERMS} | {
+    "terms": _Addition(terms=TERMS),
+    "evidence": _Addition(evidence=SOURCES),
+    "features": _Addition(item_features=ITEM_FEATURES),
+    "all": _Addition(TERMS, SOURCES, ITEM_FEATURES),
+}
+_BARE = _Addition()
+
+
+def _costs(dynamics: str, click_share: float, repeats: int) -> Row:
+    """Time the bare step and those with additions in turn, in CPU time: the best of each."""
+    added = {"bare": _BARE, **_ADDITIONS}
+    steps = {
+        name: _step(dynamics, SMALL, "other items", what, click_share).step
+        for name, what in added.items()
+    }
+    best = dict.fromkeys(steps, float("inf"))
+    for _ in range(repeats):
+        for name, step in steps.items():
+            step()
+            start = time.thread_time()
+            step()
+            best[name] = min(best[name], time.thread_time() - start)
+    ratios = {name: best[name] / best["bare"] for name in _ADDITIONS}
+    return {"dynamics": dynamics, "clicked": click_share, "bare_ms": 1000 * best["bare"]} | ratios
+
+
+def _step(
+    dynamics: str,
+    catalogue: int,
+    drawn_from: str,
+    added: _Addition = _BARE,
+    click_share: float = 0.5,
+) -> "_Step":
     """Make whole steps over users whose items come from a catalogue of that size."""
     rng = np.random.default_rng(1)
-    batch = _batch(SMALL if drawn_from == "same items" else catalogue, "zipf")
+    batch = _batch(SMALL if drawn_from == "same items" else catalogue, "zipf", click_share)
+    model = ModelConfig.build(
+        {
+            "dynamics": dynamics,
+            "dimensions": DIMS,
+            "terms": added.terms,
+            "evidence": added.evidence,
+        },
+        "model",
+    )
+    on_cells, on_steps = (
+        sum(len(term.columns(model)) for term in terms_of(model, acts_on).values())
+        for acts_on in ("items", "no click")
+    )
     spread = torch.from_numpy(rng.permutation(catalogue)[: batch.num_items]).int()
     interactions = Interactions(
         user_offsets=torch.arange(0, USERS * STEPS + 1, STEPS),
         train_end=torch.full((USERS,), STEPS, dtype=torch.int32),
         valid_end=torch.full((USERS,), STEPS, dtype=torch.int32),
         times=torch.arange(USERS * STEPS),
-        sources=torch.zeros(USERS * STEPS, dtype=torch.uint8),
+        sources=torch.from_numpy(rng.integers(0, len(SOURCES), USERS * STEPS)).to(torch.uint8),
         clicks=batch.clicks,
         slate_offsets=batch.offsets,
         slate_items=spread[batch.cells.long()],
-        cell_features=torch.randn(len(batch.cells), 7) if terms else None,
-        step_features=torch.randn(USERS * STEPS, 1) if terms else None,
+        cell_features=torch.randn(len(batch.cells), on_cells) if on_cells else None,
+        step_features=torch.randn(USERS * STEPS, on_steps) if on_steps else None,
     )
     groups = torch.from_numpy(rng.integers(0, 290, catalogue))
-    model = ModelConfig.build({"dynamics": dynamics, "dimensions": DIMS, "terms": terms}, "model")
-    posterior = Posterior(model, groups, 290, LONGEST)
+    features = torch.randn(catalogue, added.item_features) if added.item_features else None
+    posterior = Posterior(model, groups, 290, LONGEST, sources=SOURCES, item_features=features)
     steps = SparseSteps(posterior, interactions, TrainingConfig(batch_users=USERS), None)
     users = torch.arange(USERS)
     generator = torch.Generator().manual_seed(0)

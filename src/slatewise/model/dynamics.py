@@ -110,8 +110,9 @@ class ClickSteps:
         lengths = batch.user_offsets.diff()
         user_of = torch.repeat_interleave(lengths, output_size=interactions)  # [N]
         seen = torch.nn.functional.pad(moves.long().cumsum(0), (1, 0))  # [N + 1]
-        before = seen[:-1] - seen[batch.user_offsets[:-1]][user_of]  # [N] clicks before
-        clicks = seen[batch.user_offsets].diff()  # [B]
+        at_start = seen.index_select(0, batch.user_offsets)  # [B + 1]
+        before = seen[:-1] - at_start.index_select(0, user_of)  # [N] clicks before
+        clicks = at_start.diff()  # [B]
         order = torch.argsort(clicks, descending=True, stable=True)  # [B]
         rank = torch.empty_like(order)
         rank[order] = torch.arange(users, device=order.device)
@@ -119,16 +120,19 @@ class ClickSteps:
         active = (users - histogram.cumsum(0))[:-1]  # [C] users with more than t clicks
         sizes = torch.cat([active.new_full((1,), users), active])
         starts = torch.nn.functional.pad(sizes.cumsum(0), (1, 0))  # [C + 2]
-        place = starts[before[moves] + 1] - users + rank[user_of[moves]]
+        state_of = starts.index_select(0, before) + rank.index_select(0, user_of)
+        which = torch.nonzero(moves).squeeze(1)  # [K] the interactions that move their users
+        step, mover = (part.index_select(0, which) for part in (before, user_of))
+        place = starts.index_select(0, step + 1) - users + rank.index_select(0, mover)
         clicked = torch.empty(len(place), dtype=batch.slate_items.dtype, device=place.device)
-        clicked[place] = batch.clicked_items[moves].to(clicked.dtype)
+        clicked[place] = batch.clicked_items.index_select(0, which).to(clicked.dtype)
         return cls(
             users=order,
             active=active.tolist(),
             clicked=clicked,
-            state_of=starts[before] + rank[user_of],
+            state_of=state_of,
             last_state=starts[clicks] + rank,
-            slates=None if evidence is None else _slates(batch, evidence, moves, place),
+            slates=None if evidence is None else _slates(batch, evidence, which, place),
         )
 
     @property
@@ -140,15 +144,16 @@ class ClickSteps:
         return torch.cat(counts)
 
 
-def _slates(batch: Interactions, evidence: Evidence, moves: Tensor, place: Tensor) -> SlateSteps:
-    """Say what the interactions that move their users [N] bring; `place` [K] is their step."""
+def _slates(batch: Interactions, evidence: Evidence, which: Tensor, place: Tensor) -> SlateSteps:
+    """Say what the interactions `which` [K] bring, of which `place` [K] is the step."""
     order = torch.empty_like(place)
-    order[place] = torch.nonzero(moves).squeeze(1)  # [K] the interaction of each step
-    click = batch.clicks[order]
+    order[place] = which  # [K] the interaction of each step
+    click = batch.clicks.index_select(0, order)
     is_click = click >= 0
-    kinds = evidence.place[batch.sources[order].long()]
-    starts = batch.slate_offsets[order] + click.clamp(min=0)
-    ends = torch.where(is_click, starts + 1, batch.slate_offsets[order + 1])
+    kinds = evidence.place.index_select(0, batch.sources.index_select(0, order).int())
+    starts = batch.slate_offsets.index_select(0, order) + click.clamp(min=0)
+    ends = batch.slate_offsets.index_select(0, order + 1)
+    ends = torch.where(is_click, starts + 1, ends)
     return SlateSteps(torch.where(is_click, -1, kinds), batch.slate_items, starts, ends)
 
 
@@ -164,14 +169,14 @@ def user_profiles(
     `moving` [K, D] are the vectors of the clicked items, or the means of slates without a click;
     `initial` [B, d_h] the first states in the order of `steps.users`.
     """
-    linear = isinstance(weights, LinearWeights)
     if steps.slates is None or evidence is None:
         hidden = _after_clicks(moving, initial, weights, steps.active)
     else:
         given = evidence.fractions, steps.slates.kinds, steps.active
-        fused = moving.ndim == 2 and takes_numba("auto", moving.shape[1], [moving, initial])
-        hidden = (_fused if fused else _after_slates)(moving, initial, weights, *given)
-    return hidden if linear else hidden @ weights.output.mT  # type: ignore[union-attr]
+        if moving.ndim == 2 and takes_numba("auto", moving.shape[1], [moving, initial]):
+            return _fused(moving, initial, weights, *given)
+        hidden = _after_slates(moving, initial, weights, *given)
+    return hidden if isinstance(weights, LinearWeights) else hidden @ weights.output.mT
 
 
 def _inputs(moving: Tensor, weights: Weights) -> Tensor:
@@ -224,7 +229,7 @@ def _fused(
     kinds: Tensor,
     active: list[int],
 ) -> Tensor:
+    """Return all profiles, in one compiled pass: [M, D]."""
     if isinstance(weights, LinearWeights):
         return roll_linear(moving, weights.drift, initial, fractions, kinds, active)
-    matrices = weights.from_item, weights.from_state
-    return roll_gru(moving, matrices, initial, fractions, kinds, active)
+    return roll_gru(moving, weights, initial, fractions, kinds, active)

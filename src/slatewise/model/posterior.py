@@ -100,6 +100,12 @@ class Posterior:
             self.shared[name] = around(torch.zeros(len(term.columns(config))))
         if "position" in config.terms:
             self.shared["position"] = around(torch.zeros(longest_slate))
+        priors = {"evidence": config.sigma_evidence, "position": config.sigma_position}
+        priors |= dict.fromkeys(terms_of(config), config.sigma_weights)
+        self._additional = [name for name in self.shared if name in priors]
+        self._additional_scales = torch.tensor(
+            [priors[name] for name in self._additional for _ in self.shared[name].mean]
+        )
         self.to_(item_groups.device)  # drawn on the CPU: the same everywhere
 
     def mean(self) -> Parameters:
@@ -164,12 +170,11 @@ class Posterior:
         config, shared = self.config, self.shared
         total = self.prior.kl() + shared["initial_state"].kl(config.sigma_h0).sum()
         total = total + shared["no_click"].kl(config.sigma_no_click).sum()
-        if "evidence" in shared:
-            total = total + shared["evidence"].kl(config.sigma_evidence).sum()
-        for name in terms_of(config):
-            total = total + shared[name].kl(config.sigma_weights).sum()
-        if "position" in shared:
-            total = total + shared["position"].kl(config.sigma_position).sum()
+        if self._additional:
+            # As one: they are many and small, and what costs is the number of operations.
+            parts = [shared[name] for name in self._additional]
+            mean, raw = (torch.cat([getattr(p, f) for p in parts]) for f in ("mean", "raw"))
+            total = total + Gaussian(mean, raw, config.sigma_max).kl(self._additional_scales).sum()
         if "drift_logit" in shared:
             return total + drift_kl(shared["drift_logit"])
         for name in ("from_item", "from_state", "output"):

@@ -76,7 +76,9 @@ class SparseSteps:
             for field in ("mean", "raw")
             if name not in frozen
         }
-        self._adam = torch.optim.Adam(self._shared.values(), lr=rate, betas=BETAS, eps=EPSILON)
+        self._adam = torch.optim.Adam(
+            self._shared.values(), lr=rate, betas=BETAS, eps=EPSILON, foreach=True
+        )
         self._scratch = torch.full((len(posterior.item_groups),), -1, dtype=torch.int32)
 
     def step(self, users: Tensor, generator: torch.Generator, rate: float) -> StepResult:

@@ -17,7 +17,7 @@ PLACE = torch.tensor([1, 0])
 
 def leaves(dynamics: str) -> list[Tensor]:
     """Fractions, then weights."""
-    shapes = {"linear": [()], "gru": [(3 * HIDDEN, D), (3 * HIDDEN, HIDDEN)]}[dynamics]
+    shapes = {"linear": [()], "gru": [(3 * HIDDEN, D), (3 * HIDDEN, HIDDEN), (D, HIDDEN)]}[dynamics]
     weights = [normals(3 + n, *shape).float() for n, shape in enumerate(shapes)]
     return [torch.tensor([0.4, -0.6]), *weights]
 
@@ -25,12 +25,12 @@ def leaves(dynamics: str) -> list[Tensor]:
 def weights_of(dynamics: str, values: list[Tensor]) -> Weights:
     if dynamics == "linear":
         return LinearWeights(values[0])
-    return GruWeights(*values, torch.eye(D, HIDDEN))
+    return GruWeights(*values)
 
 
 @pytest.mark.parametrize("dynamics_of", ["linear", "gru"])
 @pytest.mark.parametrize("click_share", [0.0, 0.4, 1.0])
-def test_states_and_gradients_are_those_of_the_equations(
+def test_profiles_and_gradients_are_those_of_the_equations(
     dynamics_of: str, click_share: float
 ) -> None:
     batch = random_interactions(5, users=9, longest_user=7, click_share=click_share)
@@ -44,9 +44,11 @@ def test_states_and_gradients_are_those_of_the_equations(
         for tensor in inputs:
             tensor.requires_grad_()
         weights = weights_of(dynamics_of, inputs[3:])
-        states = roll(moving, initial, weights, inputs[2], steps.slates.kinds, steps.active)
-        states.backward(normals(7, *states.shape).float())
-        results.append([states.detach(), *(tensor.grad for tensor in inputs)])
+        profiles = roll(moving, initial, weights, inputs[2], steps.slates.kinds, steps.active)
+        if roll is dynamics._after_slates and isinstance(weights, GruWeights):
+            profiles = profiles @ weights.output.mT
+        profiles.backward(normals(7, *profiles.shape).float())
+        results.append([profiles.detach(), *(tensor.grad for tensor in inputs)])
     for fused, plain in zip(*results, strict=True):
         expected = torch.zeros(2) if plain is None else plain  # without a slate ρ has no slope
         torch.testing.assert_close(fused, expected, rtol=1e-4, atol=1e-5)
@@ -58,7 +60,7 @@ def test_nobody_has_no_states() -> None:
     fractions, drift = torch.tensor([0.5]), torch.tensor(0.5)
     assert batch.num_users == 0
     assert roll_linear(nothing, drift, nothing, fractions, kinds, []).shape == (0, D)
-    matrices = torch.zeros(9, D), torch.zeros(9, D)
+    matrices = torch.zeros(9, D), torch.zeros(9, D), torch.zeros(D, D)
     assert roll_gru(nothing, matrices, nothing, fractions, kinds, []).shape == (0, D)
 
 

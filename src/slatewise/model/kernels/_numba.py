@@ -106,10 +106,7 @@ def _shuffle(builder: Any, piece: Any, lanes: list[int]) -> Any:
     return builder.shuffle_vector(piece, ir.Constant(piece.type, ir.Undefined), order)
 
 
-@_intrinsic
-def _load(typing: Any, table: Any, row: Any, lanes: Any) -> Any:
-    vector = Vector(lanes.literal_value)
-
+def _loading(vector: Vector, table: Any) -> Kernel:
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         row_at = _place(context, builder, table, values[0], values[1])
         pieces = []
@@ -118,7 +115,18 @@ def _load(typing: Any, table: Any, row: Any, lanes: Any) -> Any:
             pieces.append(builder.load(builder.bitcast(place, kind.as_pointer()), align=4))
         return _whole(builder, vector, pieces)
 
-    return vector(table, types.int64, lanes), generate
+    return generate
+
+
+@_intrinsic
+def _load(typing: Any, table: Any, row: Any, lanes: Any) -> Any:
+    vector = Vector(lanes.literal_value)
+    return vector(table, types.int64, lanes), _loading(vector, table)
+
+
+@_intrinsic
+def _load_like(typing: Any, table: Any, row: Any, vector: Any) -> Any:
+    return vector(table, types.int64, vector), _loading(vector, table)
 
 
 @_intrinsic
@@ -222,6 +230,14 @@ def _zeros(typing: Any, lanes: Any) -> Any:
         return ir.Constant(vector.llvm, None)
 
     return vector(lanes), generate
+
+
+@_intrinsic
+def _zeros_like(typing: Any, vector: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return ir.Constant(vector.llvm, None)
+
+    return vector(vector), generate
 
 
 # The exponential of a number that is not positive.

@@ -2,8 +2,8 @@
 
 Users are rolled out one after the other: a state stays in the first cache from event to event.
 
-Shapes: B users, K events of them all, of which Kc are clicks and Ks slates without one, M = B + K
-states, h hidden units, E sources whose slates count. Events are numbered by step: event e of user u
+Shapes: B users, K events of them all, M = B + K states, D dimensions of what moves them, h hidden
+units, E sources whose slates count. Events are numbered by step: event e of user u
 is `first[e] + u`, if u is below `active[e]`, and the state after it B more than that.
 """
 
@@ -20,8 +20,14 @@ from slatewise.model.kernels._numba import REORDER, SOURCE, Kernel, exponential
 
 _load, _store, _times = parts._load, parts._store, parts._times
 _add, _subtract, _squared_norm = parts._add, parts._subtract, parts._squared_norm
-_dot, _zeros = parts._dot, parts._zeros
+_dot, _load_like = parts._dot, parts._load_like
+_zeros, _zeros_like = parts._zeros, parts._zeros_like
 _ZERO, _ONE, _TWO = np.float32(0), np.float32(1), np.float32(2)
+_RESET, _UPDATE, _NEW, _INNER = (np.int64(row) for row in range(4))
+"""Rows of what is known of a GRU's step; the last is W_hn h."""
+_FIRST = np.int64(0)
+_TOGETHER = 16
+"""Steps whose gradients of weights are added up before they are added to the whole."""
 
 # Inlined into the kernels and kept with them, so never in a cache of their own.
 _njit: Any = numba.njit
@@ -99,7 +105,8 @@ def linear_gradient_kernel(dims: int) -> Kernel:
     """Return the way back through `linear_kernel`, and with it the slope of the drift.
 
     `slopes` [M, D] are those of all states, and end as those that reach each through later ones
-    too; slopes of moving [K, D] are filled in, those of fractions [E] (float64) added up.
+    too; slopes of moving [K, D] are filled in, those of fractions [E] (float64) added up. The
+    former may lie over those of the states after the events: these are no longer read by then.
     """
     source = SOURCE
 
@@ -145,140 +152,285 @@ def linear_gradient_kernel(dims: int) -> Kernel:
     return kernel
 
 
+@_part
+def _product(total: Any, rows: Any, first: Any, factors: Any, at: Any, count: Any) -> Any:
+    """Add Σ_d factors[at, d] · rows[first + d] to a vector: a product with a matrix.
+
+    In two sums side by side: in one, every addition would wait for the last.
+    """
+    other = _zeros_like(total)
+    for d in range(0, count - 1, 2):
+        total = _add(total, _times(_load_like(rows, first + d, total), factors[at, d]))
+        other = _add(other, _times(_load_like(rows, first + d + 1, total), factors[at, d + 1]))
+    if count % 2:
+        last = first + count - 1
+        total = _add(total, _times(_load_like(rows, last, total), factors[at, count - 1]))
+    return _add(total, other)
+
+
+@_part
+def _outer(
+    gradient: Any,
+    first: Any,
+    factors: Any,
+    at: Any,
+    vectors: Any,
+    count: Any,
+    hidden: Any,
+    like: Any,
+) -> None:
+    """Add Σ_b factors[4 b + at] ⊗ vectors[b] over b < count to rows of a gradient from first on.
+
+    Several at once, because to read and write the gradient takes longer than to add.
+    """
+    for d in range(hidden):
+        row = first + np.int64(d)
+        total = _load_like(gradient, row, like)
+        for b in range(count):
+            factor = factors[4 * b + at, d]
+            total = _add(total, _times(_load_like(vectors, np.int64(b), like), factor))
+        _store(gradient, row, total)
+
+
+@_part
+def _outer_of_clicks(
+    of_item: Any,
+    of_state: Any,
+    found: Any,
+    clicked: Any,
+    met: Any,
+    count: Any,
+    hidden: Any,
+    like_item: Any,
+    like_state: Any,
+) -> None:
+    """Add the gradients of W_i and W_h of so many clicks."""
+    _outer(of_item, 0, found, _RESET, clicked, count, hidden, like_item)
+    _outer(of_item, hidden, found, _UPDATE, clicked, count, hidden, like_item)
+    _outer(of_item, 2 * hidden, found, _NEW, clicked, count, hidden, like_item)
+    _outer(of_state, 0, found, _RESET, met, count, hidden, like_state)
+    _outer(of_state, hidden, found, _UPDATE, met, count, hidden, like_state)
+    _outer(of_state, 2 * hidden, found, _INNER, met, count, hidden, like_state)
+
+
+@_part
+def _open(gates: Any) -> None:
+    """Turn the sums of a step into its gates [4, h], in place."""
+    for h in range(gates.shape[1]):
+        reset = _sigmoid(gates[0, h])
+        gates[0, h] = reset
+        gates[1, h] = _sigmoid(gates[1, h])
+        gates[2, h] = _tanh(gates[2, h] + reset * gates[3, h])
+
+
+@_part
+def _close(
+    gates: Any, slopes: Any, after: Any, states: Any, before: Any, found: Any, hidden: Any
+) -> None:
+    """Go back from the slope of a state to those of its step's sums, and of the state before."""
+    for h in range(hidden):
+        reset, update, new = gates[0, h], gates[1, h], gates[2, h]
+        slope = slopes[after, h]
+        stays = update * slope
+        of_new = (slope - stays) * (_ONE - new * new)
+        found[0, h] = of_new * gates[3, h] * reset * (_ONE - reset)
+        found[1, h] = stays * (_ONE - update) * (states[before, h] - new)
+        found[2, h] = of_new
+        found[3, h] = of_new * reset
+        slopes[before, h] += stays
+
+
+def wide(lanes: int) -> int:
+    """Return how long rows of weights are made, with zeros: 25 lanes are three vectors, 32 two."""
+    return -(-lanes // 8) * 8
+
+
 @functools.cache
-def gru_kernel(hidden: int) -> Kernel:
+def gru_kernel(hidden: int, dims: int) -> Kernel:
     """Return the roll-out of a GRU; see `rolling.roll_gru`.
 
-    `inputs` [3 Kc, h] are W_i v of the clicks, gate by gate, `targets` [Ks, h] what slates move
-    towards, and `slots` [K] says which of either belongs to an event. `across` [3 h, h] has W_h
-    transposed, gate by gate. For the way back, reset gate, update gate, new gate and W_hn h of the
-    clicks are left in `gates` [4 Kc, h], the states they met in `met` [Kc, h].
+    `item_across` [3 D, wide(h)] and `state_across` [3 h, wide(h)] are W_i and W_h, transposed gate
+    by gate. The first B states are given, the others filled in.
     """
-    source = SOURCE
+    source, lanes = SOURCE, wide(hidden)
 
     @parts._compile(*REORDER)
     def kernel(
         states: Any,
-        inputs: Any,
-        targets: Any,
-        across: Any,
+        moving: Any,
+        item_across: Any,
+        state_across: Any,
         kinds: Any,
-        slots: Any,
         fractions: Any,
         first: Any,
         active: Any,
-        gates: Any,
-        met: Any,
     ) -> None:
         _ = source
         users = len(states) - len(kinds)
-        sums = np.empty((3, hidden), np.float32)
+        gates, none = np.empty((4, lanes), np.float32), _zeros(lanes)
         for u in range(users):
             before = np.int64(u)
             for e in range(len(active)):
                 if u >= active[e]:
                     break
                 k = first[e] + u
-                slot, after = slots[k], users + k
-                state = _load(states, before, hidden)
+                after = users + k
+                new = _product(none, item_across, 2 * dims, moving, k, dims)
+                _store(gates, _NEW, new)
                 if kinds[k] >= 0:
-                    gap = _subtract(_load(targets, slot, hidden), state)
+                    for h in range(lanes):
+                        gates[2, h] = _tanh(gates[2, h])
+                    state = _load(states, before, hidden)
+                    gap = _subtract(_load(gates, _NEW, hidden), state)
                     fraction = fractions[kinds[k]]
                     share = fraction * _relevance(fraction, _squared_norm(gap))
                     _store(states, after, _add(state, _times(gap, share)))
-                    before = after
-                    continue
-                _store(met, slot, state)
-                reset = _load(inputs, 3 * slot, hidden)
-                update = _load(inputs, 3 * slot + 1, hidden)
-                inner = _zeros(hidden)
-                for d in range(hidden):
-                    x = states[before, d]
-                    reset = _add(reset, _times(_load(across, d, hidden), x))
-                    update = _add(update, _times(_load(across, hidden + d, hidden), x))
-                    inner = _add(inner, _times(_load(across, 2 * hidden + d, hidden), x))
-                _store(sums, np.int64(0), reset)
-                _store(sums, np.int64(1), update)
-                _store(gates, 4 * slot + 3, inner)
-                for h in range(hidden):
-                    opened, stays = _sigmoid(sums[0, h]), _sigmoid(sums[1, h])
-                    new = _tanh(inputs[3 * slot + 2, h] + opened * gates[4 * slot + 3, h])
-                    gates[4 * slot, h] = opened
-                    gates[4 * slot + 1, h] = stays
-                    gates[4 * slot + 2, h] = new
-                    states[after, h] = new + stays * (states[before, h] - new)
+                else:
+                    reset = _product(none, item_across, 0, moving, k, dims)
+                    update = _product(none, item_across, dims, moving, k, dims)
+                    reset = _product(reset, state_across, 0, states, before, hidden)
+                    update = _product(update, state_across, hidden, states, before, hidden)
+                    inner = _product(none, state_across, 2 * hidden, states, before, hidden)
+                    _store(gates, _RESET, reset)
+                    _store(gates, _UPDATE, update)
+                    _store(gates, _INNER, inner)
+                    _open(gates)
+                    for h in range(hidden):
+                        gap_h = states[before, h] - gates[2, h]
+                        states[after, h] = gates[2, h] + gates[1, h] * gap_h
                 before = after
 
     return kernel
 
 
 @functools.cache
-def gru_gradient_kernel(hidden: int) -> Kernel:
+def gru_gradient_kernel(hidden: int, dims: int) -> Kernel:  # noqa: PLR0915 - one loop is the point
     """Return the way back through `gru_kernel`.
 
     `slopes` [M, h] are those of all states, and end as those that reach each through later ones
-    too. Filled in are slopes of targets [Ks, h] and, in `found` [4 Kc, h], of the sums inside new,
-    reset and update gate and of W_hn h; those of fractions [E] (float64) are added up.
+    too; slopes of moving [K, D] are filled in, where they may lie as in `linear_gradient_kernel`,
+    and those of weights and fractions [E] (float64) added up. Rows of matrices and of gradients,
+    [3 h, wide(D)] and [3 h, wide(h)], end with zeros. Gates are worked out again: to read them from
+    fresh memory takes longer.
     """
-    source = SOURCE
+    source, lanes, item_lanes = SOURCE, wide(hidden), wide(dims)
 
     @parts._compile(*REORDER)
-    def kernel(
+    def kernel(  # noqa: PLR0915 - one loop is the point
         slopes: Any,
         states: Any,
-        targets: Any,
+        moving: Any,
+        item_across: Any,
+        state_across: Any,
+        from_item: Any,
         from_state: Any,
         kinds: Any,
-        slots: Any,
         fractions: Any,
         first: Any,
         active: Any,
-        gates: Any,
-        target_slope: Any,
-        found: Any,
+        moving_slope: Any,
+        item_gradient: Any,
+        state_gradient: Any,
         fraction_slope: Any,
     ) -> None:
         _ = source
         users = len(states) - len(kinds)
+        gates, none = np.empty((4, lanes), np.float32), _zeros(lanes)
+        spare, nowhere = np.empty((1, item_lanes), np.float32), _zeros(item_lanes)
+        # Of clicks and of slates that wait for their turn: vectors, states, and slopes of sums.
+        clicked = np.zeros((_TOGETHER, item_lanes), np.float32)
+        met = np.zeros((_TOGETHER, lanes), np.float32)
+        of_clicks = np.empty((4 * _TOGETHER, hidden), np.float32)
+        seen = np.zeros((_TOGETHER, item_lanes), np.float32)
+        of_slates = np.empty((4 * _TOGETHER, hidden), np.float32)
+        clicks, slates = np.int64(0), np.int64(0)
         for u in range(users):
             events = np.int64(0)
             while events < len(active) and u < active[events]:
                 events += 1
             for e in range(events - 1, -1, -1):
                 k = first[e] + u
-                slot, after = slots[k], users + k
+                after = users + k
                 before = users + first[e - 1] + u if e > 0 else np.int64(u)
+                state = _load(states, before, hidden)
+                new = _product(none, item_across, 2 * dims, moving, k, dims)
+                _store(gates, _NEW, new)
                 if kinds[k] >= 0:
+                    for h in range(lanes):
+                        gates[2, h] = _tanh(gates[2, h])
                     slope = _load(slopes, after, hidden)
-                    gap = _subtract(_load(targets, slot, hidden), _load(states, before, hidden))
+                    gap = _subtract(_load(gates, _NEW, hidden), state)
                     along, square = _dot(slope, gap), _squared_norm(gap)
                     fraction = fractions[kinds[k]]
                     relevance = _relevance(fraction, square)
                     fraction_slope[kinds[k]] += np.float64(relevance * along)
                     pull = _pull(fraction, square, along)
                     moved = _add(_times(slope, fraction * relevance), _times(gap, pull))
-                    _store(target_slope, slot, moved)
                     left = _add(_load(slopes, before, hidden), _subtract(slope, moved))
                     _store(slopes, before, left)
+                    at = 4 * slates + _NEW
+                    _store(of_slates, at, moved)
+                    for h in range(hidden):
+                        of_slates[at, h] *= _ONE - gates[2, h] * gates[2, h]
+                    back = _product(nowhere, from_item, 2 * hidden, of_slates, at, hidden)
+                    _store(spare, _FIRST, back)
+                    _store(moving_slope, k, _load(spare, _FIRST, dims))
+                    _store(seen, slates, _load(moving, k, dims))
+                    slates += 1
+                    if slates == _TOGETHER:
+                        _outer(
+                            item_gradient,
+                            2 * hidden,
+                            of_slates,
+                            _NEW,
+                            seen,
+                            slates,
+                            hidden,
+                            nowhere,
+                        )
+                        slates = np.int64(0)
                     continue
-                for h in range(hidden):
-                    reset, update = gates[4 * slot, h], gates[4 * slot + 1, h]
-                    new, inner = gates[4 * slot + 2, h], gates[4 * slot + 3, h]
-                    slope_h = slopes[after, h]
-                    stays = update * slope_h
-                    of_new = (slope_h - stays) * (_ONE - new * new)
-                    found[4 * slot, h] = of_new
-                    found[4 * slot + 1, h] = of_new * inner * reset * (_ONE - reset)
-                    found[4 * slot + 2, h] = stays * (_ONE - update) * (states[before, h] - new)
-                    found[4 * slot + 3, h] = of_new * reset
-                    slopes[before, h] += stays
-                back = _load(slopes, before, hidden)
-                for d in range(hidden):
-                    of_reset, of_update = found[4 * slot + 1, d], found[4 * slot + 2, d]
-                    of_inner = found[4 * slot + 3, d]
-                    back = _add(back, _times(_load(from_state, d, hidden), of_reset))
-                    back = _add(back, _times(_load(from_state, hidden + d, hidden), of_update))
-                    back = _add(back, _times(_load(from_state, 2 * hidden + d, hidden), of_inner))
-                _store(slopes, before, back)
+                reset = _product(none, item_across, 0, moving, k, dims)
+                update = _product(none, item_across, dims, moving, k, dims)
+                reset = _product(reset, state_across, 0, states, before, hidden)
+                update = _product(update, state_across, hidden, states, before, hidden)
+                inner = _product(none, state_across, 2 * hidden, states, before, hidden)
+                _store(gates, _RESET, reset)
+                _store(gates, _UPDATE, update)
+                _store(gates, _INNER, inner)
+                _open(gates)
+                found = of_clicks[4 * clicks : 4 * clicks + 4]
+                _close(gates, slopes, after, states, before, found, hidden)
+                through = _product(none, from_state, 0, found, _RESET, hidden)
+                through = _product(through, from_state, hidden, found, _UPDATE, hidden)
+                through = _product(through, from_state, 2 * hidden, found, _INNER, hidden)
+                _store(gates, _FIRST, through)
+                left = _add(_load(slopes, before, hidden), _load(gates, _FIRST, hidden))
+                _store(slopes, before, left)
+                back = _product(nowhere, from_item, 0, found, _RESET, hidden)
+                back = _product(back, from_item, hidden, found, _UPDATE, hidden)
+                back = _product(back, from_item, 2 * hidden, found, _NEW, hidden)
+                _store(spare, _FIRST, back)
+                _store(moving_slope, k, _load(spare, _FIRST, dims))
+                _store(clicked, clicks, _load(moving, k, dims))
+                _store(met, clicks, state)
+                clicks += 1
+                if clicks == _TOGETHER:
+                    _outer_of_clicks(
+                        item_gradient,
+                        state_gradient,
+                        of_clicks,
+                        clicked,
+                        met,
+                        clicks,
+                        hidden,
+                        nowhere,
+                        none,
+                    )
+                    clicks = np.int64(0)
+        _outer(item_gradient, 2 * hidden, of_slates, _NEW, seen, slates, hidden, nowhere)
+        _outer_of_clicks(
+            item_gradient, state_gradient, of_clicks, clicked, met, clicks, hidden, nowhere, none
+        )
 
     return kernel

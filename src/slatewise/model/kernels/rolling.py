@@ -43,15 +43,16 @@ def roll_linear(
 
 def roll_gru(
     inputs: Tensor,
-    weights: tuple[Tensor, Tensor],
+    weights: tuple[Tensor, Tensor, Tensor],
     initial: Tensor,
     fractions: Tensor,
     kinds: Tensor,
     active: Sequence[int],
 ) -> Tensor:
-    """Return the states of a GRU: [M, d_h].
+    """Return W_z h for the states h of a GRU: [M, D].
 
-    As `roll_linear`, with first states [B, d_h] and the weights W_i [3 d_h, D], W_h [3 d_h, d_h].
+    As `roll_linear`, with first states [B, d_h] and the weights W_i [3 d_h, D], W_h [3 d_h, d_h]
+    and W_z [D, d_h].
     """
     result: Tensor = _Gru.apply(inputs, *weights, initial, fractions, kinds, active)  # type: ignore[no-untyped-call]
     return result
@@ -96,7 +97,7 @@ class _Linear(torch.autograd.Function):
     def backward(ctx: Any, slopes: Tensor) -> tuple[Tensor | None, ...]:
         states, inputs, kinds, fractions = ctx.saved_tensors
         slopes = slopes.clone(memory_format=torch.contiguous_format)
-        of_inputs, of_fractions = torch.empty_like(inputs), torch.zeros_like(fractions).double()
+        of_inputs, of_fractions = slopes[ctx.users :], torch.zeros_like(fractions).double()
         of_drift = _loops().linear_gradient_kernel(inputs.shape[1])(
             *_arrays(slopes, states, inputs),
             ctx.drift,
@@ -109,66 +110,58 @@ class _Linear(torch.autograd.Function):
 
 
 class _Gru(torch.autograd.Function):
-    # Products with W_i and the gradients of weights are taken for all events at once, by torch.
-
     @staticmethod
     def forward(
         ctx: Any,
         inputs: Tensor,
         from_item: Tensor,
         from_state: Tensor,
+        output: Tensor,
         initial: Tensor,
         fractions: Tensor,
         kinds: Tensor,
         active: Sequence[int],
     ) -> Tensor:
-        inputs, from_item, from_state, fractions = map(
-            plain, (inputs, from_item, from_state, fractions)
+        inputs, *weights, output, fractions = map(
+            plain, (inputs, from_item, from_state, output, fractions)
         )
         units = initial.shape[1]
-        is_click = kinds < 0
-        clicks, slates = (torch.nonzero(part).squeeze(1) for part in (is_click, ~is_click))
-        slots = torch.empty_like(kinds)
-        slots[clicks] = torch.arange(len(clicks))
-        slots[slates] = torch.arange(len(slates))
-        clicked, seen = inputs.index_select(0, clicks), inputs.index_select(0, slates)
-        targets = (seen @ from_item[2 * units :].T).tanh_()  # [Ks, d_h]
         states = torch.cat([plain(initial), inputs.new_empty(len(inputs), units)])
-        gates, met = inputs.new_empty(4 * len(clicks), units), inputs.new_empty(len(clicks), units)
+        across = [_widened(_across(part, units)) for part in weights]
+        wide = [_widened(part) for part in weights]
         ctx.steps, ctx.users = _by_user(active), len(initial)
-        _loops().gru_kernel(units)(
-            *_arrays(states, (clicked @ from_item.T).view(-1, units), targets),
-            from_state.view(3, units, units).mT.reshape(-1, units).numpy(),
-            *_arrays(kinds, slots, fractions),
-            *ctx.steps,
-            *_arrays(gates, met),
+        ctx.save_for_backward(output, states, inputs, *across, *wide, kinds, fractions)
+        _loops().gru_kernel(units, inputs.shape[1])(
+            *_arrays(states, inputs, *across, kinds, fractions), *ctx.steps
         )
-        kept = clicked, seen, clicks, slates, gates, met, targets, kinds, slots, fractions, states
-        ctx.save_for_backward(from_item, from_state, *kept)
-        return states
+        return states @ output.T
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, slopes: Tensor) -> tuple[Tensor | None, ...]:
-        from_item, from_state, clicked, seen, clicks, slates, *kept = ctx.saved_tensors
-        gates, met, targets, kinds, slots, fractions, states = kept
-        units = targets.shape[1]
-        slopes = slopes.clone(memory_format=torch.contiguous_format)
-        of_targets, found = torch.empty_like(targets), torch.empty_like(gates)
+        output, *saved = ctx.saved_tensors
+        states, inputs, *_, from_item, from_state, _, fractions = saved
+        of_states, units = slopes @ output, states.shape[1]
+        same = inputs.shape[1] == units
+        of_inputs = of_states[ctx.users :] if same else torch.empty_like(inputs)
         of_fractions = torch.zeros_like(fractions).double()
-        _loops().gru_gradient_kernel(units)(
-            *_arrays(slopes, states, targets, from_state, kinds, slots, fractions),
+        of_item, of_state = torch.zeros_like(from_item), torch.zeros_like(from_state)
+        _loops().gru_gradient_kernel(units, inputs.shape[1])(
+            *_arrays(of_states, *saved),
             *ctx.steps,
-            *_arrays(gates, of_targets, found, of_fractions),
+            *_arrays(of_inputs, of_item, of_state, of_fractions),
         )
-        found = found.view(-1, 4 * units)  # new, reset and update gate, W_hn h
-        of_item, of_state = found[:, : 3 * units], found[:, units:]
-        of_seen = of_targets.mul_(1 - targets.square())
-        new, others = from_item[2 * units :], from_item[: 2 * units]
-        of_inputs = seen.new_empty(len(kinds), seen.shape[1])
-        of_inputs.index_copy_(0, clicks, of_item @ torch.cat([new, others]))
-        of_inputs.index_copy_(0, slates, of_seen @ new)
-        of_new, of_others = (of_item.T @ clicked).split([units, 2 * units])
-        of_from_item = torch.cat([of_others, of_new.addmm(of_seen.T, seen)])
-        weights = of_from_item, of_state.T @ met
-        return of_inputs, *weights, slopes[: ctx.users], of_fractions.float(), None, None
+        of_weights = of_item[:, : inputs.shape[1]], of_state[:, :units], slopes.T @ states
+        of_initial = of_states[: ctx.users]
+        return of_inputs, *of_weights, of_initial, of_fractions.float(), None, None
+
+
+def _across(weights: Tensor, units: int) -> Tensor:
+    """Transpose each of the three matrices of a GRU's gates, [3 d_h, n]: [3 n, d_h]."""
+    return weights.view(3, units, -1).mT.reshape(-1, units)
+
+
+def _widened(rows: Tensor) -> Tensor:
+    """Put zeros at the end of rows, to the length that the loops want."""
+    length = rows.shape[1]
+    return torch.nn.functional.pad(rows, (0, _loops().wide(length) - length))
