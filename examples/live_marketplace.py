@@ -13,6 +13,7 @@ time. So a day lasts as long as its requests take, some seconds, and a night as 
 
 import argparse
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -333,7 +334,7 @@ def main() -> None:
             f"one of the last day with {last[0]:.1%}.\n"
         )
         command = [*SLATEWISE, "analyse", str(directory), "--config", str(options.config)]
-        subprocess.run(command, check=True)
+        subprocess.run(command, check=True, env=os.environ | {"COLUMNS": "100"})
 
 
 if __name__ == "__main__":

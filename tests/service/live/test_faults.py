@@ -14,10 +14,8 @@ from slatewise.service.config import ServiceConfig
 from slatewise.service.models import Models
 from slatewise.service.serving import replay
 from slatewise.service.store import Store
-from tests.service.conftest import new_schema
 from tests.service.live.conftest import CONFIG, Shop
-from tests.service.live.harness import SLATEWISE, Ledger, Load, Server, eventually, settle
-from tests.service.postgres import Postgres
+from tests.service.live.harness import SLATEWISE, eventually
 
 pytestmark = pytest.mark.xdist_group("live")
 
@@ -174,22 +172,3 @@ def test_a_full_disk_refuses_in_words_and_recovers(shop: Shop) -> None:
         ballast.unlink()
         load.goes_on()
     shop.settle()
-
-
-@pytest.mark.xdist_group("postgresql")
-def test_postgresql_may_stop_and_start_under_load(postgres: Postgres, tmp_path: Path) -> None:
-    url, ledger = new_schema(postgres), Ledger()
-    server = Server(tmp_path / "service", "--config", str(CONFIG), "--store", url, workers=1)
-    try:
-        server.start().put_items()
-        with Load(server.port, ledger, seed=8) as load:
-            load.goes_on()
-            for _ in range(2):
-                postgres.stop()
-                load.is_refused()
-                load.is_served()
-                postgres.start()
-                load.goes_on()
-    finally:
-        server.stop()
-    settle(ledger, url)
