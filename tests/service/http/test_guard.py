@@ -296,6 +296,11 @@ def test_a_parameter_that_is_given_twice_is_refused(anvil: TestClient) -> None:
     problem(anvil.get("/v1/items?after=a&after=b"), 400)
 
 
+def test_a_parameter_that_is_none_is_refused_and_those_there_are_named(anvil: TestClient) -> None:
+    assert "after, limit" in problem(anvil.get("/v1/items?limt=5"), 400)["remedy"]
+    problem(anvil.post("/v1/recommend?k=5", json={}), 400)
+
+
 def test_a_path_that_is_not_utf_8_is_refused(anvil: TestClient) -> None:
     # Else two ids that differ would be read as one.
     problem(anvil.get("/v1/items/%ff"), 400)

@@ -97,7 +97,7 @@ def test_the_log_has_a_line_for_every_request_and_nobody_s_name_or_token(
     lines = [one.getMessage() for one in caplog.records if one.name == "slatewise.access"]
     shapes = [re.sub(r"[\d.]+ ms$", "N ms", line) for line in lines]
     assert shapes == [
-        "GET /v1/users/{user_id} 200 N ms",
+        "GET /v1/users/{user_id} 400 N ms",
         "GET /v1/items 401 N ms",
         "GET unknown 404 N ms",
         "unknown /metrics 405 N ms",

@@ -37,8 +37,6 @@ class Gate:
         raw = request.scope.get("raw_path") or b""
         if b"%" in raw:
             _check_text(raw)
-        if request.scope["query_string"]:
-            _check_query(request)
         number = self._known(request, role)
         wait = self.rate.take(number)
         if wait:
@@ -77,9 +75,17 @@ class GuardedRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def admitted(request: Request) -> Response:
-            return await handle(_admit(request.scope, request.receive, self.needs))
+            return await handle(self._admit(request.scope, request.receive))
 
         return admitted
+
+    def _admit(self, scope: Scope, receive: Receive) -> "_BoundedRequest":
+        request = _BoundedRequest(scope, receive)
+        gate: Gate = request.app.state.backend.gate
+        gate.admit(request, self.needs)
+        if scope["query_string"]:
+            _check_query(request, [one.alias for one in self.dependant.query_params])
+        return request
 
 
 class DirectRoute(GuardedRoute):
@@ -95,7 +101,7 @@ class DirectRoute(GuardedRoute):
         self.app = self._respond
 
     async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = _admit(scope, receive, self.needs)
+        request = self._admit(scope, receive)
         try:
             body = self._body.model_validate_json(await request.body())
         except ValidationError as error:
@@ -107,13 +113,6 @@ class DirectRoute(GuardedRoute):
 def guarded(role: Role, kind: type[GuardedRoute] = GuardedRoute) -> type[GuardedRoute]:
     """Return a kind of route that needs a role."""
     return type(f"{role.name.title()}{kind.__name__}", (kind,), {"needs": role})
-
-
-def _admit(scope: Scope, receive: Receive, role: Role) -> "_BoundedRequest":
-    request = _BoundedRequest(scope, receive)
-    gate: Gate = request.app.state.backend.gate
-    gate.admit(request, role)
-    return request
 
 
 def _unfit(error: ValidationError) -> Exception:
@@ -180,10 +179,15 @@ def _check_text(raw: bytes) -> None:
         raise Problem(400, "The path is not UTF-8.", "Encode ids in the path as UTF-8.") from None
 
 
-def _check_query(request: Request) -> None:
+def _check_query(request: Request, known: list[str]) -> None:
+    """Refuse parameters that would be left out in silence."""
     names = [name for name, _ in request.query_params.multi_items()]
-    if len(set(names)) < len(names):
-        raise Problem(400, "A parameter is given twice.", "Give every parameter once.")
+    if len(set(names)) < len(names) or not set(names) <= set(known):
+        raise Problem(
+            400,
+            "A parameter is given twice, or is none of this path.",
+            f"Its parameters are {', '.join(known)}." if known else "It has no parameters.",
+        )
 
 
 def _check_host(request: Request) -> None:

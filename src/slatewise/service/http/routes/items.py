@@ -37,7 +37,7 @@ async def list_items(
 ) -> ItemsAnswer:
     """List the items by their ids, a page at a time, hidden ones too."""
     backend: Backend = request.app.state.backend
-    found = await backend.read(lambda: backend.store.items(after, limit))
+    found = await backend.read(lambda: backend.store.items(after or None, limit))
     last = found[-1].item_id if len(found) == limit else None
     return ItemsAnswer(items=[_told(item) for item in found], next=last)
 
