@@ -14,6 +14,7 @@ from slatewise.model.gaussian import Gaussian
 from slatewise.model.kernels.rows import RowAdam, unique_rows
 from slatewise.model.likelihood import Candidates, Exposure
 from slatewise.model.posterior import Posterior
+from slatewise.training.memory import keep_freed_memory
 from slatewise.training.objective import ItemRows, negative_elbo
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class SparseSteps:
         *,
         frozen_items: bool = False,
     ) -> None:
+        keep_freed_memory()
         self.posterior = posterior
         self._interactions = interactions
         self._exposure = exposure
