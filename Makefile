@@ -53,6 +53,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/ingest.py --check
 	$(BIN)/python benchmarks/train_cpu.py --check
 	$(BIN)/python benchmarks/slates.py --check
+	$(BIN)/python benchmarks/serve.py --check
 
 clean:
 	rm -rf $(VENV) demo
