@@ -31,8 +31,10 @@ def application(open_backend: Callable[[Metrics], Backend]) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.backend = await asyncio.to_thread(open_backend, metrics)
-        yield
-        await asyncio.to_thread(app.state.backend.close)
+        try:
+            yield
+        finally:
+            await asyncio.to_thread(app.state.backend.close)
 
     metrics = Metrics()
     app = FastAPI(
