@@ -31,6 +31,7 @@ _START_EVIDENCE = 0.1
 """artanh ρ at the start: slates are about what people want, more often than not."""
 _GAMMA_MEAN, _GAMMA_SCALE = 0.5, 0.3
 """Prior of γ: N(.5, .3) cut to [0, 1]."""
+_FREE = ("mean", "raw")
 _NODES, _MASSES = (part.tolist() for part in np.polynomial.hermite_e.hermegauss(32))
 
 
@@ -120,7 +121,16 @@ class Posterior:
 
     def sample_around(self, items: Tensor, generator: torch.Generator | None = None) -> Parameters:
         """Draw everything but the item vectors, which are given."""
-        values = {name: part.sample(generator) for name, part in self.shared.items()}
+        values, noise = {}, []
+        for name, part in self.shared.items():
+            if name in self._additional:
+                noise.append(part.noise(generator))
+            else:
+                values[name] = part.sample(generator)
+        if noise:
+            drawn = self._together().sample(torch.cat(noise))
+            parts = torch.split(drawn, [len(each) for each in noise])
+            values |= dict(zip(self._additional, parts, strict=True))
         return self.parameters(items, values)
 
     def samples_around(self, items: Tensor, generator: torch.Generator | None = None) -> Parameters:
@@ -171,15 +181,21 @@ class Posterior:
         total = self.prior.kl() + shared["initial_state"].kl(config.sigma_h0).sum()
         total = total + shared["no_click"].kl(config.sigma_no_click).sum()
         if self._additional:
-            # As one: they are many and small, and what costs is the number of operations.
-            parts = [shared[name] for name in self._additional]
-            mean, raw = (torch.cat([getattr(p, f) for p in parts]) for f in ("mean", "raw"))
-            total = total + Gaussian(mean, raw, config.sigma_max).kl(self._additional_scales).sum()
+            total = total + self._together().kl(self._additional_scales).sum()
         if "drift_logit" in shared:
             return total + drift_kl(shared["drift_logit"])
         for name in ("from_item", "from_state", "output"):
             total = total + shared[name].kl(config.sigma_rnn).sum()
         return total
+
+    def _together(self) -> Gaussian:
+        """Put what belongs to terms, positions and evidence side by side.
+
+        They are many and small, and what costs is the number of operations.
+        """
+        parts = [self.shared[name] for name in self._additional]
+        mean, raw = (torch.cat([getattr(part, field) for part in parts]) for field in _FREE)
+        return Gaussian(mean, raw, self.config.sigma_max)
 
     def features_of(self, items: Tensor) -> Tensor | None:
         """Return the features of items [R], if the model knows any: [R, Q]."""
@@ -222,7 +238,7 @@ class Posterior:
         return {
             f"{name}.{field}": getattr(part, field).detach()
             for name, part in parts.items()
-            for field in ("mean", "raw")
+            for field in _FREE
         }
 
     def load(self, tensors: dict[str, Tensor]) -> None:

@@ -121,7 +121,7 @@ class SparseSteps:
         return drawn[torch.as_tensor(np.sort(distinct))[:wanted]]
 
     def _update(self, rows: Tensor, items: Gaussian, rate: float) -> bool:
-        norm = torch.nn.utils.clip_grad_norm_(self._shared.values(), self._limit)
+        norm = torch.nn.utils.clip_grad_norm_(self._shared.values(), self._limit, foreach=True)
         gradients = [] if self._frozen_items else [items.mean.grad, items.raw.grad]
         if not torch.isfinite(norm) or not _all_finite(gradients):
             return False
