@@ -61,12 +61,14 @@ def test_a_killed_retraining_leaves_the_old_model_and_two_at_once_are_refused(sh
             killed.communicate()
             assert serving(shop) == old
         before = Models.of(shop.directory, "main").current()
-        first = retraining(shop.directory)
-        eventually((shop.directory / ".retraining").exists, "the first has begun")
+        first, lock = retraining(shop.directory), shop.directory / "retraining.lock"
+        eventually(lambda: lock.read_text().strip() == str(first.pid), "the first has begun")
+        first.send_signal(signal.SIGSTOP)  # however quick it is, the second comes meanwhile
         second = retraining(shop.directory)
         said, _ = second.communicate()
         assert second.returncode != 0
         assert "is being retrained already" in said
+        first.send_signal(signal.SIGCONT)
         said, _ = first.communicate()
         assert first.returncode == 0, said
         now = Models.of(shop.directory, "main").current()
