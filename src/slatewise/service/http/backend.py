@@ -14,7 +14,7 @@ from slatewise.service.http import limits
 from slatewise.service.http.guard import Gate
 from slatewise.service.http.metrics import Metrics
 from slatewise.service.http.setup import Setup
-from slatewise.service.serving import Request, Service
+from slatewise.service.serving import Request, Service, warm_up
 from slatewise.service.store import Store, StoreError
 from slatewise.service.writer import Writer
 
@@ -66,6 +66,7 @@ class Backend:
                 store = Store.open(config.store_url(setup.directory))
                 service = Service.open(setup.directory, config, store)
                 # The first slate loads compiled code, for seconds: nobody should wait for that.
+                warm_up(config)
                 service.recommend(Request())
                 return cls(service, store, config, gate, metrics)
             except StoreError as error:

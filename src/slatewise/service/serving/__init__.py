@@ -3,5 +3,6 @@
 from slatewise.service.serving.replaying import Replayer, replay
 from slatewise.service.serving.request import Request
 from slatewise.service.serving.service import Arm, Service
+from slatewise.service.serving.warming import warm_up
 
-__all__ = ["Arm", "Replayer", "Request", "Service", "replay"]
+__all__ = ["Arm", "Replayer", "Request", "Service", "replay", "warm_up"]

@@ -1,0 +1,33 @@
+"""Slates that nobody sees, so that the first one somebody asks for is as quick as any."""
+
+from slatewise.service.config import ServiceConfig
+from slatewise.service.records import Item, ItemState
+from slatewise.service.serving.items import ItemLog
+from slatewise.service.serving.live import Live
+from slatewise.service.serving.request import Request
+from slatewise.service.serving.strategy import strategy_of
+from slatewise.service.serving.users import NOBODY
+
+
+class _TwoItems:
+    """A store with a catalogue of two."""
+
+    def item_seq(self) -> int:
+        return 2
+
+    def item_changes(self, since: int, until: int | None = None) -> list[Item]:
+        return [Item(name, "any", ItemState.SHOWN, seq) for seq, name in enumerate("ab", start=1)]
+
+
+def warm_up(config: ServiceConfig) -> None:
+    """Load what is compiled for the strategies of all arms, also where there are no items yet.
+
+    On a new installation it has to be compiled first, which takes some fifteen seconds.
+    """
+    log = ItemLog()
+    log.read(_TwoItems())
+    for arm in config.arms.values():
+        model = config.models[arm.model].model
+        live = Live.of_prior(arm.model, model, config.source, log)
+        live.apply_items(log.number)
+        live.answer(NOBODY.telling(()), Request(k=2), strategy_of(arm), seed=0)
