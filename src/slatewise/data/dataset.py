@@ -3,6 +3,7 @@
 Opening needs only numpy; names are read (with polars) when somebody asks for them.
 """
 
+import copy
 import hashlib
 import json
 from functools import cached_property
@@ -196,6 +197,14 @@ class SlateDataset:
         from slatewise.data.split import split  # noqa: PLC0415 (needs pydantic)
 
         return split(config, self.user_keys, self.times, self.user_offsets)
+
+    def with_ends(
+        self, train_end: npt.NDArray[np.integer[Any]], valid_end: npt.NDArray[np.integer[Any]]
+    ) -> "SlateDataset":
+        """Return the same mapped arrays under another split [U], which is written nowhere."""
+        view = copy.copy(self)
+        view.train_end, view.valid_end = train_end.astype(np.int32), valid_end.astype(np.int32)
+        return view
 
     def verify(self) -> None:
         """Read every array and compare with the digests of its writing."""

@@ -5,7 +5,6 @@ fitted on came after them, neither for item biases nor for anything else. Where 
 order within each user, some users are judged whom no trial model knows.
 """
 
-import copy
 from dataclasses import dataclass
 from typing import Final
 
@@ -72,8 +71,8 @@ def trial_of(dataset: SlateDataset, config: SelectionConfig, seed: int) -> Trial
     ending = _within(config.ending, end - cut, able[:half])
     judging = _within(config.judged, end - cut, able[half:])
     return Trial(
-        _with_split(dataset, train, _until(train, end, ending)),
-        _with_split(dataset, train, _until(train, end, judging)),
+        dataset.with_ends(train, _until(train, end, ending)),
+        dataset.with_ends(train, _until(train, end, judging)),
         by_time,
     )
 
@@ -106,10 +105,3 @@ def _until(train: Ends, end: Ends, users: Int64Array) -> Ends:
     out = train.copy()
     out[users] = end[users]
     return out
-
-
-def _with_split(dataset: SlateDataset, train_end: Ends, valid_end: Ends) -> SlateDataset:
-    """Return the same mapped arrays under another split, which is written nowhere."""
-    view = copy.copy(dataset)
-    view.train_end, view.valid_end = train_end.astype(np.int32), valid_end.astype(np.int32)
-    return view
