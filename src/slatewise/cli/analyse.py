@@ -13,6 +13,7 @@ from rich.table import Table
 
 from slatewise.cli.show import console, progress, table
 from slatewise.errors import SlatewiseError
+from slatewise.service.clock import DAY
 
 if TYPE_CHECKING:
     from slatewise.evaluation.ab import Interval
@@ -78,7 +79,7 @@ def analyse(
         )
         varieties = analysing.varieties(store, found.start, found.end + 1, _SAMPLE)
         by_day = {
-            day: analysing.varieties(store, day * analysing.DAY, (day + 1) * analysing.DAY, _A_DAY)
+            day: analysing.varieties(store, day * DAY, (day + 1) * DAY, _A_DAY)
             for day in list(found.daily)[-_DAYS:]
         }
         estimates = [
@@ -206,7 +207,7 @@ def _days(found: "Report") -> Table:
     result = table("Click rates by day", "day", *found.arms)
     for day, rates in found.daily.items():
         cells = (_interval(rates[name]) if name in rates else "–" for name in found.arms)
-        result.add_row(_day(day * 86_400_000_000), *cells)
+        result.add_row(_day(day * DAY), *cells)
     return result
 
 
@@ -219,7 +220,7 @@ def _varieties_by_day(found: "Report", by_day: "dict[int, dict[str, Variety]]") 
             else "–"
             for name in found.arms
         ]
-        result.add_row(_day(day * 86_400_000_000), *cells)
+        result.add_row(_day(day * DAY), *cells)
     return result
 
 

@@ -3,6 +3,16 @@
 import threading
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final
+
+DAY: Final = 86_400_000_000
+"""Microseconds."""
+
+
+def iso(time: int) -> str:
+    """Return a time, in microseconds since 1970, as text of UTC, to the second."""
+    return datetime.fromtimestamp(time // 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def wall_clock() -> int:

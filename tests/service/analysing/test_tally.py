@@ -1,6 +1,7 @@
 import numpy as np
 
-from slatewise.service.analysing.tally import DAY, Tally
+from slatewise.service.analysing.tally import Tally
+from slatewise.service.clock import DAY
 from slatewise.service.records import Outcome, SlateRecord
 from slatewise.service.store import Store
 from tests.service.analysing.log import START, fill, served

@@ -11,8 +11,9 @@ from slatewise.service.analysing.estimating import (
     read_target,
 )
 from slatewise.service.analysing.report import ArmReport, Report, as_json, report
-from slatewise.service.analysing.tally import DAY, Tally
+from slatewise.service.analysing.tally import Tally
 from slatewise.service.analysing.variety import Variety, varieties
+from slatewise.service.clock import DAY
 from slatewise.service.config import ServiceConfig
 from slatewise.service.store import Store
 
@@ -39,7 +40,6 @@ def overview(store: Store, config: ServiceConfig) -> dict[str, Any]:
 
 
 __all__ = [
-    "DAY",
     "ArmReport",
     "Estimates",
     "Report",

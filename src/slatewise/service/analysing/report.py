@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,9 @@ from slatewise.evaluation.arms import ArmTotals
 from slatewise.evaluation.bootstrap import LEVEL
 from slatewise.evaluation.sequential import Advice, advise
 from slatewise.service.analysing.assignment import Assignment, check_assignment
-from slatewise.service.analysing.tally import DAY, Slates, Tally
+from slatewise.service.analysing.tally import Slates, Tally
 from slatewise.service.analysing.variety import Variety
+from slatewise.service.clock import DAY, iso
 from slatewise.service.config import ArmConfig, ServiceConfig
 
 FOREVER = 2**62
@@ -214,11 +214,6 @@ def _advice_json(advice: Advice, arm: str, reference: str) -> dict[str, Any]:
         "worth": advice.worth,
         "more_days": advice.more_days,
     }
-
-
-def iso(time: int) -> str:
-    """Return a time, in microseconds since 1970, as text of UTC."""
-    return datetime.fromtimestamp(time // 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _number(value: float) -> float | None:

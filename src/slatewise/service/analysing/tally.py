@@ -20,10 +20,10 @@ import numpy.typing as npt
 
 from slatewise.evaluation.arms import ArmTotals
 from slatewise.service.analysing import queries
+from slatewise.service.clock import DAY
 from slatewise.service.serving.growing import Growing
 from slatewise.service.store import Store
 
-DAY: Final = 86_400_000_000
 _PAGE: Final = 50_000
 
 Ints = npt.NDArray[np.int64]

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from slatewise.data.dataset import SlateDataset
 from slatewise.data.preparing import prepare
-from slatewise.service.retraining.window import DAY, Progress, VisitStore, Window, export_window
+from slatewise.service.clock import DAY
+from slatewise.service.retraining.window import Progress, VisitStore, Window, export_window
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from typing import Final
 from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
 from slatewise.model.fitted import SlateModel
+from slatewise.service.clock import iso
 from slatewise.service.config import ModelSpec, RetrainingConfig
 from slatewise.service.models import Models
 from slatewise.service.retraining.carrying import carried_to
@@ -16,7 +17,7 @@ from slatewise.service.retraining.learning import learn
 from slatewise.service.retraining.material import Material
 from slatewise.service.retraining.parts import LEAST_JUDGED, Parts, divide
 from slatewise.service.retraining.recipe import Recipe, recipe_of
-from slatewise.service.retraining.report import Night, iso
+from slatewise.service.retraining.report import Night
 from slatewise.service.retraining.window import Progress
 from slatewise.training import runs
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from slatewise.data.dataset import SlateDataset
 from slatewise.data.split import SplitConfig, time_quantile
-from slatewise.service.retraining.window import DAY
+from slatewise.service.clock import DAY
 
 ENDING: Final = 0.1
 """Share of users by whom training ends."""

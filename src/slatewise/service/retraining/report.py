@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from slatewise.service.clock import iso
 from slatewise.training.runs import write_json
 from slatewise.version import __version__
 
@@ -92,11 +93,6 @@ def last_report(folder: Path) -> dict[str, Any] | None:
         return None
     found: dict[str, Any] = json.loads(files[-1].read_text(encoding="utf-8"))
     return found
-
-
-def iso(time: int) -> str:
-    """Return a time in microseconds since 1970 as ISO 8601, to the second."""
-    return datetime.fromtimestamp(time // 1_000_000, UTC).isoformat().replace("+00:00", "Z")
 
 
 def stamp(time: int) -> str:

@@ -15,7 +15,6 @@ from slatewise.service.records import Item, ItemState, Visit
 Progress = Callable[[str, int, int | None], None]
 """Called with a stage, how much of it is done, and how much there is, if known."""
 
-DAY: Final = 86_400_000_000
 """Microseconds in a day."""
 
 _SCHEMA: Final = pa.schema(
