@@ -77,6 +77,14 @@ def test_a_constant_and_a_column_without_values_are_zeros() -> None:
     np.testing.assert_allclose(encoder.encode(items), [[0, 0, 1]] * 3, atol=1e-9)
 
 
+def test_vectors_that_nobody_knows_are_no_obstacle() -> None:
+    nothing = pl.DataFrame({"text": pl.Series([None, None], dtype=pl.List(pl.Float64))})
+    encoder = ItemEncoder.fit(table(), {"text": "embedding"})
+    assert encoder.encode(nothing).tolist() == [[0, 0, 1]] * 2
+    empty = ItemEncoder.fit(nothing, {"text": "embedding"})
+    assert empty.encode(nothing).tolist() == [[1], [1]]
+
+
 @pytest.fixture
 def dataset(write_log: Callable[..., Any], tmp_path: Path) -> SlateDataset:
     rows = [{"user_id": 1, "time": 1, "slate": ["x", "y", "z"], "click": "x", "source": "s"}]

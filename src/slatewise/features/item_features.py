@@ -114,7 +114,8 @@ class EmbeddingColumn(_Column):
     def fit(cls, values: pl.Series) -> "EmbeddingColumn":
         """Take the mean of what is there and the mean square around it."""
         known = values.drop_nulls()
-        vectors = np.array(known.to_list(), dtype=np.float64).reshape(len(known), -1)
+        size = int(known.list.len()[0]) if len(known) else 0
+        vectors = np.array(known.to_list(), dtype=np.float64).reshape(len(known), size)
         mean = vectors.mean(axis=0) if len(vectors) else np.zeros(0)
         scale = float(np.sqrt(((vectors - mean) ** 2).mean())) if vectors.size else 0.0
         return cls(
@@ -140,17 +141,18 @@ class EmbeddingColumn(_Column):
                 column=self.name,
             )
         out = np.zeros((len(values), len(self.mean)))
-        vectors = np.array(known.to_list(), dtype=np.float64).reshape(len(known), -1)
+        vectors = np.array(known.to_list(), dtype=np.float64).reshape(len(known), len(self.mean))
         out[values.is_not_null().to_numpy()] = (vectors - np.array(self.mean)) / self.scale
         return out
+
+
+Column = NumberColumn | CategoryColumn | EmbeddingColumn
 
 
 class ItemEncoder(Config):
     """Turns columns of items into a matrix, always the same way."""
 
-    columns: tuple[
-        Annotated[NumberColumn | CategoryColumn | EmbeddingColumn, Field(discriminator="kind")], ...
-    ]
+    columns: tuple[Annotated[Column, Field(discriminator="kind")], ...]
 
     @classmethod
     def fit(
@@ -181,13 +183,11 @@ class ItemEncoder(Config):
         return np.concatenate(blocks, axis=1).astype(np.float32)
 
 
-def _fit(
-    values: pl.Series, kind: Kind, most: int
-) -> NumberColumn | CategoryColumn | EmbeddingColumn:
+def _fit(values: pl.Series, kind: Kind, most: int) -> Column:
     if kind == "category":
         return CategoryColumn.fit(values, most)
     return NumberColumn.fit(values) if kind == "number" else EmbeddingColumn.fit(values)
 
 
-def _names(column: NumberColumn | CategoryColumn | EmbeddingColumn) -> list[str]:
+def _names(column: Column) -> list[str]:
     return column.names + [f"{column.name} is missing"] * column.missing

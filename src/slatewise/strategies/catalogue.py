@@ -3,15 +3,13 @@
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-import numpy.typing as npt
-import torch
 
 from slatewise.errors import SlatewiseError
+from slatewise.features.item_values import Columns
 from slatewise.model.fitted import ItemId, SlateModel
 from slatewise.ranking import ItemTable
+from slatewise.strategies.predictive import Predictive
 from slatewise.strategies.users import Ints
-
-Floats = npt.NDArray[np.float32]
 
 
 class Catalogue:
@@ -71,17 +69,20 @@ class Catalogue:
         inside = numbers < len(self._views)
         return np.where(inside, self._views[np.where(inside, numbers, 0)], 0)
 
-    def add(self, ids: Sequence[ItemId], groups: Sequence[str]) -> None:
-        """Offer new items, each with the predictive distribution of its group (`Predictive`).
+    def add(
+        self, ids: Sequence[ItemId], groups: Sequence[str], features: Columns | None = None
+    ) -> None:
+        """Offer new items, each with what group and features predict of it (`Predictive`).
 
         An id that was removed comes back as a new item.
         """
         self._refuse_odd(ids, groups)
+        said = None if features is None else self._predictive.read(features, len(ids))
         fresh = [name for name in dict.fromkeys(groups) if name not in self.group_names]
         self.group_names += fresh
         place = {name: number for number, name in enumerate(self.group_names)}
         numbers = np.array([place[name] for name in groups], dtype=np.int32)
-        means, scales, biases, unsure = self._predictive(numbers)
+        means, scales, biases, unsure = self._predictive(numbers, said)
         self._table.append(means, scales, biases, numbers, unsure)
         self._numbers |= {item: len(self.ids) + row for row, item in enumerate(ids)}
         self.ids += ids
@@ -120,33 +121,3 @@ class Catalogue:
                 raise SlatewiseError(
                     f"item {item!r} is there already.", "Leave it out, or remove it first."
                 )
-
-
-class Predictive:
-    """What is believed of new items of a model: the predictive distribution of their group.
-
-    A group that training did not know is taken for one like those it knew: around the mean of
-    their means, as wide as they are apart and are themselves.
-    """
-
-    def __init__(self, model: SlateModel) -> None:
-        self._dimensions = model.config.dimensions
-        groups = torch.arange(len(model.group_names))
-        with torch.no_grad():
-            means, scales = model.posterior.prior.predictive(groups)
-            between = means.var(0, correction=0) + scales.square().mean(0)
-            self._means = torch.cat([means, means.mean(0, keepdim=True)]).float().numpy()
-            self._scales = torch.cat([scales, between.sqrt()[None]]).float().numpy()
-
-    def __call__(self, groups: npt.NDArray[np.integer]) -> tuple[Floats, Floats, Floats, Floats]:
-        """Return means and scales [R, D], biases and scales of biases [R] of groups [R]."""
-        rows = np.minimum(groups, len(self._means) - 1)  # the last: a new group
-        means, biases = self._split(self._means[rows])
-        scales, unsure = self._split(self._scales[rows])
-        return means, scales, biases, unsure
-
-    def _split(self, rows: Floats) -> tuple[Floats, Floats]:
-        """Return vectors [R, D] and biases [R], which are 0 where the model has none."""
-        size = self._dimensions
-        biases = rows[:, size] if rows.shape[1] > size else np.zeros(len(rows), np.float32)
-        return rows[:, :size], biases

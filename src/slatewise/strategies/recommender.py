@@ -9,6 +9,7 @@ from typing import Literal, overload
 import numpy as np
 
 from slatewise.errors import SlatewiseError
+from slatewise.features.item_values import Columns
 from slatewise.features.popularity_state import PopularityState
 from slatewise.model.fitted import ItemId, SlateModel
 from slatewise.ranking import Filter, ItemTable
@@ -134,9 +135,19 @@ class Recommender:
         ]
         return slates if several else slates[0]
 
-    def add_items(self, ids: Sequence[ItemId], groups: Sequence[str]) -> None:
-        """Offer new items at once, as uncertain as their groups; see `Catalogue.add`."""
-        self.items.add(ids, groups)
+    def add_items(
+        self, ids: Sequence[ItemId], groups: Sequence[str], features: Columns | None = None
+    ) -> None:
+        """Offer new items at once, as uncertain as nobody has seen them.
+
+        Args:
+            ids: of the items; none that is on offer already.
+            groups: one for each; a new group is taken for one like the others.
+            features: for a model that was trained with features of items, the same columns by
+                name, one value for each item, None where it is unknown. Without, all are unknown.
+
+        """
+        self.items.add(ids, groups, features)
 
     def remove_items(self, ids: Iterable[ItemId]) -> None:
         """Take items off for good."""

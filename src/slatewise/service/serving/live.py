@@ -24,9 +24,9 @@ from slatewise.service.serving.popularity import AnswerSource, Popular
 from slatewise.service.serving.relevance import Relevance
 from slatewise.service.serving.request import Request
 from slatewise.service.serving.turns import one_at_a_time
-from slatewise.strategies.catalogue import Predictive
 from slatewise.strategies.exact import ExactRanker
 from slatewise.strategies.named import Strategy
+from slatewise.strategies.predictive import Predictive
 from slatewise.strategies.slate import Slate
 from slatewise.strategies.tables import table_of, table_of_run
 from slatewise.strategies.users import Users

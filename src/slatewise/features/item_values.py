@@ -1,0 +1,156 @@
+"""Features of items that come one by one, after an encoder was fitted.
+
+A table is refused as a whole for one bad row. Of an item that comes later, some values may be
+unknown, and whoever brings it can be told at once which of them does not fit.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeGuard
+
+import numpy as np
+import polars as pl
+
+from slatewise.errors import InputError, SlatewiseError
+from slatewise.features.item_features import (
+    CategoryColumn,
+    Column,
+    EmbeddingColumn,
+    Floats,
+    ItemEncoder,
+    NumberColumn,
+)
+
+FARTHEST: Final = 1_000.0
+"""Standard deviations from the mean beyond which a value is a mistake: none of a million values can
+be farther from their own mean."""
+
+Columns = pl.DataFrame | Mapping[str, Sequence[object]]
+"""Values by column; None is unknown."""
+
+_TYPES: Final = {
+    "number": pl.Float64(),
+    "category": pl.String(),
+    "embedding": pl.List(pl.Float64()),
+}
+
+
+def encode_columns(encoder: ItemEncoder, columns: Columns, count: int) -> Floats:
+    """Encode the columns of `count` new items, all that the encoder knows and no others: [I, Q].
+
+    What is missing, strange or far out is refused with its column and row.
+    """
+    table = _table(columns)
+    _require_same(table.columns, [column.name for column in encoder.columns])
+    if table.height != count:
+        raise SlatewiseError(
+            f"{count:,} items have {table.height:,} rows of features.", "Give each item one row."
+        )
+    rows = table.rows(named=True)
+    for number, row in enumerate(rows, start=1):
+        refuse_misfits(encoder, row, row=number)
+    return encode_values(encoder, rows)[0]
+
+
+def encode_values(
+    encoder: ItemEncoder, items: Sequence[Mapping[str, object]]
+) -> tuple[Floats, int]:
+    """Encode items with values by column, [R, Q], and count the values that do not fit.
+
+    Those are unknown then, as are the columns that an item says nothing of; columns that the
+    encoder does not know do not matter.
+    """
+    if not encoder.columns:
+        return np.empty((len(items), 0), np.float32), 0
+    columns, misfits = {}, 0
+    for column in encoder.columns:
+        values = [item.get(column.name) for item in items]
+        fitting = [value if misfit(column, value) is None else None for value in values]
+        misfits += fitting.count(None) - values.count(None)
+        told = [None if value is None else _plain(column, value) for value in fitting]
+        columns[column.name] = pl.Series(column.name, told, dtype=_TYPES[column.kind])
+    return encoder.encode(pl.DataFrame(columns)), misfits
+
+
+def refuse_misfits(
+    encoder: ItemEncoder, values: Mapping[str, object], *, row: int | None = None
+) -> None:
+    """Refuse values of an item that do not fit their columns; others do not matter."""
+    for column in encoder.columns:
+        problem = misfit(column, values.get(column.name))
+        if problem is not None:
+            raise InputError(
+                f"{problem}.",
+                "Correct it, or leave it out where it is unknown.",
+                row=row,
+                column=column.name,
+            )
+
+
+def misfit(column: Column, value: object) -> str | None:
+    """Say why a value is none of a column; None where it is one. None fits: it is unknown."""
+    if value is None:
+        return None
+    if isinstance(column, NumberColumn):
+        return _of_number(column, value)
+    if isinstance(column, CategoryColumn):
+        fits = isinstance(value, str) or _is_finite(value)
+        return None if fits else "a category is one text"
+    return _of_vector(column, value)
+
+
+def _of_number(column: NumberColumn, value: object) -> str | None:
+    if not _is_finite(value):
+        return f"{str(value)[:40]!r} is no number"
+    far = abs(float(value) - column.mean) / column.sd
+    if far <= FARTHEST:
+        return None
+    return f"{value:g} is {far:,.0f} standard deviations from the mean of training"
+
+
+def _of_vector(column: EmbeddingColumn, value: object) -> str | None:
+    if not (isinstance(value, Sequence) and all(map(_is_finite, value))):
+        return "an embedding is a list of numbers, all of them known"
+    vector, mean = np.array(value, np.float64), np.array(column.mean)
+    if len(vector) != len(mean):
+        return f"the vector has {len(vector):,} numbers, those of training have {len(mean):,}"
+    if (np.abs(vector - mean) > FARTHEST * column.scale).any():
+        return f"the vector is over {FARTHEST:,.0f} times as far out as those of training"
+    return None
+
+
+def _is_finite(value: object) -> TypeGuard[float]:
+    try:
+        return isinstance(value, int | float) and math.isfinite(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        return False
+
+
+def _plain(column: Column, value: Any) -> object:
+    """Return a value that fits its column in the column's own type."""
+    if isinstance(column, NumberColumn):
+        return float(value)
+    if isinstance(column, EmbeddingColumn):
+        return [float(number) for number in value]
+    # Truth values as polars writes them where it reads a column of them as a category.
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _require_same(given: Sequence[str], wanted: Sequence[str]) -> None:
+    remedy = f"Give {', '.join(wanted)}, with None where a value is unknown."
+    for name in given:
+        if name not in wanted:
+            raise SlatewiseError(f"the model knows no feature '{name}' of items.", remedy)
+    for name in wanted:
+        if name not in given:
+            raise SlatewiseError(f"the feature '{name}' of the items is not given.", remedy)
+
+
+def _table(columns: Columns) -> pl.DataFrame:
+    try:
+        return pl.DataFrame(columns)
+    except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
+        raise SlatewiseError(
+            f"the features of the items are no columns: {error}",
+            "Give a list of equal length for each feature, of one kind, None where unknown.",
+        ) from error

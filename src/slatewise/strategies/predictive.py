@@ -1,0 +1,97 @@
+"""What is believed of items that nobody has seen: what group and features predict.
+
+Shapes: R new items, Q features, D dimensions, C numbers of an item (its vector, and its bias where
+the model has biases).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from slatewise.errors import SlatewiseError
+from slatewise.features.item_values import Columns, encode_columns, encode_values
+from slatewise.model.fitted import SlateModel
+
+Floats = npt.NDArray[np.float32]
+
+
+class Said(NamedTuple):
+    """What features say of R items beside their groups: E W x and Var W x."""
+
+    means: Floats
+    """[R, C]"""
+    variances: Floats
+    """[R, C]"""
+
+
+class Predictive:
+    """What is believed of new items of a model: the predictive distribution of their group.
+
+    A group that training did not know is taken for one like those it knew: around the mean of
+    their means, as wide as they are apart and are themselves. Features move the mean by E W x and
+    add Var W x; where they are not told they are what the encoder makes of unknown values.
+    """
+
+    def __init__(self, model: SlateModel) -> None:
+        self._dimensions = model.config.dimensions
+        self.encoder = model.item_encoder
+        groups = torch.arange(len(model.group_names))
+        with torch.no_grad():
+            means, scales = model.posterior.prior.predictive(groups)
+            between = means.var(0, correction=0) + scales.square().mean(0)
+            self._means = torch.cat([means, means.mean(0, keepdim=True)]).float().numpy()
+            self._scales = torch.cat([scales, between.sqrt()[None]]).float().numpy()
+            if self.encoder is not None:
+                weights = model.posterior.shared["feature_weights"]  # [Q, C]
+                self._weights = weights.mean.float().numpy()
+                self._variances = weights.scale.square().float().numpy()
+                self.unknown = self.says(encode_values(self.encoder, [{}])[0])
+                """of an item without features: R = 1"""
+
+    def says(self, features: Floats) -> Said:
+        """Return what features [R, Q] say, of a model that has any."""
+        return Said(
+            _product(features, self._weights), _product(np.square(features), self._variances)
+        )
+
+    def read(self, columns: Columns, count: int) -> Said:
+        """Return what columns say of `count` items, refusing those that the model does not have."""
+        if self.encoder is None:
+            raise SlatewiseError(
+                "the model was trained without features of items.",
+                "Leave them out, or train with --item-features.",
+            )
+        return self.says(encode_columns(self.encoder, columns, count))
+
+    def __call__(
+        self, groups: npt.NDArray[np.integer], said: Said | None = None
+    ) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return means and scales [R, D], biases and scales of biases [R] of groups [R]."""
+        rows = np.minimum(groups, len(self._means) - 1)  # the last: a new group
+        means, scales = self._means[rows], self._scales[rows]
+        if self.encoder is not None:
+            said = self.unknown if said is None else said
+            means, scales = means + said.means, np.sqrt(np.square(scales) + said.variances)
+        vectors, biases = self._split(means)
+        spreads, unsure = self._split(scales)
+        return vectors, spreads, biases, unsure
+
+    def _split(self, rows: Floats) -> tuple[Floats, Floats]:
+        """Return vectors [R, D] and biases [R], which are 0 where the model has none."""
+        size = self._dimensions
+        biases = rows[:, size] if rows.shape[1] > size else np.zeros(len(rows), np.float32)
+        return rows[:, :size], biases
+
+
+def _product(features: Floats, weights: Floats) -> Floats:
+    """Return features [R, Q] times weights [Q, C], to the last bit whatever rows there are.
+
+    A BLAS adds up in an order that depends on R, and a slate made again adds items in other batches
+    than those in which they came.
+    """
+    total = np.zeros((len(features), weights.shape[1]), np.float32)
+    for number in np.flatnonzero(features.any(axis=0)):
+        total += features[:, number, None] * weights[number]
+    return total
