@@ -78,8 +78,7 @@ def test_a_second_start_with_the_same_run_changes_nothing(
     assert "not used" in caplog.text
 
 
-def test_a_run_that_is_none_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_run_that_is_none_is_refused_before_anything_is_made(tmp_path: Path) -> None:
     with pytest.raises(SlatewiseError):
-        prepare(tmp_path / "service", ServiceConfig(), tmp_path)
-    assert items(tmp_path / "service") == {}
-    assert Models.of(tmp_path / "service", "main").current() is None
+        prepare(tmp_path / "a" / "service", ServiceConfig(), tmp_path)
+    assert list(tmp_path.iterdir()) == []

@@ -11,6 +11,7 @@ from slatewise.service.store import Store
 
 if TYPE_CHECKING:
     from slatewise.model.fitted import SlateModel
+    from slatewise.service.models import Models
 
 FIRST = "main"
 _BATCH = 10_000
@@ -20,13 +21,15 @@ _log = logging.getLogger(__name__)
 def prepare(directory: Path, config: ServiceConfig, run: Path | None) -> None:
     """Make the directory and the store; `run` becomes the first version, where there is none yet.
 
-    What is wrong is found here, before any worker starts.
+    What is wrong is found here, before any worker starts; a run that is none, before anything is
+    made.
     """
+    model = None if run is None else _first_model(run, directory, config)
     directory.mkdir(parents=True, exist_ok=True)
     store = Store.open(config.store_url(directory))
     try:
-        if run is not None:
-            begin_with(run, directory, config, store)
+        if run is not None and model is not None:
+            _begin(run, model, directory, config, store)
     finally:
         store.close()
 
@@ -36,17 +39,35 @@ def begin_with(run: Path, directory: Path, config: ServiceConfig, store: Store) 
 
     Items that the store has heard of stay as they are. Killed in between, it can be done again.
     """
+    model = _first_model(run, directory, config)
+    if model is not None:
+        _begin(run, model, directory, config, store)
+
+
+def _first_model(run: Path, directory: Path, config: ServiceConfig) -> "SlateModel | None":
+    """Load a run; None where there is a model already, and it is not used."""
     # Torch takes seconds to load, and a service that goes on needs nothing of this.
-    from slatewise.service.models import Models  # noqa: PLC0415
     from slatewise.training import runs  # noqa: PLC0415
 
-    models = Models.of(directory, FIRST if FIRST in config.models else next(iter(config.models)))
-    if models.current() is not None:
-        _log.warning("There is a model already: %s is not used.", run)
-        return
-    for batch in _new_items(runs.load(run), store):
+    if _models(directory, config).current() is None:
+        return runs.load(run)
+    _log.warning("There is a model already: %s is not used.", run)
+    return None
+
+
+def _begin(
+    run: Path, model: "SlateModel", directory: Path, config: ServiceConfig, store: Store
+) -> None:
+    for batch in _new_items(model, store):
         store.put_items(batch)
+    models = _models(directory, config)
     models.promote(models.add(run), f"begun with {run.name}")
+
+
+def _models(directory: Path, config: ServiceConfig) -> "Models":
+    from slatewise.service.models import Models  # noqa: PLC0415 (torch is slow to load)
+
+    return Models.of(directory, FIRST if FIRST in config.models else next(iter(config.models)))
 
 
 def _new_items(model: "SlateModel", store: Store) -> Iterator[list[tuple[str, str, ItemState]]]:
