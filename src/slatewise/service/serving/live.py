@@ -1,9 +1,8 @@
 """One version of a model, as it serves: with the items on offer and their popularity now."""
 
-import ctypes
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
@@ -30,6 +29,7 @@ from slatewise.strategies.predictive import Predictive
 from slatewise.strategies.slate import Slate
 from slatewise.strategies.tables import table_of, table_of_run
 from slatewise.strategies.users import Users
+from slatewise.training.memory import give_back_freed_memory
 
 T = TypeVar("T")
 Tell = Callable[[Offers, Listener], Told]
@@ -213,6 +213,4 @@ def _forget_items(model: SlateModel) -> None:
     posterior.item_groups = posterior.item_groups[:0].clone()
     posterior.item_features = None
     model.item_ids, model.views = [], model.views[:0].clone()
-    with suppress(OSError, AttributeError):  # where the C library is another one
-        # It keeps what Python frees: 116 MB after loading 1.3 million items.
-        ctypes.CDLL("libc.so.6").malloc_trim(0)
+    give_back_freed_memory()
