@@ -3,13 +3,15 @@
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 PASSWORD = "s3cret/p@ss"
@@ -98,6 +100,19 @@ class Postgres:
     def stop(self) -> None:
         """Stop at once, as a crash would: nothing is written that was not on disk."""
         self._run("pg_ctl", "-D", self._data, "-w", "-m", "immediate", "stop")
+
+    def freeze(self) -> None:
+        """Stop all its processes where they are: connections stay, and nobody answers."""
+        self._send(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._send(signal.SIGCONT)
+
+    def _send(self, number: signal.Signals) -> None:
+        first = psutil.Process(int((self._data / "postmaster.pid").read_text().split()[0]))
+        for process in (first, *first.children(recursive=True)):  # the first, lest it makes more
+            with suppress(psutil.NoSuchProcess):
+                process.send_signal(number)
 
     def remove(self) -> None:
         try:

@@ -184,6 +184,59 @@ def test_a_connection_that_was_lost_is_replaced_in_silence(postgres: Postgres) -
     store.close()
 
 
+@on_postgresql
+def test_a_postgresql_that_is_frozen_is_given_up_and_used_again_when_it_thaws(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "READING", 1.0)
+    monkeypatch.setattr(engine, "WRITING", 1.0)
+    store = Store.open(new_schema(postgres))
+    store.write([slate("s"), slate("t")], [click("s")])
+    attempts = (
+        lambda: store.history("ann", 1),  # of an open connection
+        lambda: store.write([], [click("t")]),  # of a new one
+    )
+    postgres.freeze()
+    try:
+        for attempt in attempts:
+            began = time.monotonic()
+            with pytest.raises(
+                StoreError, match=r"failed: (no answer|connection timeout)"
+            ) as error:
+                attempt()
+            assert "See that it runs" in error.value.remedy
+            assert time.monotonic() - began < 9
+    finally:
+        postgres.thaw()
+    assert store.write([], [click("t")]) == ["recorded"]
+    assert len(store.history("ann", 9).visits) == 2
+    store.close()
+
+
+@on_postgresql
+def test_what_was_sent_to_a_frozen_postgresql_may_be_sent_again(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "WRITING", 1.0)
+    store = Store.open(new_schema(postgres))
+    store.write([slate("s")], [])
+
+    def freeze(connection: object) -> None:
+        postgres.freeze()
+
+    event.listen(Engine, "commit", freeze)  # then COMMIT is sent, and nothing is heard of it
+    try:
+        with pytest.raises(StoreError, match="no answer"):
+            store.write([], [click("s")])
+    finally:
+        event.remove(Engine, "commit", freeze)
+        postgres.thaw()
+    assert store.write([], [click("s")])[0] in ("recorded", "duplicate")
+    assert store.write([], [click("s")]) == ["duplicate"]
+    assert store.seq() == 2
+    store.close()
+
+
 def test_a_writer_gives_up_on_another_one_that_never_ends(
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

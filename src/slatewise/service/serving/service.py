@@ -4,10 +4,10 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from slatewise.errors import SlatewiseError
 from slatewise.service.arms import assign
@@ -28,8 +28,12 @@ from slatewise.strategies.slate import Slate
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 _PAUSE: Final = 1.0
 """Seconds for which the store is not asked again after it could not be reached."""
+_TRIAL: Final = 10.0
+"""Seconds for which nobody else asks while one tries whether it can be reached again."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,7 @@ class Service:
         self._lines = {name: strategy_line(arm) for name, arm in config.arms.items()}
         self._items_stamp: int | None = None
         self._paused_until = 0.0
+        self._in_trouble = False
         self._live: dict[str, Live] = {}
         self._current: dict[str, tuple[int, int] | None] = {}
         self._problems: dict[str, str] = {}
@@ -180,11 +185,9 @@ class Service:
         known = self._users.known(user_id)
         if known is not None:
             return known
-        if self._reachable():
-            try:
-                return self._users.read(user_id)
-            except StoreError as error:
-                self._pause(error)
+        read = self._ask(lambda: self._users.read(user_id))
+        if read is not None:
+            return read
         notes.append("history unavailable: the store cannot be reached")
         return self._users.last_known(user_id)
 
@@ -193,18 +196,18 @@ class Service:
         stamp = self._stamps.items()
         if stamp == self._items_stamp and not look:
             return
-        if self._reachable():
-            try:
-                self._log.read(self.store)
-            except StoreError as error:
-                self._pause(error)
-            else:
-                with self._joining:
-                    for live in self._live.values():
-                        live.apply_items(self._log.number)
-                self._items_stamp = stamp
-                return
-        notes.append("items may have changed: the store cannot be reached")
+        number = self._ask(self._read_items)
+        if number is None:
+            notes.append("items may have changed: the store cannot be reached")
+            return
+        with self._joining:
+            for live in self._live.values():
+                live.apply_items(number)
+        self._items_stamp = stamp
+
+    def _read_items(self) -> int:
+        self._log.read(self.store)
+        return self._log.number
 
     def _follow_model(self, name: str) -> None:
         """Load the version that should serve, if it does not yet; the old one serves meanwhile."""
@@ -258,22 +261,35 @@ class Service:
 
     def _follow_popularity(self, live: Live) -> None:
         now = self.clock.now()
-        if live.due(now) and self._reachable():
-            try:
-                live.refresh(self.store, now)
-            except StoreError as error:
-                self._pause(error)
+        if live.due(now):
+            self._ask(lambda: live.refresh(self.store, now))
 
     def _report(self, name: str, problem: str) -> None:
         self._problems[name] = problem
         logger.error("%s", problem)
 
-    def _reachable(self) -> bool:
-        return time.monotonic() >= self._paused_until
+    def _ask(self, work: Callable[[], T]) -> T | None:
+        """Ask the store; None if it cannot be reached.
+
+        While it is in trouble one at a time tries again: all others would wait with it for a server
+        that says nothing.
+        """
+        now = time.monotonic()
+        if now < self._paused_until:
+            return None
+        if self._in_trouble:
+            self._paused_until = now + _TRIAL
+        try:
+            result = work()
+        except StoreError as error:
+            self._pause(error)
+            return None
+        self._in_trouble, self._paused_until = False, 0.0
+        return result
 
     def _pause(self, error: StoreError) -> None:
         logger.warning("The store cannot be reached: %s", error)
-        self._paused_until = time.monotonic() + _PAUSE
+        self._in_trouble, self._paused_until = True, time.monotonic() + _PAUSE
 
 
 def _last_served(store: Store) -> int:

@@ -1,5 +1,6 @@
 """Connections to SQLite or PostgreSQL: reading, writing, and what can go wrong with either."""
 
+import math
 import sqlite3
 import time
 from collections.abc import Callable
@@ -15,6 +16,9 @@ Result = TypeVar("Result")
 
 PATIENCE = 10
 """Seconds that a writer waits for another one."""
+READING, WRITING, LONG = 4.0, PATIENCE + 2.0, 120.0
+"""Seconds in which PostgreSQL must say something: to a reader, to a writer, who may have to wait
+for another one, and to a reader of much. A request then ends in good time, come what may."""
 ALERT = {
     "connect_timeout": 3,
     "keepalives_idle": 10,
@@ -42,20 +46,25 @@ class Database:
         reading = {} if self.is_sqlite else {"isolation_level": "AUTOCOMMIT"}
         self._reader = self._engine.execution_options(**reading)
 
-    def read(self, work: Callable[[Connection], Result]) -> Result:
-        """Do the work, each statement seeing what was written before it."""
+    def read(self, work: Callable[[Connection], Result], patience: float | None = None) -> Result:
+        """Do the work, each statement seeing what was written before it.
+
+        `patience` is for how many seconds a server may say nothing; READING without it.
+        """
 
         def run() -> Result:
             with self._reader.connect() as connection:
+                self._limit(connection, READING if patience is None else patience)
                 return work(connection)
 
         return self._attempt(run)
 
-    def write(self, work: Callable[[Connection], Result]) -> Result:
+    def write(self, work: Callable[[Connection], Result], patience: float | None = None) -> Result:
         """Do the work in one transaction, which is on disk before this returns."""
 
         def run() -> Result:
             with self._engine.begin() as connection:
+                self._limit(connection, WRITING if patience is None else patience)
                 if self.is_sqlite:  # Otherwise a reader would have to become a writer, and may not.
                     connection.exec_driver_sql("BEGIN IMMEDIATE")
                 return work(connection)
@@ -73,7 +82,12 @@ class Database:
 
         if self.is_sqlite:
             self._attempt(self._write_ahead)
-        self.write(alone)
+        self.write(alone, math.inf)
+
+    def _limit(self, connection: Connection, patience: float) -> None:
+        if not self.is_sqlite:
+            driver: Any = connection.connection.driver_connection
+            driver.patience = patience
 
     def _write_ahead(self) -> None:
         """Put the file into the mode in which readers and a writer do not wait for each other."""
@@ -98,7 +112,8 @@ class Database:
             try:
                 return run()
             except DBAPIError as error:
-                if not error.connection_invalidated:
+                # Nor would a new one be answered by a server that has been silent.
+                if not error.connection_invalidated or isinstance(error.orig, TimeoutError):
                     raise
             return run()  # The connection had been lost since it was last used: take a new one.
         except (DBAPIError, PoolTimeout) as error:
@@ -169,6 +184,8 @@ def _prepare_sqlite(connection: sqlite3.Connection, _: Any) -> None:
 
 def _postgresql(url: URL) -> Engine:
     try:
+        from slatewise.service.store.silence import PatientConnection  # noqa: PLC0415
+
         engine = create_engine(
             url,
             hide_parameters=True,
@@ -180,6 +197,11 @@ def _postgresql(url: URL) -> Engine:
             "PostgreSQL is spoken to with psycopg, which is not installed.",
             "pip install 'slatewise[serve]'",
         ) from error
+    event.listen(
+        engine,
+        "do_connect",
+        lambda dialect, record, words, names: PatientConnection.connect(*words, **names),
+    )
     event.listen(engine, "connect", _prepare_postgresql)
     return engine
 

@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, and_, select, tuple_
 
 from slatewise.service.records import SlateRecord, Visit
 from slatewise.service.store.counting import Counter, last_number
-from slatewise.service.store.engine import Database
+from slatewise.service.store.engine import LONG, Database
 from slatewise.service.store.reading import OLDEST_FIRST
 from slatewise.service.store.rows import OUTCOME_COLUMNS, SLATE_COLUMNS, visits_of
 from slatewise.service.store.schema import OUTCOMES, SLATES, AnyRow
@@ -66,6 +66,6 @@ def _pages(
             .order_by(*OLDEST_FIRST)
         ).all()
 
-    while rows := database.read(read):
+    while rows := database.read(read, LONG):
         place = (rows[-1].time, rows[-1].seq)
         yield list(visits_of(rows))

@@ -1,0 +1,48 @@
+"""A limit to waiting for a PostgreSQL that keeps its connections open and says nothing.
+
+The kernel under a frozen server acknowledges all that is sent to it, so that TCP notices nothing,
+and the server's own timers stand still with it. Only whoever waits can count the seconds.
+"""
+
+import time
+from collections.abc import Generator
+from typing import Any
+
+from psycopg import Connection, OperationalError
+from psycopg.abc import RV, PQGen
+
+FIRST_WORDS = 3.0
+"""Seconds of silence in which a new connection is given up."""
+
+
+class SilenceError(OperationalError, TimeoutError):
+    """Nothing was heard for too long. What was sent may still be done, when somebody wakes up."""
+
+
+class PatientConnection(Connection[Any]):
+    """A connection that is given up when nothing is heard for `patience` seconds."""
+
+    patience: float = FIRST_WORDS
+
+    def wait(self, gen: PQGen[RV], *more: Any, **options: Any) -> RV:
+        """Let a conversation take its course, as long as there is one."""
+        try:
+            return super().wait(_heard(gen, self.patience), *more, **options)
+        except SilenceError:
+            self.pgconn.finish()
+            raise
+
+
+def _heard(gen: PQGen[RV], patience: float) -> Generator[Any, Any, RV]:
+    """Do as a conversation does; psycopg says 0 every tenth of a second that nothing comes."""
+    try:
+        wanted, last = next(gen), time.monotonic()
+        while True:
+            ready = yield wanted
+            if ready:
+                last = time.monotonic()
+            elif time.monotonic() - last > patience:
+                raise SilenceError(f"no answer for {patience:g} seconds")
+            wanted = gen.send(ready)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
