@@ -91,6 +91,18 @@ def test_history_is_what_was_known_at_any_number(store: Store) -> None:
     assert len(store.history("ann", 99).visits) > 5
 
 
+def test_the_newest_slates_of_a_user_that_nobody_answered_come_oldest_first(store: Store) -> None:
+    model = filled(store, 5, 40)
+    for user in ("ann", "bob"):
+        heard = {visit.slate.slate_id for visit in model.visits(len(model.log))}
+        slates = [record for record in model.log if isinstance(record, SlateRecord)]
+        unheard = [s for s in slates if s.user_id == user and s.slate_id not in heard]
+        assert len(unheard) > 3
+        expected = sorted(unheard, key=lambda slate: slate.time)  # ties in the order of numbers
+        assert store.unanswered(user, 1_000) == expected
+        assert store.unanswered(user, 3) == expected[-3:]
+
+
 def test_answers_come_one_by_one_in_the_order_of_their_numbers(store: Store) -> None:
     model = filled(store, seed=3, batches=15)
     answers, page = [], store.answers_since(0, 4)

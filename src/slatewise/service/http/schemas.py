@@ -195,13 +195,16 @@ class ChangedAnswer(_Answer):
 
 
 class VisitAnswer(_Answer):
-    """A slate that a user saw, and what she did."""
+    """A slate that was made for a user, and what she did."""
 
     slate_id: str
     time: str = Field(examples=["2026-05-17T12:30:00.000000+00:00"])
     source: str
     items: list[str]
-    seen: int
+    answered: bool
+    """whether anything was heard of it: only then does it count as shown"""
+    seen: int | None
+    """how many of the items, from the first; null if nothing was heard"""
     clicked: list[str]
     variant: str | None
     """the arm that made it; null for a slate that others made"""

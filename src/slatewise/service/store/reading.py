@@ -56,6 +56,14 @@ def history(connection: Connection, user_id: str, last: int, until: int | None) 
     return UserHistory(visits, max((row.outcome for row in rows), default=0))
 
 
+def unanswered(connection: Connection, user_id: str, last: int) -> list[SlateRecord]:
+    """Return a user's newest slates of which nothing was heard, oldest first."""
+    heard = select(OUTCOMES.c.seq).where(OUTCOMES.c.slate == SLATES.c.seq).exists()
+    query = select(*SLATE_COLUMNS).where(SLATES.c.user_id == user_id, ~heard)
+    query = query.order_by(SLATES.c.time.desc(), SLATES.c.seq.desc()).limit(last)
+    return [slate_of(row) for row in reversed(connection.execute(query).all())]
+
+
 def answers_since(connection: Connection, seq: int, limit: int, until: int | None) -> list[Answer]:
     """Return the next outcomes after a number, each by itself, in the order of their numbers."""
     last = FOREVER if until is None else until

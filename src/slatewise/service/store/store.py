@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from sqlalchemy import Connection
 
+from slatewise.service.features import Features, features_of
 from slatewise.service.records import (
     Answer,
     Item,
@@ -18,6 +19,7 @@ from slatewise.service.records import (
 from slatewise.service.store import erasing, exporting, items, reading, writing
 from slatewise.service.store.counting import Counter, last_number
 from slatewise.service.store.engine import Database, Result
+from slatewise.service.store.items import Given
 from slatewise.service.store.migrations import bring_up_to_date
 
 
@@ -83,6 +85,11 @@ class Store:
             lambda connection: reading.history(connection, user_id, last, until)
         )
 
+    def unanswered(self, user_id: str, last: int) -> list[SlateRecord]:
+        """Return a user's `last` newest slates of which nothing was heard, oldest first."""
+        require_texts("the user's id", (user_id,))
+        return self._database.read(lambda connection: reading.unanswered(connection, user_id, last))
+
     def seq(self) -> int:
         """Return the last number given to a slate or an outcome."""
         return self._database.read(lambda connection: last_number(connection, Counter.LOG))
@@ -115,14 +122,16 @@ class Store:
 
     # Items
 
-    def put_items(self, given: Sequence[tuple[str, str, ItemState]]) -> int:
+    def put_items(self, given: Sequence[tuple[str, str, ItemState] | Given]) -> int:
         """Make items (id, group, state) so; return the number of the last change of any item.
 
-        What is so already is no change.
+        What is so already is no change. Features are told by a fourth value, JSON of
+        `features_text`; without it, an item keeps those that it has.
         """
-        require_texts("the id of an item", [item_id for item_id, _, _ in given])
-        require_texts("the group of an item", [group for _, group, _ in given])
-        return self._database.write(lambda connection: items.put(connection, given))
+        wanted = [Given(*one) for one in given]
+        require_texts("the id of an item", [one.item_id for one in wanted])
+        require_texts("the group of an item", [one.group for one in wanted])
+        return self._database.write(lambda connection: items.put(connection, wanted))
 
     def remove_items(self, ids: Sequence[str]) -> int:
         """Remove items; return the number of the last change. Unknown ids do not matter."""
@@ -144,6 +153,11 @@ class Store:
     def all_items(self) -> Iterator[list[Item]]:
         """Return all items by id in batches, also those that were removed."""
         return items.pages(self._database)
+
+    def item_features(self, numbers: Sequence[int]) -> dict[int, Features]:
+        """Return the features that changes told (`Item.described`), by their numbers."""
+        found = self._database.read(lambda connection: items.features(connection, numbers))
+        return {number: features_of(text) for number, text in found.items()}
 
     def item_changes(self, since: int, until: int | None = None) -> list[Item]:
         """Return every change after number `since`, up to and with `until`, in order."""

@@ -23,6 +23,22 @@ def test_somebody_unknown_has_no_visits(client: TestClient) -> None:
     assert client.delete("/v1/users/nobody").json() == {"user_id": "nobody", "slates": 0}
 
 
+def test_slates_are_seen_with_an_answer_and_without(client: TestClient, backend: Backend) -> None:
+    event = visit(client, "anna")
+    unheard = client.post("/v1/recommend", json={"user_id": "anna", "k": 3}).json()
+    backend.writer.call(lambda: None).result()  # by then the slate is written
+    first, second = client.get("/v1/users/anna").json()["visits"]
+    assert (first["slate_id"], first["answered"]) == (event["slate_id"], True)
+    assert (first["seen"], first["clicked"]) == (3, [event["clicked"]])
+    assert (second["slate_id"], second["answered"]) == (unheard["slate_id"], False)
+    assert (second["seen"], second["clicked"], second["variant"]) == (None, [], "main")
+    assert second["items"] == [item["id"] for item in unheard["items"]]
+    event = {"slate_id": unheard["slate_id"], "seen": 1}
+    client.post("/v1/feedback", json={"events": [event]})
+    seen = [(v["answered"], v["seen"]) for v in client.get("/v1/users/anna").json()["visits"]]
+    assert seen == [(True, 3), (True, 1)]
+
+
 def test_erasing_forgets_one_person_and_no_other(client: TestClient) -> None:
     event = visit(client, "anna")
     visit(client, "bo")

@@ -13,7 +13,7 @@ from slatewise.service.http.schemas import (
     VisitAnswer,
 )
 from slatewise.service.http.security import Role
-from slatewise.service.records import Visit
+from slatewise.service.records import SlateRecord, Visit
 
 ERASING_SECONDS = 120.0
 """that a request waits for it: SQLite writes its file anew, 5 s for 750 MB"""
@@ -23,11 +23,17 @@ router = APIRouter(prefix="/v1", tags=["users"], route_class=guarded(Role.ADMIN)
 
 @router.get("/users/{user_id:id}", summary="What is known of a user")
 async def get_user(request: Request, user_id: PathId) -> UserAnswer:
-    """Return her newest slates and clicks, oldest first; none for somebody unknown."""
+    """Return her newest slates and clicks, oldest first; none for somebody unknown.
+
+    Slates of which nothing was heard yet, as many at most as others, are among them.
+    """
     backend: Backend = request.app.state.backend
-    most = backend.config.history
-    known = await backend.read(lambda: backend.store.history(user_id, most))
-    return UserAnswer(user_id=user_id, visits=[_told(visit) for visit in known.visits])
+    store, most = backend.store, backend.config.history
+    known = await backend.read(lambda: store.history(user_id, most))
+    unheard = await backend.read(lambda: store.unanswered(user_id, most))
+    both = [_told(visit.slate, visit) for visit in known.visits]
+    both += [_told(slate, None) for slate in unheard]
+    return UserAnswer(user_id=user_id, visits=sorted(both, key=lambda visit: visit.time))
 
 
 @router.delete("/users/{user_id:id}", summary="Erase a user")
@@ -53,14 +59,15 @@ def _clear_copies(backend: Backend) -> None:
     clear_leftovers(backend.service.directory)
 
 
-def _told(visit: Visit) -> VisitAnswer:
-    slate = visit.slate
+def _told(slate: SlateRecord, visit: Visit | None) -> VisitAnswer:
+    """Describe a slate; without a visit, nothing is known of what became of it."""
     return VisitAnswer(
         slate_id=slate.slate_id,
         time=datetime.fromtimestamp(slate.time / 1_000_000, UTC).isoformat(timespec="microseconds"),
         source=slate.source,
         items=list(slate.items),
-        seen=visit.seen,
-        clicked=list(visit.clicked),
+        answered=visit is not None,
+        seen=None if visit is None else visit.seen,
+        clicked=[] if visit is None else list(visit.clicked),
         variant=None if slate.serving is None else slate.serving.arm,
     )
