@@ -140,6 +140,12 @@ class Shop:
         first = next(thread for thread in worker.threads() if thread.id == worker.pid)
         return float(sum(worker.cpu_times()[:2])), first.user_time + first.system_time
 
+    def ranking(self) -> float:
+        """CPU seconds that the first thread spent in `Service.recommend`, as it counted them."""
+        name = 'slatewise_ranking_cpu_seconds_total{thread="http"} '
+        lines = self.client.get("/metrics").text.splitlines()
+        return sum(float(line.removeprefix(name)) for line in lines if line.startswith(name))
+
     def memory(self) -> float:
         """Megabytes of the worker that are neither files nor shared."""
         status = Path(f"/proc/{self.worker.pid}/status").read_text()
@@ -238,12 +244,13 @@ def _slates(shop: Shop, wrk: str, arm: str, seconds: float) -> Row:
 
 
 def _with_cpu(shop: Shop, wrk: str, lines: Sequence[str], seconds: float) -> Row:
-    """Load the server; add the CPU milliseconds that a request took it, and its first thread."""
-    before = shop.cpu()
+    """Load the server; add the CPU milliseconds that a request took it, and HTTP in it."""
+    ranked, before = shop.ranking(), shop.cpu()  # in this order: asking costs, too
     found = _load(shop, wrk, "recommend", lines, 8, seconds)
-    taken = [1000 * (now - then) for now, then in zip(shop.cpu(), before, strict=True)]
-    server, http = (part / found["requests"] for part in taken)
-    return found | {"server": server, "http": http}
+    after, ranking = shop.cpu(), shop.ranking() - ranked
+    server, first = (1000 * (now - then) for now, then in zip(after, before, strict=True))
+    http = first - 1000 * ranking
+    return found | {"server": server / found["requests"], "http": http / found["requests"]}
 
 
 def _inside(shop: Shop) -> dict[str, Row]:

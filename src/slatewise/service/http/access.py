@@ -48,6 +48,6 @@ class Access:
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path_format", UNKNOWN)
         method = scope["method"] if scope["method"] in _METHODS else UNKNOWN
-        self.metrics.requests.labels(method, route, str(status)).inc()
-        self.metrics.seconds.labels(route).observe(seconds)
+        self.metrics.requests_of(method, route, status).inc()
+        self.metrics.seconds_of(route).observe(seconds)
         _log.info("%s %s %d %.1f ms", method, route, status, 1_000 * seconds)

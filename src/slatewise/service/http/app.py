@@ -6,10 +6,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from slatewise.service.http import problems
 from slatewise.service.http.access import Access
 from slatewise.service.http.backend import Backend
+from slatewise.service.http.direct import DirectRoute
 from slatewise.service.http.document import describe
 from slatewise.service.http.guard import guarded
 from slatewise.service.http.metrics import Metrics
@@ -25,6 +27,24 @@ async def openapi(request: Request) -> dict[str, Any]:
     return describe(request.app)
 
 
+class _Application(FastAPI):
+    """FastAPI, and a short way past it to the direct routes."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.direct: dict[tuple[str | None, str | None], ASGIApp] = {}
+        """by method and path"""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or start and end."""
+        way = self.direct.get((scope.get("method"), scope.get("path")))
+        if way is None:
+            await super().__call__(scope, receive, send)
+        else:
+            scope["app"] = self
+            await way(scope, receive, send)
+
+
 def application(open_backend: Callable[[Metrics], Backend]) -> FastAPI:
     """Return an application; its backend is opened when it starts and closed when it ends."""
 
@@ -37,7 +57,7 @@ def application(open_backend: Callable[[Metrics], Backend]) -> FastAPI:
             await asyncio.to_thread(app.state.backend.close)
 
     metrics = Metrics()
-    app = FastAPI(
+    app = _Application(
         lifespan=lifespan,
         openapi_url=None,
         docs_url=None,
@@ -59,4 +79,8 @@ def application(open_backend: Callable[[Metrics], Backend]) -> FastAPI:
         app.router.routes.extend(router.routes)
     problems.install(app)
     app.add_middleware(Access, metrics=metrics)
+    for route in app.routes:
+        if isinstance(route, DirectRoute):
+            way = Access(route.app, metrics)
+            app.direct |= {(method, route.path): way for method in route.methods or ()}
     return app

@@ -22,7 +22,7 @@ QUEUE = 20_000
 """records that may wait to be written: some 20 MB"""
 PATIENCE = 5.0
 """seconds that a request waits for the store to write"""
-QUICK = 0.001
+QUICK = 0.002
 """CPU seconds of a slate that is made on the spot"""
 WAITED = 0.05
 """seconds after which a slate must have waited for the store, and not only for a busy processor"""
@@ -50,6 +50,9 @@ class Backend:
         self._ranking = ThreadPoolExecutor(min(os.cpu_count() or 1, 4), "ranking")
         self._reading = ThreadPoolExecutor(4, "reading")
         self._usual = 1.0
+        self._cpu = {
+            here: metrics.ranking.labels("http" if here else "ranking") for here in (True, False)
+        }
         self._ended = threading.Event()
         self._ticking = threading.Thread(target=self._tick, name="refreshing", daemon=True)
         self._ticking.start()
@@ -89,11 +92,14 @@ class Backend:
         Two threads that hand over to each other with every request cost 0.3 ms: slates that took
         little lately, with a store that is well, are made on the spot.
         """
-        if self._usual < QUICK and self.writer.problem is None:
-            result, cost = _timed(work, wanted)
+        here = self._usual < QUICK and self.writer.problem is None
+        if here:
+            result, took, passed = _timed(work, wanted)
         else:
             loop = asyncio.get_running_loop()
-            result, cost = await loop.run_in_executor(self._ranking, _timed, work, wanted)
+            result, took, passed = await loop.run_in_executor(self._ranking, _timed, work, wanted)
+        self._cpu[here].inc(took)
+        cost = passed if passed > WAITED else took
         # One slow slate is enough to go back to threads; dozens of quick ones, to leave them.
         self._usual = max(cost, self._usual) if cost > QUICK else 0.9 * self._usual + 0.1 * cost
         return result
@@ -124,9 +130,8 @@ class Backend:
         self.metrics.serving({(arm.name, arm.model, arm.version) for arm in self.service.arms})
 
 
-def _timed(work: Callable[[_Wanted], _Result], wanted: _Wanted) -> tuple[_Result, float]:
-    """Return the result and what it cost: CPU seconds or, if it waited for something, seconds."""
+def _timed(work: Callable[[_Wanted], _Result], wanted: _Wanted) -> tuple[_Result, float, float]:
+    """Return the result, the CPU seconds that it took, and the seconds that passed."""
     start, began = thread_time(), perf_counter()
     result = work(wanted)
-    took, passed = thread_time() - start, perf_counter() - began
-    return result, passed if passed > WAITED else took
+    return result, thread_time() - start, perf_counter() - began

@@ -3,16 +3,14 @@
 import asyncio
 import math
 from collections.abc import Callable, Coroutine
-from typing import Any, ClassVar, get_type_hints
+from typing import Any, ClassVar
 from urllib.parse import unquote_to_bytes
 
-from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Receive, Scope
 
 from slatewise.service.http.limits import RateLimit
 from slatewise.service.http.problems import Problem
@@ -75,12 +73,13 @@ class GuardedRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def admitted(request: Request) -> Response:
-            return await handle(self._admit(request.scope, request.receive))
+            return await handle(self.admit(request.scope, request.receive))
 
         return admitted
 
-    def _admit(self, scope: Scope, receive: Receive) -> "_BoundedRequest":
-        request = _BoundedRequest(scope, receive)
+    def admit(self, scope: Scope, receive: Receive) -> "BoundedRequest":
+        """Return the request if it may pass."""
+        request = BoundedRequest(scope, receive)
         gate: Gate = request.app.state.backend.gate
         gate.admit(request, self.needs)
         if scope["query_string"]:
@@ -88,50 +87,22 @@ class GuardedRoute(APIRoute):
         return request
 
 
-class DirectRoute(GuardedRoute):
-    """A route that is asked a thousand times a second: a body in, a response out, nothing between.
-
-    It is described as any other; FastAPI's way from a request to an endpoint costs 0.1 ms, as much
-    as many a slate.
-    """
-
-    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
-        super().__init__(path, endpoint, **options)
-        self._body: type[BaseModel] = get_type_hints(endpoint)["body"]
-        self.app = self._respond
-
-    async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = self._admit(scope, receive)
-        try:
-            body = self._body.model_validate_json(await request.body())
-        except ValidationError as error:
-            raise _unfit(error) from None
-        response: Response = await self.endpoint(body, request)
-        await response(scope, receive, send)
-
-
 def guarded(role: Role, kind: type[GuardedRoute] = GuardedRoute) -> type[GuardedRoute]:
     """Return a kind of route that needs a role."""
     return type(f"{role.name.title()}{kind.__name__}", (kind,), {"needs": role})
 
 
-def _unfit(error: ValidationError) -> Exception:
-    """Return the problem of a body as FastAPI would."""
-    first = error.errors(include_url=False, include_input=False)[0]
-    if first["type"] == "json_invalid":
-        return _no_json(first["ctx"]["error"])
-    return RequestValidationError([{**first, "loc": ("body", *first["loc"])}])
-
-
-def _no_json(reason: object) -> Problem:
+def no_json(reason: object) -> Problem:
+    """Return the problem of a body that cannot be read."""
     # What the parser says names the place, not the content.
     return Problem(400, f"The body is not JSON: {reason}.", "Correct the body.")
 
 
-class _BoundedRequest(Request):
+class BoundedRequest(Request):
     """A request whose body is JSON, not too large and not too slow."""
 
     async def body(self) -> bytes:
+        """Return the body."""
         if not hasattr(self, "_body"):
             kind = self.headers.get("content-type", "").partition(";")[0].strip().lower()
             if kind != "application/json":
@@ -166,10 +137,11 @@ class _BoundedRequest(Request):
         return b"".join(parts)
 
     async def json(self) -> Any:
+        """Return what the body says."""
         try:
             return from_json(await self.body(), allow_inf_nan=False)
         except ValueError as error:
-            raise _no_json(error) from None
+            raise no_json(error) from None
 
 
 def _check_text(raw: bytes) -> None:

@@ -5,6 +5,7 @@ of them can tell the sum; without, a process tells what it did itself.
 """
 
 import os
+from functools import cache
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -55,6 +56,15 @@ class Metrics:
             multiprocess_mode="livemax",
             registry=self.registry,
         )
+        self.ranking = self._counter(
+            "ranking_cpu_seconds",
+            "CPU time of making slates, on the thread that speaks HTTP or on one of their own",
+            "thread",
+        )
+        # Looking for children under a lock takes as long as counting; what they are is bounded.
+        self.requests_of = cache(self.requests.labels)
+        self.seconds_of = cache(self.seconds.labels)
+        self.slates_of = cache(self.slates.labels)
         self._seen: dict[str, int] = {}
         self._serving: set[tuple[str, str, str]] = set()
 

@@ -23,6 +23,8 @@ from slatewise.service.writer import QueueFullError
 MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = 1
 NO_STORE = "The store cannot be reached, or takes nothing now."
+EXPECTED = (HTTPException, RequestValidationError, SlatewiseError)
+"""errors that `respond` has an answer for; others are faults of ours"""
 _log = logging.getLogger(__name__)
 
 _BODIES = (schemas.RecommendBody, schemas.FeedbackBody, schemas.Event, schemas.NamedItemBody)
@@ -96,14 +98,18 @@ def unexpected(error: Exception) -> Response:
 
 def install(app: FastAPI) -> None:
     """Have all errors of an app answered here."""
-    app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    for kind in (StoreError, QueueFullError):
-        app.add_exception_handler(kind, _unavailable)
-    app.add_exception_handler(SlatewiseError, _refused)
+    for kind in EXPECTED:
+        app.add_exception_handler(kind, respond)
 
 
-async def _http(request: Request, error: Exception) -> Response:
+async def respond(request: Request, error: Exception) -> Response:
+    """Answer for an expected error: of the request, of its values, or of the store."""
+    if isinstance(error, RequestValidationError):
+        return answer(_invalid(error))
+    if isinstance(error, StoreError | QueueFullError):
+        return answer(unavailable(error))
+    if isinstance(error, SlatewiseError):
+        return answer(Problem(422, error.problem, error.remedy or "Correct the request."))
     assert isinstance(error, HTTPException)
     response = answer(error)
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
@@ -117,24 +123,13 @@ def _methods(request: Request) -> list[str]:
     return sorted({method for one in matching for method in getattr(one, "methods", None) or ()})
 
 
-async def _unavailable(request: Request, error: Exception) -> Response:
-    assert isinstance(error, SlatewiseError)
-    return answer(unavailable(error))
-
-
-async def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, SlatewiseError)
-    return answer(Problem(422, error.problem, error.remedy or "Correct the request."))
-
-
 def _named_by_us(part: int | str) -> bool:
     return isinstance(part, int) or part in _NAMES
 
 
-async def _invalid(request: Request, error: Exception) -> Response:
+def _invalid(error: RequestValidationError) -> Problem:
     """Name the first field that is wrong; what was sent is not repeated."""
-    assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     field = ".".join(str(part) for part in takewhile(_named_by_us, first["loc"]))
     detail = f"{field}: {first['msg'].removeprefix('Value error, ')}."
-    return answer(Problem(422, detail, "Correct the request; /v1/openapi.json has its schema."))
+    return Problem(422, detail, "Correct the request; /v1/openapi.json has its schema.")

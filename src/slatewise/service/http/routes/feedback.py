@@ -1,19 +1,22 @@
 """Feedback in."""
 
 from fastapi import APIRouter, Request
+from pydantic_core import to_json
+from starlette.responses import Response
 
 from slatewise.service.http.backend import Backend
+from slatewise.service.http.direct import DirectRoute
 from slatewise.service.http.events import answers, understand
 from slatewise.service.http.guard import guarded
 from slatewise.service.http.problems import Problem
 from slatewise.service.http.schemas import FeedbackAnswer, FeedbackBody
 from slatewise.service.http.security import Role
 
-router = APIRouter(prefix="/v1", tags=["slates"], route_class=guarded(Role.WRITE))
+router = APIRouter(prefix="/v1", tags=["slates"], route_class=guarded(Role.WRITE, DirectRoute))
 
 
-@router.post("/feedback", summary="Tell what became of slates")
-async def feedback(body: FeedbackBody, request: Request) -> FeedbackAnswer:
+@router.post("/feedback", response_model=FeedbackAnswer, summary="Tell what became of slates")
+async def feedback(body: FeedbackBody, request: Request) -> Response:
     """Record what users saw and clicked, in slates of this service or of others.
 
     What is answered as recorded is on disk. An event that is sent again is a duplicate and does not
@@ -31,4 +34,4 @@ async def feedback(body: FeedbackBody, request: Request) -> FeedbackAnswer:
     result = answers(body.events, understood, written)
     for status in ("recorded", "duplicate", "refused"):
         backend.metrics.feedback.labels(status).inc(getattr(result, status))
-    return result
+    return Response(to_json(result), media_type="application/json")

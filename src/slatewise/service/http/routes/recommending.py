@@ -6,7 +6,8 @@ from starlette.responses import Response
 
 from slatewise.service import serving
 from slatewise.service.http.backend import Backend
-from slatewise.service.http.guard import DirectRoute, guarded
+from slatewise.service.http.direct import DirectRoute
+from slatewise.service.http.guard import guarded
 from slatewise.service.http.problems import Problem
 from slatewise.service.http.schemas import RecommendAnswer, RecommendBody
 from slatewise.service.http.security import Role
@@ -28,7 +29,7 @@ async def recommend(body: RecommendBody, request: Request) -> Response:
     backend.writer.add_slate(record)
     assert record.serving is not None
     made = record.serving
-    backend.metrics.slates.labels(made.arm, made.model, made.version).inc()
+    backend.metrics.slates_of(made.arm, made.model, made.version).inc()
     # Not through the model: checking what we made ourselves would cost more than writing it.
     return Response(to_json(_told(record, slate, notes)), media_type="application/json")
 

@@ -1,0 +1,49 @@
+"""Routes that are asked a thousand times a second: a body in, a response out, nothing between.
+
+They are described as any other. FastAPI's way from a request to an endpoint costs as much as many a
+slate, so `application` leads their requests past it.
+"""
+
+from collections.abc import Callable
+from typing import Any, get_type_hints
+
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ValidationError
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from slatewise.service.http import problems
+from slatewise.service.http.guard import BoundedRequest, GuardedRoute, no_json
+
+
+class DirectRoute(GuardedRoute):
+    """A route whose endpoint takes a body and a request, and returns a response."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        super().__init__(path, endpoint, **options)
+        self._body: type[BaseModel] = get_type_hints(endpoint)["body"]
+        self.app = self._respond
+
+    async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["route"] = self
+        try:
+            response = await self._answer(self.admit(scope, receive))
+        except problems.EXPECTED as error:
+            response = await problems.respond(BoundedRequest(scope), error)
+        await response(scope, receive, send)
+
+    async def _answer(self, request: BoundedRequest) -> Response:
+        try:
+            body = self._body.model_validate_json(await request.body())
+        except ValidationError as error:
+            raise _unfit(error) from None
+        response: Response = await self.endpoint(body, request)
+        return response
+
+
+def _unfit(error: ValidationError) -> Exception:
+    """Return the problem of a body as FastAPI would."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    if first["type"] == "json_invalid":
+        return no_json(first["ctx"]["error"])
+    return RequestValidationError([{**first, "loc": ("body", *first["loc"])}])
