@@ -1,5 +1,7 @@
 import numpy as np
+import pytest
 
+from slatewise.service.analysing import tally as tally_module
 from slatewise.service.analysing.tally import Tally
 from slatewise.service.clock import DAY
 from slatewise.service.records import Outcome, SlateRecord
@@ -86,6 +88,48 @@ def test_reading_on_gives_what_reading_at_once_gives(store: Store) -> None:
     assert at_once.count() == so_far.count()
     for arm, totals in at_once.totals().items():
         assert totals.clicks.tolist() == so_far.totals()[arm].clicks.tolist()
+
+
+def test_columns_are_what_the_rows_of_the_tables_say(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tally_module, "_PAGE", 7)
+    names = ["ann", 'a "quoted" one', "back\\slash", "two\nlines", "Zoë 🐟", "\x01\x7f", None]
+    rng = np.random.default_rng(2)
+    fill(
+        store,
+        [
+            (
+                names[rng.integers(7)],
+                "xyz"[rng.integers(3)],
+                rng.random(),
+                [True, False, None][n % 3],
+            )
+            for n in range(60)
+        ],
+    )
+    store.write([], [Outcome(f"s{n}", 1, ("b",), START + 9) for n in range(0, 60, 5)])
+    tally = read(store)
+    found = list(
+        zip(
+            tally._user.values.tolist(),
+            [list(tally._arms)[number] for number in tally._arm.values],
+            tally._time.values.tolist(),
+            tally._answered.values.tolist(),
+            tally._clicked.values.tolist(),
+            strict=True,
+        )
+    )
+    pages = [page for batch in store.served(0, END) for page in batch]
+    ordered = sorted(pages, key=lambda one: int(one[0].slate_id[1:]))
+    assert len(found) == len(ordered) == 60
+    people: dict[str, int] = {}
+    for (user, *rest), (slate, visit) in zip(found, ordered, strict=True):
+        assert slate.serving is not None
+        clicked = visit is not None and bool(visit.clicked)
+        assert rest == [slate.serving.arm, slate.time, visit is not None, clicked]
+        assert people.setdefault(slate.user_id or slate.slate_id, user) == user
+    assert len(set(people.values())) == len(people)
 
 
 def test_a_span_of_time_has_its_own_slates_and_days(store: Store) -> None:

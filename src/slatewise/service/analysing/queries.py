@@ -1,34 +1,73 @@
-"""What an analysis reads from the store: narrow rows, page by page."""
+"""What an analysis reads from the store: columns, page by page."""
 
-import json
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, and_, func, select
+import numpy as np
+import numpy.typing as npt
+from pydantic_core import from_json
+from sqlalchemy import ColumnElement, Connection, Text, and_, cast, func, select
 
 from slatewise.service.records import ItemState
-from slatewise.service.store.schema import ITEMS, OUTCOMES, SLATES, AnyRow, rows_with
+from slatewise.service.store.schema import ITEMS, OUTCOMES, SLATES, AnySelect, rows_with
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 
-def served(
-    connection: Connection, after: int, until: int, start: int, limit: int
-) -> Sequence[AnyRow]:
-    """Return seq, user, arm and time of our own slates in the order of their numbers.
+class Served(NamedTuple):
+    """N slates of our own, in no order."""
 
-    Somebody without a name is nobody else: her slate's id stands for her.
-    """
+    seq: Ints
+    """[N]"""
+    users: list[str]
+    """[N]; somebody without a name is nobody else: her slate's id stands for her"""
+    arms: list[str]
+    """[N]"""
+    time: Ints
+    """[N]"""
+
+
+class Answers(NamedTuple):
+    """N outcomes, in no order."""
+
+    seq: Ints
+    """[N]"""
+    slate: Ints
+    """[N] the numbers of the slates"""
+    clicked: Bools
+    """[N] whether they tell of a click"""
+
+
+def served(connection: Connection, after: int, until: int, start: int, limit: int) -> Served:
+    """Return the next slates of our own after number `after`, of those made since `start`."""
     user = func.coalesce(SLATES.c.user_id, SLATES.c.slate_id).label("user")
     wanted = and_(SLATES.c.seq > after, SLATES.c.seq <= until, SLATES.c.serving.is_not(None))
     query = select(SLATES.c.seq, user, _arm(connection).label("arm"), SLATES.c.time)
     query = query.where(wanted, SLATES.c.time >= start).order_by(SLATES.c.seq).limit(limit)
-    return connection.execute(query).all()
+    seq, users, arms, time = _columns(connection, query)
+    return Served(np.array(seq, np.int64), users, arms, np.array(time, np.int64))
 
 
-def answers(connection: Connection, after: int, until: int, limit: int) -> Sequence[AnyRow]:
-    """Return seq and slate of outcomes, and whether they tell of a click, in their order."""
+def answers(connection: Connection, after: int, until: int, limit: int) -> Answers:
+    """Return the next outcomes after number `after`."""
     clicked = (OUTCOMES.c.clicked != "[]").label("clicked")
     query = select(OUTCOMES.c.seq, OUTCOMES.c.slate, clicked)
     query = query.where(OUTCOMES.c.seq > after, OUTCOMES.c.seq <= until)
-    return connection.execute(query.order_by(OUTCOMES.c.seq).limit(limit)).all()
+    seq, slate, told = _columns(connection, query.order_by(OUTCOMES.c.seq).limit(limit))
+    return Answers(np.array(seq, np.int64), np.array(slate, np.int64), np.array(told, np.bool_))
+
+
+def _columns(connection: Connection, query: AnySelect) -> list[list[Any]]:
+    """Return the columns of a query, each as one text of JSON from the database.
+
+    A row that becomes an object of Python costs 5 µs, and a million of them were most of an
+    overview.
+    """
+    rows = query.subquery()
+    gather = func.json_agg if connection.dialect.name == "postgresql" else func.json_group_array
+    texts = connection.execute(select(*(cast(gather(column), Text) for column in rows.c))).one()
+    return [from_json(text or "[]") for text in texts]
 
 
 def newest(
@@ -38,7 +77,7 @@ def newest(
     query = select(_arm(connection).label("arm"), SLATES.c.item_ids)
     query = query.where(SLATES.c.serving.is_not(None), SLATES.c.time >= start, SLATES.c.time < end)
     rows = connection.execute(query.order_by(SLATES.c.time.desc()).limit(limit))
-    return [(row.arm, tuple(json.loads(row.item_ids))) for row in rows]
+    return [(row.arm, tuple(from_json(row.item_ids))) for row in rows]
 
 
 def look_up(connection: Connection, items: Sequence[str]) -> dict[str, tuple[str, bool]]:

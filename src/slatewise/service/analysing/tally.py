@@ -24,7 +24,8 @@ from slatewise.service.clock import DAY
 from slatewise.service.serving.growing import Growing
 from slatewise.service.store import Store
 
-_PAGE: Final = 50_000
+_PAGE: Final = 100_000
+"""Slates, or outcomes, in one statement: some 10 MB."""
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -153,32 +154,35 @@ class Tally:
         page = store.read(
             lambda reading: queries.served(reading, self._slates_read, until, self._start, _PAGE)
         )
-        if not page:
+        if not len(page.seq):
             return False
-        seq, users, arms, times = zip(*page, strict=True)
-        self._seq.extend(seq)
-        self._time.extend(times)
-        self._user.extend([self._person(user) for user in users])
-        self._arm.extend([self._arms.setdefault(arm, len(self._arms)) for arm in arms])
+        order = np.argsort(page.seq)
+        users, arms = ([names[n] for n in order.tolist()] for names in (page.users, page.arms))
+        people = {user: self._person(user) for user in dict.fromkeys(users)}
+        for arm in dict.fromkeys(arms):
+            self._arms.setdefault(arm, len(self._arms))
+        self._seq.extend(page.seq[order])
+        self._time.extend(page.time[order])
+        self._user.extend([people[user] for user in users])
+        self._arm.extend([self._arms[arm] for arm in arms])
         self._answered.resize(len(self._seq))
         self._clicked.resize(len(self._seq))
-        self._slates_read = seq[-1]
+        self._slates_read = int(page.seq.max())
         return True
 
     def _take_answers(self, store: Store, until: int) -> bool:
         page = store.read(
             lambda reading: queries.answers(reading, self._answers_read, until, _PAGE)
         )
-        if not page:
+        if not len(page.seq):
             return False
-        seq, slates, clicked = zip(*page, strict=True)
-        rows = np.searchsorted(self._seq.values, slates)
+        rows = np.searchsorted(self._seq.values, page.slate)
         # Slates that others made, or of another time, are not here.
         ours = rows < len(self._seq)
-        ours[ours] = self._seq.values[rows[ours]] == np.asarray(slates)[ours]
+        ours[ours] = self._seq.values[rows[ours]] == page.slate[ours]
         self._answered.values[rows[ours]] = True
-        self._clicked.values[rows[ours & np.asarray(clicked, dtype=np.bool_)]] = True
-        self._answers_read = seq[-1]
+        self._clicked.values[rows[ours & page.clicked]] = True
+        self._answers_read = int(page.seq.max())
         return True
 
     def _person(self, user: str) -> int:
