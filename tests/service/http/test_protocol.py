@@ -9,11 +9,12 @@ from contextlib import suppress
 import pytest
 import uvicorn
 from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from slatewise.service.http import protocol
-from slatewise.service.http.protocol import HEADER_BYTES, BoundedProtocol
+from slatewise.service.http.protocol import HEADER_BYTES, WHOLE, BoundedProtocol
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
@@ -22,12 +23,16 @@ async def hello(request: object) -> PlainTextResponse:
     return PlainTextResponse("hello")
 
 
+async def whole(request: Request) -> PlainTextResponse:
+    return PlainTextResponse("whole" if WHOLE in request.scope else "in parts")
+
+
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
     with pytest.MonkeyPatch.context() as hurry, socket.create_server(("127.0.0.1", 0)) as listening:
         hurry.setattr(protocol, "HEADER_SECONDS", 0.3)
         config = uvicorn.Config(
-            Starlette(routes=[Route("/", hello)]),
+            Starlette(routes=[Route("/", hello), Route("/whole", whole, methods=["POST"])]),
             http=BoundedProtocol,
             ws="none",
             log_config=None,
@@ -92,6 +97,14 @@ def test_headers_without_end_are_refused(port: int, line: bytes) -> None:
 def test_a_body_is_no_header(port: int) -> None:
     head = b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 200000\r\n\r\n"
     assert b"200 OK" in talk(port, head, *[b"y" * 50_000] * 4)
+
+
+def test_a_body_that_is_there_with_its_head_is_known_to_be(port: int) -> None:
+    head = b"POST /whole HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n"
+    for pieces, told in (((head + b"body",), b"whole"), ((head, b"body"), b"in parts")):
+        assert talk(port, *pieces, pause=0.1).endswith(told)
+    assert talk(port, (head + b"body") * 2).count(b"whole") == 2
+    assert talk(port, head + b"body" + head, b"body", pause=0.1).count(b"in parts") == 1
 
 
 def test_a_body_that_nobody_reads_is_not_waited_for(port: int) -> None:

@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope
 
 from slatewise.service.http.limits import RateLimit
 from slatewise.service.http.problems import Problem
+from slatewise.service.http.protocol import WHOLE
 from slatewise.service.http.security import Role, Tokens, is_loopback
 
 BODY_SECONDS = 10
@@ -109,11 +110,8 @@ class BoundedRequest(Request):
                 raise Problem(
                     415, "The body is not JSON.", "Send Content-Type: application/json.", _CLOSE
                 )
-            try:
-                async with asyncio.timeout(BODY_SECONDS):
-                    self._body = await self._read(self.app.state.backend.gate.body_bytes)
-            except TimeoutError:
-                raise Problem(408, "The body came too slowly.", "Send it again.", _CLOSE) from None
+            reading = self._read(self.app.state.backend.gate.body_bytes)
+            self._body = await (reading if WHOLE in self.scope else _in_time(reading))
         return self._body
 
     async def _read(self, most: int) -> bytes:
@@ -142,6 +140,14 @@ class BoundedRequest(Request):
             return from_json(await self.body(), allow_inf_nan=False)
         except ValueError as error:
             raise no_json(error) from None
+
+
+async def _in_time(reading: Coroutine[Any, Any, bytes]) -> bytes:
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            return await reading
+    except TimeoutError:
+        raise Problem(408, "The body came too slowly.", "Send it again.", _CLOSE) from None
 
 
 def _check_text(raw: bytes) -> None:

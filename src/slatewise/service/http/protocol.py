@@ -9,6 +9,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HEADER_SECONDS = 10
 HEADER_BYTES = 32_768
+WHOLE = "slatewise.whole"
+"""in the scope of a request: its body is there, nobody has to wait for it"""
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -16,7 +18,6 @@ class BoundedProtocol(HttpToolsProtocol):
 
     _head_bytes = 0
     _in_head = False
-    _in_body = False
     _patience: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
@@ -49,13 +50,13 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Note that the head is complete."""
-        self._in_head, self._in_body, self._head_bytes = False, True, 0
+        self._in_head, self._head_bytes = False, 0
         self._arrived()
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         """Note that the body is complete."""
-        self._in_body = False
+        self.scope[WHOLE] = True  # type: ignore[typeddict-unknown-key]
         super().on_message_complete()
 
     def on_message_begin(self) -> None:
