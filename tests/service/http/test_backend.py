@@ -2,63 +2,83 @@
 
 import threading
 import time
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from slatewise.service.http.backend import QUICK, Backend
+from slatewise.service.serving import Request
 from tests.service.http.conftest import TestClient
 
-
-def cpu(backend: Backend, thread: str) -> float:
-    """Return the CPU seconds that were counted."""
-    name = "slatewise_ranking_cpu_seconds_total"
-    return backend.metrics.registry.get_sample_value(name, {"thread": thread}) or 0.0
+ANNA = Request(user_id="anna", k=3)
 
 
-def busy(seconds: float) -> str:
-    """Use the processor for a while; return the name of the thread."""
-    end = time.thread_time() + seconds
-    while time.thread_time() < end:
-        pass
-    return threading.current_thread().name
+def cpu(backend: Backend) -> dict[str, float]:
+    """Return the CPU seconds that were counted, by thread."""
+    name, tell = "slatewise_ranking_cpu_seconds_total", backend.metrics.registry.get_sample_value
+    return {thread: tell(name, {"thread": thread}) or 0.0 for thread in ("http", "ranking")}
 
 
-def test_slates_that_take_little_are_made_on_the_spot(client: TestClient, backend: Backend) -> None:
-    assert client.portal is not None
-    names = [client.portal.call(backend.rank, busy, 0.0) for _ in range(100)]
-    assert names[0].startswith("ranking")
-    assert not names[-1].startswith("ranking")
-    assert len(set(names)) >= 2
-
-
-def test_one_slate_that_takes_long_is_enough_for_threads(
-    client: TestClient, backend: Backend
-) -> None:
-    assert client.portal is not None
-    for _ in range(100):
-        client.portal.call(backend.rank, busy, 0.0)
-    assert not client.portal.call(backend.rank, busy, 5 * QUICK).startswith("ranking")
-    assert client.portal.call(backend.rank, busy, 0.0).startswith("ranking")
-
-
-def test_slates_are_made_in_threads_while_the_store_is_in_trouble(
+@pytest.fixture
+def make(
     client: TestClient, backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., str]:
+    """Return what makes a slate that takes some CPU seconds, and tells in which thread."""
+    recommend, threads, extra = backend.service.recommend, list[str](), [0.0]
+
+    def slow(request: Request) -> Any:
+        threads.append("ranking" if "ranking" in threading.current_thread().name else "http")
+        end = time.thread_time() + extra[0]
+        while time.thread_time() < end:
+            pass
+        return recommend(request)
+
+    def made(seconds: float = 0.0, request: Request = ANNA) -> str:
+        extra[0] = seconds
+        assert client.portal is not None
+        client.portal.call(backend.recommend, request)
+        return threads[-1]
+
+    monkeypatch.setattr(backend.service, "recommend", slow)
+    return made
+
+
+def test_slates_that_take_little_are_made_on_the_spot(make: Callable[..., str]) -> None:
+    assert make() == "ranking"
+    assert "http" in [make() for _ in range(200)]
+
+
+def test_slates_that_take_long_are_made_in_threads(
+    make: Callable[..., str], backend: Backend
 ) -> None:
-    assert client.portal is not None
-    for _ in range(100):
-        client.portal.call(backend.rank, busy, 0.0)
-    monkeypatch.setattr(backend.writer, "problem", "no store")
-    assert client.portal.call(backend.rank, busy, 0.0).startswith("ranking")
+    make()  # now she is known
+    backend._usual = 0.0
+    assert make(20 * QUICK) == "http"
+    assert make(20 * QUICK) == "ranking"
+
+
+def test_nobody_waits_for_the_store_on_the_spot(make: Callable[..., str], backend: Backend) -> None:
+    backend._usual = 0.0
+    assert make() == "ranking"  # her history has to be read
+    backend._usual = 0.0
+    assert make() == "http"
+    backend.service.changed_users(["anna"])
+    assert make() == "ranking"
+    backend._usual = 0.0
+    assert make(request=Request(k=3)) == "http"
+    backend.service.changed_items()
+    assert make(request=Request(k=3)) == "ranking"
 
 
 @pytest.mark.parametrize("thread", ["http", "ranking"])
 def test_the_processor_time_of_slates_is_counted_by_thread(
-    client: TestClient, backend: Backend, thread: str
+    make: Callable[..., str], backend: Backend, thread: str
 ) -> None:
-    assert client.portal is not None
+    make()
     backend._usual = 0.0 if thread == "http" else 1.0
-    before = {name: cpu(backend, name) for name in ("http", "ranking")}
-    client.portal.call(backend.rank, busy, 0.05)
-    after = {name: cpu(backend, name) for name in ("http", "ranking")}
-    assert 0.05 <= after.pop(thread) - before.pop(thread) < 0.1
+    before = cpu(backend)
+    assert make(0.05) == thread
+    after = cpu(backend)
+    assert 0.05 <= after.pop(thread) - before.pop(thread) < 0.15
     assert after == before

@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from time import perf_counter, thread_time
+from time import thread_time
 from typing import TypeVar
 
 from slatewise.service.config import ServiceConfig
@@ -14,9 +14,11 @@ from slatewise.service.http import limits
 from slatewise.service.http.guard import Gate
 from slatewise.service.http.metrics import Metrics
 from slatewise.service.http.setup import Setup
+from slatewise.service.records import SlateRecord
 from slatewise.service.serving import Request, Service, warm_up
 from slatewise.service.store import Store, StoreError
 from slatewise.service.writer import Writer
+from slatewise.strategies import Slate
 
 QUEUE = 20_000
 """records that may wait to be written: some 20 MB"""
@@ -24,12 +26,11 @@ PATIENCE = 5.0
 """seconds that a request waits for the store to write"""
 QUICK = 0.002
 """CPU seconds of a slate that is made on the spot"""
-WAITED = 0.05
-"""seconds after which a slate must have waited for the store, and not only for a busy processor"""
 _TICK = 1.0
 _log = logging.getLogger(__name__)
-_Wanted = TypeVar("_Wanted")
 _Result = TypeVar("_Result")
+Made = tuple[SlateRecord, Slate, list[str]]
+"""the record of a slate, the slate, and what could not be done"""
 
 
 class Backend:
@@ -86,23 +87,29 @@ class Backend:
         self._reading.shutdown()
         self.store.close()
 
-    async def rank(self, work: Callable[[_Wanted], _Result], wanted: _Wanted) -> _Result:
+    async def recommend(self, request: Request) -> Made:
         """Make a slate: in a thread, so that other requests go on, unless that costs more.
 
-        Two threads that hand over to each other with every request cost 0.3 ms: slates that took
-        little lately, with a store that is well, are made on the spot.
+        Two threads that hand over to each other with every request cost 0.3 ms: slates for which
+        the store need not be asked, and that took little lately, are made on the spot.
         """
-        here = self._usual < QUICK and self.writer.problem is None
+        at_hand = self.service.at_hand(request)
+        here = at_hand and self._usual < QUICK
         if here:
-            result, took, passed = _timed(work, wanted)
+            made, took = self._timed(request)
         else:
             loop = asyncio.get_running_loop()
-            result, took, passed = await loop.run_in_executor(self._ranking, _timed, work, wanted)
+            made, took = await loop.run_in_executor(self._ranking, self._timed, request)
         self._cpu[here].inc(took)
-        cost = passed if passed > WAITED else took
-        # One slow slate is enough to go back to threads; dozens of quick ones, to leave them.
-        self._usual = max(cost, self._usual) if cost > QUICK else 0.9 * self._usual + 0.1 * cost
-        return result
+        if at_hand:
+            self._usual += 0.1 * (took - self._usual)
+        return made
+
+    def _timed(self, request: Request) -> tuple[Made, float]:
+        """Make a slate; return also the CPU seconds that it took."""
+        start = thread_time()
+        made = self.service.recommend(request)
+        return made, thread_time() - start
 
     async def read(self, work: Callable[[], _Result]) -> _Result:
         """Ask the store in a thread."""
@@ -128,10 +135,3 @@ class Backend:
         """Bring the metrics up to date."""
         self.metrics.watch(self.writer)
         self.metrics.serving({(arm.name, arm.model, arm.version) for arm in self.service.arms})
-
-
-def _timed(work: Callable[[_Wanted], _Result], wanted: _Wanted) -> tuple[_Result, float, float]:
-    """Return the result, the CPU seconds that it took, and the seconds that passed."""
-    start, began = thread_time(), perf_counter()
-    result = work(wanted)
-    return result, thread_time() - start, perf_counter() - began

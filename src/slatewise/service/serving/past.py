@@ -58,6 +58,15 @@ class Past:
         )
 
 
+    def same(self, other: "Past") -> bool:
+        """Say whether another one has the same in it."""
+        if (self.seq, self.sources) != (other.seq, other.sources):
+            return False
+        mine = (self.items, self.offsets, self.clicks, self.click_visits)
+        theirs = (other.items, other.offsets, other.clicks, other.click_visits)
+        return all(map(np.array_equal, mine, theirs))
+
+
 NO_PAST = Past(
     np.empty(0, np.int32),
     np.zeros(1, np.int32),

@@ -86,6 +86,12 @@ class Service:
         service.refresh()
         return service
 
+    def at_hand(self, request: Request) -> bool:
+        """Say whether a slate can be made now without asking the store."""
+        if self._stamps.items() != self._items_stamp:
+            return False
+        return request.user_id is None or self._users.known(request.user_id) is not None
+
     def recommend(self, request: Request) -> tuple[SlateRecord, Slate, list[str]]:
         """Return the record of a slate (not written yet), the slate, and what could not be done."""
         _require_sensible(request)

@@ -25,6 +25,11 @@ class User:
             return lambda offers, listener: tell(self.past, clicks, offers, listener)
         return self._tell
 
+    def remember(self, before: "User") -> None:
+        """Take over what was told before, of the same past: where it leads takes a millisecond."""
+        if self.past.same(before.past):
+            self._told = before._told
+
     def _tell(self, offers: Offers, listener: Listener) -> Told:
         """Tell of the past, as last time if nothing has been renumbered since."""
         before = self._told
@@ -67,6 +72,7 @@ class UserCache:
         now = time.monotonic()
         history = self._store.history(user_id, self._visits)
         user = User(Past.of(history, self._log), stamp, now)
+        user.remember(self._users.get(user_id, NOBODY))
         self._keep(user_id, user)
         return user
 

@@ -25,7 +25,7 @@ async def recommend(body: RecommendBody, request: Request) -> Response:
     The slate counts as seen once its `slate_id` comes back to /v1/feedback.
     """
     backend: Backend = request.app.state.backend
-    record, slate, notes = await backend.rank(backend.service.recommend, _wanted(body, backend))
+    record, slate, notes = await backend.recommend(_wanted(body, backend))
     backend.writer.add_slate(record)
     assert record.serving is not None
     made = record.serving

@@ -1,0 +1,38 @@
+"""What was told of a user is told again as long as it is true."""
+
+import pytest
+
+from slatewise.service.serving.items import ItemLog
+from slatewise.service.serving.users import User
+from tests.service.serving.test_offers import TRAINED, offers_of
+from tests.service.serving.test_past import EVERYTHING, Given, a_past
+
+VISITS: Given = [(list(TRAINED), 3, 1, "search"), (list(TRAINED), 2, 0, "recommendation")]
+OTHERS: list[Given] = [
+    VISITS[:1],
+    VISITS[::-1],
+    [(list(TRAINED), 3, 2, "search"), VISITS[1]],
+    [(list(TRAINED), 2, 1, "search"), VISITS[1]],
+    [(list(TRAINED)[::-1], 3, 1, "search"), VISITS[1]],
+    [(list(TRAINED), 3, 1, "recommendation"), VISITS[1]],
+    [],
+]
+
+
+def test_the_same_past_is_told_as_before() -> None:
+    log = ItemLog()
+    offers = offers_of(log)
+    before, again = (User(a_past(VISITS, log), stamp, 0.0) for stamp in (1, 2))
+    told = before.telling(())(offers, EVERYTHING)
+    again.remember(before)
+    assert again.telling(())(offers, EVERYTHING) is told
+
+
+@pytest.mark.parametrize("visits", OTHERS)
+def test_another_past_is_told_anew(visits: Given) -> None:
+    log = ItemLog()
+    offers = offers_of(log)
+    before, again = (User(a_past(given, log), 1, 0.0) for given in (VISITS, visits))
+    told = before.telling(())(offers, EVERYTHING)
+    again.remember(before)
+    assert again.telling(())(offers, EVERYTHING) is not told
