@@ -206,6 +206,8 @@ class Item:
     state: ItemState = ItemState.SHOWN
     seq: int = 0
     """the number of the change that made it so"""
+    described: int = 0
+    """the number of the change that told its features; 0 if none did"""
 
     def __post_init__(self) -> None:
         """Refuse what no store could keep."""

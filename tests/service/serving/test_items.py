@@ -1,20 +1,28 @@
 """Items are read once, in pages, and keep their places."""
 
 import threading
+from collections.abc import Sequence
+from typing import Any
 
+from slatewise.service.features import Features
 from slatewise.service.records import Item, ItemState
 from slatewise.service.serving import items
 from slatewise.service.serving.items import ItemLog
 
 
 class Shop:
-    """A store that has only changes of items."""
+    """A store that has only changes of items: id, group, state and, perhaps, features."""
 
-    def __init__(self, *changes: tuple[str, str, str]) -> None:
-        self.changes = [
-            Item(item, group, ItemState(state), number + 1)
-            for number, (item, group, state) in enumerate(changes)
-        ]
+    def __init__(self, *changes: tuple[Any, ...]) -> None:
+        self.features = {
+            number: change[3] for number, change in enumerate(changes, start=1) if len(change) > 3
+        }
+        self.changes, described = list[Item](), dict[str, int]()
+        for number, (item, group, state, *_) in enumerate(changes, start=1):
+            if number in self.features:
+                described[item] = number
+            told = described.get(item, 0)
+            self.changes.append(Item(item, group, ItemState(state), number, told))
         self.asked: list[tuple[int, int | None]] = []
 
     def item_seq(self) -> int:
@@ -24,14 +32,18 @@ class Shop:
         self.asked.append((since, until))
         return self.changes[since:until]
 
+    def item_features(self, numbers: Sequence[int]) -> dict[int, Features]:
+        return {number: self.features[number] for number in numbers}
+
 
 def test_changes_come_back_as_they_were() -> None:
     log = ItemLog()
-    log.read(Shop(("a", "x", "shown"), ("b", "y", "hidden"), ("a", "y", "removed")))
+    log.read(Shop(("a", "x", "shown", {}), ("b", "y", "hidden"), ("a", "y", "removed")))
     changes = log.changes(0, 3)
     assert [log.ids[place] for place in changes.places] == ["a", "b", "a"]
     assert [log.groups[group] for group in changes.groups] == ["x", "y", "y"]
     assert changes.shown.tolist() == [True, False, False]
+    assert changes.described.tolist() == [1, 0, 1]
     assert len(log.changes(1, 2).places) == 1
     assert len(log.changes(3, 3).places) == 0
 

@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import torch
 
+from slatewise.features.item_features import ItemEncoder
 from slatewise.features.popularity import Popularity, PopularityConfig
 from slatewise.model.config import ModelConfig, Term
 from slatewise.model.fitted import SlateModel
@@ -14,6 +16,7 @@ from slatewise.model.terms import FittedTerms
 from slatewise.model.terms.history import HistoryTerm
 from slatewise.model.terms.popularity import PopularityTerm
 from slatewise.service.config import ServiceConfig
+from slatewise.service.features import Features
 from slatewise.service.models import Models
 from slatewise.service.records import ItemState, Outcome, SlateRecord
 from slatewise.service.serving import Service
@@ -32,15 +35,21 @@ def a_model(
     evidence: tuple[str, ...] = (),
     seed: int = 7,
     ids: Sequence[int | str] | None = None,
+    *,
+    described: bool = False,
 ) -> SlateModel:
-    """Items a00 … a59, in turn of the groups; the posterior is drawn, not trained."""
+    """Items a00 … a59, in turn of the groups; the posterior is drawn, not trained.
+
+    One that is `described` was trained with a price and a brand.
+    """
     config = ModelConfig(
         dimensions=D, sigma_max=2.0, terms=terms, evidence=evidence, half_lives=(1.0, 12.0)
     )
     ids = [f"a{number:02d}" for number in range(ITEMS)] if ids is None else ids
     seeded = torch.Generator().manual_seed(seed)
     groups = torch.arange(len(ids)) % len(GROUPS)
-    posterior = Posterior(config, groups, len(GROUPS), 25, seeded, SOURCES)
+    encoder, features = _described(len(ids)) if described else (None, None)
+    posterior = Posterior(config, groups, len(GROUPS), 25, seeded, SOURCES, features)
     with torch.no_grad():
         for part in (posterior.items, *posterior.shared.values()):
             part.mean.add_(0.5 * torch.randn(part.mean.shape, generator=seeded))
@@ -58,7 +67,20 @@ def a_model(
         SOURCES,
         torch.arange(len(ids)),
         terms=FittedTerms({name: fitted[name] for name in terms if name in fitted}),
+        item_encoder=encoder,
     )
+
+
+def _described(count: int) -> tuple[ItemEncoder, torch.Tensor]:
+    """Prices 0, 1, 2, …, of which the first is unknown, and three brands in turn."""
+    table = pl.DataFrame(
+        {
+            "price": [None, *map(float, range(1, count))],
+            "brand": ["ash", "birch", "cedar"] * (count // 3) + ["ash"] * (count % 3),
+        }
+    )
+    encoder = ItemEncoder.fit(table, {"price": "number", "brand": "category"})
+    return encoder, torch.from_numpy(encoder.encode(table))
 
 
 def a_service(
@@ -87,9 +109,15 @@ def promote(directory: Path, model: SlateModel, name: str = "main") -> str:
     return version
 
 
-def put(service: Service, *ids: str, group: str = "red", state: str = "shown") -> None:
+def put(
+    service: Service,
+    *ids: str,
+    group: str = "red",
+    state: str = "shown",
+    features: Features | None = None,
+) -> None:
     """Change items, and tell all workers."""
-    service.store.put_items([(item, group, ItemState(state)) for item in ids])
+    service.store.put_items([(item, group, ItemState(state), features) for item in ids])
     service.changed_items()
 
 

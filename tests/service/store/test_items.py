@@ -1,5 +1,8 @@
 import threading
 
+import pytest
+
+from slatewise.errors import InputError
 from slatewise.service.records import Item, ItemState
 from slatewise.service.store import Store
 
@@ -31,6 +34,40 @@ def test_a_removed_item_says_so_and_can_come_back(store: Store) -> None:
     assert [item.item_id for batch in store.all_items() for item in batch] == ["a", "b"]
     store.put_items([("a", "boots", SHOWN)])
     assert store.item("a") == Item("a", "boots", SHOWN, 4)
+
+
+PRICE, TEXT = {"price": 120, "brand": "ash"}, {"text": [0.1, -2.5, 3]}
+
+
+def test_features_are_told_once_and_stay_until_others_are(store: Store) -> None:
+    assert (
+        store.put_items([("a", "g", SHOWN, PRICE), ("b", "g", SHOWN, {}), ("c", "g", SHOWN)]) == 3
+    )
+    assert store.put_items([("a", "g", SHOWN, dict(reversed(PRICE.items())))]) == 3
+    assert store.put_items([("a", "g", HIDDEN), ("b", "g", SHOWN, None), ("c", "g", SHOWN)]) == 4
+    assert store.item("a") == Item("a", "g", HIDDEN, 4, described=1)
+    assert store.put_items([("a", "g", HIDDEN, TEXT), ("c", "g", SHOWN, PRICE)]) == 6
+    store.remove_items(["a"])
+    store.put_items([("a", "h", SHOWN)])
+    assert [(one.item_id, one.described) for one in store.item_changes(0)] == [
+        ("a", 1), ("b", 2), ("c", 0), ("a", 1), ("a", 5), ("c", 6), ("a", 5), ("a", 5),
+    ]  # fmt: skip
+    assert [one.described for one in store.items(None, 10)] == [5, 2, 6]
+    assert store.item_features([0, 1, 2, 5, 6, 5]) == {1: PRICE, 2: {}, 5: TEXT, 6: PRICE}
+    assert store.item_features([]) == store.item_features([0]) == {}
+
+
+def test_features_of_an_item_that_is_named_twice_are_the_last(store: Store) -> None:
+    store.put_items([("a", "g", SHOWN, PRICE), ("a", "g", SHOWN, TEXT), ("a", "g", SHOWN, PRICE)])
+    assert [one.described for one in store.item_changes(0)] == [1, 2, 3]
+    assert store.item_features([store.items(None, 1)[0].described]) == {3: PRICE}
+
+
+def test_features_that_cannot_be_kept_change_nothing(store: Store) -> None:
+    for features in ({"": 1}, {"a": "\0"}, {"a": {}}, {"a": [1, None]}, {"a": "\ud800"}):
+        with pytest.raises(InputError):
+            store.put_items([("a", "g", SHOWN), ("b", "g", SHOWN, features)])
+    assert store.item_seq() == 0
 
 
 def test_the_catalogue_of_any_number_can_be_made_again(store: Store) -> None:

@@ -2,10 +2,13 @@ import pytest
 from sqlalchemy import Connection, inspect
 
 from slatewise.errors import SlatewiseError
+from slatewise.service.records import Item, ItemState
 from slatewise.service.store import Store, migrations
 from slatewise.service.store.engine import Database
 from slatewise.service.store.schema import METADATA
 from tests.service.store.making import click, raw, rows, slate
+
+NEWEST = len(migrations.MIGRATIONS)
 
 
 def add_column(connection: Connection) -> None:
@@ -45,7 +48,26 @@ def test_an_older_store_goes_through_all_that_came_later(
         assert len(new.history("ann", 1).visits) == 1
         new.close()
     assert rows(store_url, "SELECT device FROM slates") == [("unknown",)]
-    assert version(store_url) == "3"
+    assert version(store_url) == str(NEWEST + 2)
+
+
+def test_items_of_a_store_from_before_features_have_none(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS[:1])
+        Store.open(store_url).close()
+    before = raw(store_url)
+    before.execute("INSERT INTO items VALUES ('a', 'shoes', 'shown', 1)")
+    before.execute("INSERT INTO item_changes VALUES (1, 'a', 'shoes', 'shown')")
+    before.execute("UPDATE counters SET value = 1 WHERE name = 'items'")
+    before.close()
+    store = Store.open(store_url)
+    assert store.item("a") == store.item_changes(0)[0] == Item("a", "shoes", seq=1)
+    assert store.put_items([("a", "shoes", ItemState.SHOWN, {"price": 3})]) == 2
+    assert store.item("a") == Item("a", "shoes", seq=2, described=2)
+    assert store.item_features([2]) == {2: {"price": 3}}
+    store.close()
 
 
 def test_a_migration_that_fails_changes_nothing(
@@ -60,7 +82,7 @@ def test_a_migration_that_fails_changes_nothing(
         patch.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, add_column, fail))
         with pytest.raises(RuntimeError, match="power"):
             Store.open(store_url)
-    assert version(store_url) == "1"
+    assert version(store_url) == str(NEWEST)
     assert "device" not in str(rows(store_url, "SELECT * FROM slates"))
     Store.open(store_url).close()
 
@@ -70,7 +92,8 @@ def test_a_newer_store_is_refused_in_words(store_url: str) -> None:
     stranger = raw(store_url)
     stranger.execute("UPDATE meta SET value = '7' WHERE name = 'version'")
     stranger.close()
-    with pytest.raises(SlatewiseError, match="schema version 7, and this slatewise knows up to 1"):
+    known = f"schema version 7, and this slatewise knows up to {NEWEST}"
+    with pytest.raises(SlatewiseError, match=known):
         Store.open(store_url)
     assert version(store_url) == "7"
 

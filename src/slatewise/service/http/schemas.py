@@ -4,6 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from slatewise.service.features import LONGEST_VECTOR, MOST_FEATURES
+
 ID_LENGTH = 200
 TIME_LENGTH = 40
 MOST = 10_000
@@ -38,6 +40,18 @@ Count = Annotated[_Count, BeforeValidator(_whole, json_schema_input_type=_Count)
 _Large = Annotated[int, Field(ge=0, le=LARGEST)]
 Large = Annotated[_Large, BeforeValidator(_whole, json_schema_input_type=_Large)]
 Name = Annotated[str, Field(min_length=1, max_length=ID_LENGTH, pattern=NO_NUL)]
+_Finite = Annotated[float, Field(ge=-1e300, le=1e300)]
+_Vector = Annotated[list[_Finite], Field(max_length=LONGEST_VECTOR)]
+Feature = (
+    _Number
+    | _Finite
+    | bool
+    | Annotated[str, Field(max_length=ID_LENGTH, pattern=NO_NUL)]
+    | _Vector
+    | None
+)
+"""A number, a category, an embedding; null where it is unknown."""
+FeaturesBody = Annotated[dict[Name, Feature], Field(max_length=MOST_FEATURES)]
 
 
 class _Body(BaseModel):
@@ -158,6 +172,9 @@ class ItemBody(_Body):
     group: Name = Field(examples=["lamps"])
     """what it is among: new items start from what is known of their group"""
     state: Literal["shown", "hidden"] = "shown"
+    features: FeaturesBody | None = Field(None, examples=[{"price": 120, "brand": "ash"}])
+    """what is known of it, for models that were trained with such features; all that there are, or
+    null to keep those that the service has"""
 
 
 class NamedItemBody(ItemBody):
@@ -178,6 +195,8 @@ class ItemAnswer(_Answer):
     id: str = Field(examples=["9"])
     group: str = Field(examples=["lamps"])
     state: Literal["shown", "hidden", "removed"]
+    features: dict[str, Any] | None = None
+    """what the service was told of it; left out if nothing"""
 
 
 class ItemsAnswer(_Answer):

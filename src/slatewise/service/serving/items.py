@@ -39,6 +39,8 @@ class Changes(NamedTuple):
     """[C] into `ItemLog.groups`"""
     shown: npt.NDArray[np.bool_]
     """[C] whether the item may be shown from here on"""
+    described: Places
+    """[C] the number of the change that told the item's features; 0 if none did"""
 
 
 class ItemLog:
@@ -56,6 +58,7 @@ class ItemLog:
         self._changed = Growing(np.int32)
         self._to_group = Growing(np.int32)
         self._shown = Growing(np.bool_)
+        self._described = Growing(np.int64)
         self._reading, self._naming = threading.Lock(), threading.Lock()
 
     def read(self, store: ItemSource, until: int | None = None) -> None:
@@ -75,6 +78,7 @@ class ItemLog:
             self._changed.values[part].astype(np.int64),
             self._to_group.values[part].astype(np.int64),
             self._shown.values[part],
+            self._described.values[part],
         )
 
     def places(self, ids: Iterable[str]) -> Places:
@@ -89,6 +93,7 @@ class ItemLog:
         self._changed.extend(self.places(item.item_id for item in items))
         self._to_group.extend([self._group(item.group) for item in items])
         self._shown.extend([item.state is ItemState.SHOWN for item in items])
+        self._described.extend([item.described for item in items])
         self._numbers.extend([item.seq for item in items])
 
     def _place(self, item: str) -> int:

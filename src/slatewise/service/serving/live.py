@@ -15,9 +15,11 @@ from slatewise.model.fitted import SlateModel
 from slatewise.model.gaussian import Gaussian
 from slatewise.model.terms import FittedTerms
 from slatewise.ranking import Filter, ItemTable
+from slatewise.service.features import Features
 from slatewise.service.prior import prior_items, prior_model, prior_version
+from slatewise.service.serving.described import Described, FeatureSource
 from slatewise.service.serving.items import ItemLog
-from slatewise.service.serving.offers import Ints, NewItems, Offers
+from slatewise.service.serving.offers import Ints, NewItems, NewRows, Offers
 from slatewise.service.serving.past import Listener, Told
 from slatewise.service.serving.popularity import AnswerSource, Popular
 from slatewise.service.serving.relevance import Relevance
@@ -25,7 +27,7 @@ from slatewise.service.serving.request import Request
 from slatewise.service.serving.turns import one_at_a_time
 from slatewise.strategies.exact import ExactRanker
 from slatewise.strategies.named import Strategy
-from slatewise.strategies.predictive import Predictive
+from slatewise.strategies.predictive import Predictive, Said
 from slatewise.strategies.slate import Slate
 from slatewise.strategies.tables import table_of, table_of_run
 from slatewise.strategies.users import Users
@@ -62,11 +64,13 @@ class Live:
         log: ItemLog,
         new_items: NewItems,
         run: Path | None = None,
+        described: Described | None = None,
     ) -> None:
         self.name, self.version, self.config = name, version, model.config
         self.terms: FittedTerms = model.terms
         ids = map(str, model.item_ids)
         self.offers = Offers(log, table, ids, model.group_names, new_items)
+        self._described = described
         self.ranker = ExactRanker(model.posterior, table, model.terms)
         self._relevance = Relevance(self.ranker)
         self.popular = Popular.of(model.terms, log, run)
@@ -80,7 +84,11 @@ class Live:
         """Serve a run; its table is shared between processes."""
         with one_at_a_time(run):
             table = table_of_run(model, run)
-        live = cls(name, version, model, table, log, Predictive(model), run)
+        predictive = Predictive(model)
+        described = None
+        if predictive.encoder is not None:
+            described = Described(version, predictive, predictive.encoder)
+        live = cls(name, version, model, table, log, predictive, run, described)
         _forget_items(model)
         return live
 
@@ -90,13 +98,28 @@ class Live:
         model = prior_model(config, source)
         version, known = prior_version(config), model.config
         table = table_of(model)
-        return cls(name, version, model, table, log, lambda groups: prior_items(known, len(groups)))
 
-    def apply_items(self, number: int) -> None:
-        """Take changes of items into account, up to a number that the log has read."""
+        def new_items(groups: Ints, _: Said | None) -> NewRows:
+            return prior_items(known, len(groups))
+
+        return cls(name, version, model, table, log, new_items)
+
+    def apply_items(self, number: int, store: FeatureSource) -> None:
+        """Take changes of items into account, up to a number that the log has read.
+
+        Features of new items are asked of the store, if the model reads any.
+        """
         if number > self.offers.applied:
+            told = None
+            if self._described is not None:  # before the change: nobody waits for the store
+                told = self._described.read(store, self.offers.described(number))
             with self._changing():
-                self.offers.apply(number)
+                self.offers.apply(number, told)
+
+    def refuse_misfits(self, features: Features) -> None:
+        """Refuse features of an item that the model knows and that are of another kind."""
+        if self._described is not None:
+            self._described.refuse_misfits(features)
 
     def refresh(self, store: AnswerSource, time: int, until: int | None = None) -> None:
         """Take the popularity of items at a time into account, if the model asks for it."""

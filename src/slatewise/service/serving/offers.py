@@ -1,8 +1,9 @@
 """The items that a model may show now: rows of its table for places of the `ItemLog`.
 
 Items that the model was trained with have the first rows. Others get the next rows in the order of
-the changes that brought them, as uncertain as their groups: so the rows depend on the model and on
-the changes alone, and a slate can be made again from the log. (Random numbers go by rows.)
+the changes that brought them, and are where their groups say and, if the model reads any, their
+features: so the rows depend on the model and on the changes alone, and a slate can be made again
+from the log. (Random numbers go by rows.)
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,13 +12,18 @@ import numpy as np
 import numpy.typing as npt
 
 from slatewise.ranking import ItemTable
+from slatewise.service.serving.described import Told
 from slatewise.service.serving.growing import Growing
 from slatewise.service.serving.items import Changes, ItemLog, Places
+from slatewise.strategies.predictive import Said
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
-NewItems = Callable[[Ints], tuple[Floats, Floats, Floats, Floats]]
-"""Means, scales, biases and their scales of new items of groups [R], as numbers of the model."""
+NewRows = tuple[Floats, Floats, Floats, Floats]
+"""means and scales [R, D], biases and their scales [R]"""
+NewItems = Callable[[Ints, Said | None], NewRows]
+"""What is believed of new items of groups [R], as numbers of the model, by what their features say
+where it reads any."""
 
 
 class Offers:
@@ -44,6 +50,7 @@ class Offers:
         self._new_items = new_items
         self._rows = Growing(np.int32, fill=-1)  # by place
         self._on = Growing(np.bool_)  # by place
+        self._described = Growing(np.int64)  # by place
         self._places = Growing(np.int32)  # by row
         self._trained = table.num_items
         self._features: Floats = np.zeros((0, table.num_features), np.float32)
@@ -53,15 +60,26 @@ class Offers:
         self._rows.values[trained] = np.arange(len(trained))
         table.set_available(np.arange(table.num_items), False)
 
-    def apply(self, until: int) -> None:
-        """Take changes into account up to a number that the log has read."""
+    def described(self, until: int) -> Ints:
+        """Return which changes told the features of items that `apply` may have to place."""
+        changes = self.log.changes(self.applied, until)
+        rows = self.rows(changes.places)
+        return np.unique(changes.described[(rows < 0) | (rows >= self._trained)])
+
+    def apply(self, until: int, told: Told | None = None) -> None:
+        """Take changes into account up to a number that the log has read.
+
+        For a model that reads features, `told` is what those that are `described` say.
+        """
         if until <= self.applied:
             return
         changes = self.log.changes(self.applied, until)
+        if told is None:  # to a model that does not read them, other features are no change
+            changes = changes._replace(described=np.zeros_like(changes.described))
         self._fit()
         groups = self._numbers_of_groups(changes)
         before = self._rows.values[changes.places].copy()
-        self._add_rows(changes, groups)
+        self._add_rows(changes, groups, told)
         self._show(changes, groups, before)
         self.applied = until
 
@@ -119,6 +137,7 @@ class Offers:
         """Make room for all places there are."""
         self._rows.resize(len(self.log.ids))
         self._on.resize(len(self.log.ids))
+        self._described.resize(len(self.log.ids))
 
     def _numbers_of_groups(self, changes: Changes) -> Ints:
         """Return the groups of changes [C] as numbers of the model, after new names got one."""
@@ -132,24 +151,31 @@ class Offers:
             numbers[group] = self._groups[name]
         return numbers[changes.groups]
 
-    def _add_rows(self, changes: Changes, groups: Ints) -> None:
-        """Give a row to what has none, and another one to what changes its group.
+    def _needing_rows(self, changes: Changes, groups: Ints) -> Ints:
+        """Return the changes after which an item has no row yet, or another group or features.
 
         An item that training knew keeps what was learned of it.
         """
         order = np.argsort(changes.places, kind="stable")
-        places, ordered = changes.places[order], groups[order]
+        places = changes.places[order]
+        now = np.stack([groups[order], changes.described[order]])
         rows = self._rows.values[places]
-        old = np.full(len(places), -1, np.int64)
-        old[rows >= 0] = self.table.groups[rows[rows >= 0]]
+        old = np.stack([np.full(len(places), -1, np.int64), self._described.values[places]])
+        old[0, rows >= 0] = self.table.groups[rows[rows >= 0]]
         again = np.flatnonzero(places[1:] == places[:-1]) + 1
-        old[again] = ordered[again - 1]
+        old[:, again] = now[:, again - 1]
+        self._described.values[places] = now[1]  # of an item that is named twice, the last
         learned = (rows >= 0) & (rows < self._trained)
-        needed = np.sort(order[(ordered != old) & ~learned])
+        return np.sort(order[(now != old).any(axis=0) & ~learned])
+
+    def _add_rows(self, changes: Changes, groups: Ints, told: Told | None) -> None:
+        """Give rows to the items that need one."""
+        needed = self._needing_rows(changes, groups)
         if not len(needed):
             return
         start = self.table.num_items
-        means, scales, biases, unsure = self._new_items(groups[needed])
+        said = None if told is None else told.of(changes.described[needed])
+        means, scales, biases, unsure = self._new_items(groups[needed], said)
         features = self._features_of(changes.places[needed])
         self.table.append(means, scales, biases, groups[needed], unsure, features)
         self._places.extend(changes.places[needed])

@@ -86,7 +86,7 @@ class Replayer:
         self._live[key] = live
         while len(self._live) > _KEPT:
             self._live.pop(next(iter(self._live)))
-        live.apply_items(serving.catalogue)
+        live.apply_items(serving.catalogue, self._store)
         if serving.refreshed is not None:
             live.refresh(self._store, serving.refreshed, serving.counted)
         return live

@@ -13,6 +13,7 @@ from slatewise.errors import SlatewiseError
 from slatewise.service.arms import assign
 from slatewise.service.clock import Clock
 from slatewise.service.config import ServiceConfig
+from slatewise.service.features import Features
 from slatewise.service.models import Models
 from slatewise.service.records import Serving, SlateRecord
 from slatewise.service.serving.items import ItemLog
@@ -129,6 +130,11 @@ class Service:
         """Tell all workers that items in the store have changed."""
         self._stamps.change_items()
 
+    def refuse_misfits(self, features: Features) -> None:
+        """Refuse features of an item that a model which serves knows as something else."""
+        for live in list(self._live.values()):
+            live.refuse_misfits(features)
+
     def changed_users(self, ids: Iterable[str]) -> None:
         """Tell all workers that there is news of users in the store."""
         self._stamps.change_users(ids)
@@ -207,9 +213,20 @@ class Service:
             notes.append("items may have changed: the store cannot be reached")
             return
         with self._joining:
-            for live in self._live.values():
-                live.apply_items(number)
-        self._items_stamp = stamp
+            whole = [self._catches_up(live, number) for live in self._live.values()]
+        if all(whole):
+            self._items_stamp = stamp
+        else:
+            notes.append("new items may be missing: the store cannot be reached")
+
+    def _catches_up(self, live: Live, number: int) -> bool:
+        """Tell a version of changes of items; False if the store does not say what it asks."""
+        try:
+            live.apply_items(number, self.store)
+        except StoreError as error:
+            self._pause(error)
+            return False
+        return True
 
     def _read_items(self) -> int:
         self._log.read(self.store)
@@ -258,10 +275,13 @@ class Service:
 
     def _join(self, live: Live) -> None:
         """Let a version serve, once it has the items and the popularity of now."""
-        live.apply_items(self._log.number)
+        self._catches_up(live, self._log.number)
         self._follow_popularity(live)
         with self._joining:  # what has changed meanwhile is known to those that serve
-            live.apply_items(self._log.number)
+            whole = self._catches_up(live, self._log.number)
+            if not whole and live.name in self._live:
+                self._current.pop(live.name)  # the old one serves; to be tried again
+                return
             self._live[live.name] = live
         logger.info("Model '%s' serves version %s.", live.name, live.version)
 

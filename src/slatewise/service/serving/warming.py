@@ -1,6 +1,9 @@
 """Slates that nobody sees, so that the first one somebody asks for is as quick as any."""
 
+from collections.abc import Sequence
+
 from slatewise.service.config import ServiceConfig
+from slatewise.service.features import Features
 from slatewise.service.records import Item, ItemState
 from slatewise.service.serving.items import ItemLog
 from slatewise.service.serving.live import Live
@@ -18,6 +21,9 @@ class _TwoItems:
     def item_changes(self, since: int, until: int | None = None) -> list[Item]:
         return [Item(name, "any", ItemState.SHOWN, seq) for seq, name in enumerate("ab", start=1)]
 
+    def item_features(self, numbers: Sequence[int]) -> dict[int, Features]:
+        return {}
+
 
 def warm_up(config: ServiceConfig) -> None:
     """Load what is compiled for the strategies of all arms, also where there are no items yet.
@@ -25,9 +31,10 @@ def warm_up(config: ServiceConfig) -> None:
     On a new installation it has to be compiled first, which takes some fifteen seconds.
     """
     log = ItemLog()
-    log.read(_TwoItems())
+    store = _TwoItems()
+    log.read(store)
     for arm in config.arms.values():
         model = config.models[arm.model].model
         live = Live.of_prior(arm.model, model, config.source, log)
-        live.apply_items(log.number)
+        live.apply_items(log.number, store)
         live.answer(NOBODY.telling(()), Request(k=2), strategy_of(arm), seed=0)

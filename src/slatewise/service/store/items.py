@@ -1,7 +1,7 @@
 """The items on offer, and every change of them."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, bindparam, insert, select, update
 
@@ -9,10 +9,24 @@ from slatewise.service.records import Item, ItemState
 from slatewise.service.store.counting import Counter, advance, take_turn
 from slatewise.service.store.engine import Database
 from slatewise.service.store.reading import FOREVER
-from slatewise.service.store.schema import ITEM_CHANGES, ITEMS, AnyRow, rows_with
+from slatewise.service.store.schema import (
+    ITEM_CHANGES,
+    ITEM_FEATURES,
+    ITEMS,
+    AnyRow,
+    rows_with,
+)
 
-Given = tuple[str, str, ItemState]
-"""id, group, state"""
+
+class Given(NamedTuple):
+    """An item as it should be."""
+
+    item_id: str
+    group: str
+    state: ItemState = ItemState.SHOWN
+    features: str | None = None
+    """as JSON; None leaves them as they are"""
+
 
 PAGE = 10_000
 
@@ -20,15 +34,24 @@ PAGE = 10_000
 def put(connection: Connection, given: Sequence[Given]) -> int:
     """Make the items so; return the number of the last change. What is so already is no change."""
     last = take_turn(connection, Counter.ITEMS)
-    before = _current(connection, [item_id for item_id, _, _ in given])
-    now, changes = dict(before), []
-    for item_id, group, state in given:
+    before = _current(connection, [one.item_id for one in given])
+    named = {one.item_id for one in given if one.features is not None}
+    told = features(connection, [one.described for one in before.values() if one.item_id in named])
+    now, changes, fresh = dict(before), list[Item](), dict[int, str]()
+    for item_id, group, state, described in given:
         old = now.get(item_id)
-        if old is None or (old.group, old.state) != (group, state):
+        number = 0 if old is None else old.described
+        other = described is not None and described != told.get(number)
+        if old is None or other or (old.group, old.state) != (group, state):
             last += 1
-            now[item_id] = Item(item_id, group, state, last)
+            if described is not None and other:
+                number, told[last], fresh[last] = last, described, described
+            now[item_id] = Item(item_id, group, state, last, number)
             changes.append(now[item_id])
     _write(connection, changes, {item.item_id: item for item in changes}, before)
+    if fresh:
+        rows = [{"seq": seq, "features": text} for seq, text in fresh.items()]
+        connection.execute(insert(ITEM_FEATURES), rows)
     advance(connection, Counter.ITEMS, last)
     return last
 
@@ -37,7 +60,14 @@ def remove(connection: Connection, item_ids: Sequence[str]) -> int:
     """Remove the items that there are; return the number of the last change."""
     take_turn(connection, Counter.ITEMS)
     found = _current(connection, item_ids).values()
-    return put(connection, [(item.item_id, item.group, ItemState.REMOVED) for item in found])
+    return put(connection, [Given(item.item_id, item.group, ItemState.REMOVED) for item in found])
+
+
+def features(connection: Connection, numbers: Iterable[int]) -> dict[int, str]:
+    """Return the features that changes told, by their numbers, as JSON."""
+    wanted = [number for number in dict.fromkeys(numbers) if number]
+    rows = rows_with(connection, select(ITEM_FEATURES), ITEM_FEATURES.c.seq, wanted)
+    return {row.seq: row.features for row in rows}
 
 
 def item(connection: Connection, item_id: str) -> Item | None:
@@ -97,9 +127,14 @@ def _write(
 
 
 def _row(item: Item) -> dict[str, Any]:
-    state = item.state.value
-    return {"seq": item.seq, "item_id": item.item_id, "item_group": item.group, "state": state}
+    return {
+        "seq": item.seq,
+        "item_id": item.item_id,
+        "item_group": item.group,
+        "state": item.state.value,
+        "described": item.described or None,
+    }
 
 
 def _item(row: AnyRow) -> Item:
-    return Item(row.item_id, row.item_group, ItemState(row.state), row.seq)
+    return Item(row.item_id, row.item_group, ItemState(row.state), row.seq, row.described or 0)

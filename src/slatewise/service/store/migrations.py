@@ -64,6 +64,12 @@ CREATE TABLE item_changes (
 CREATE TABLE erased (digest {text} PRIMARY KEY, time {number} NOT NULL)
 """
 
+FEATURES = """
+ALTER TABLE items ADD COLUMN described {number};
+ALTER TABLE item_changes ADD COLUMN described {number};
+CREATE TABLE item_features (seq {number} PRIMARY KEY, features {text} NOT NULL)
+"""
+
 
 def run_script(connection: Connection, script: str) -> None:
     """Run statements, with the dialect's name for {number} and {text}."""
@@ -77,7 +83,12 @@ def make_tables(connection: Connection) -> None:
     connection.execute(insert(META).values(name="salt", value=secrets.token_hex(16)))
 
 
-MIGRATIONS: Sequence[Callable[[Connection], None]] = (make_tables,)
+def add_features(connection: Connection) -> None:
+    """Have a place for features of items; those that are there have none."""
+    run_script(connection, FEATURES)
+
+
+MIGRATIONS: Sequence[Callable[[Connection], None]] = (make_tables, add_features)
 """Each leads from the version of its place to the next; an empty store has version 0."""
 
 

@@ -60,8 +60,9 @@ ITEMS = Table(
     Column("item_group", Text),
     Column("state", Text),
     Column("seq", BigInteger),
+    Column("described", BigInteger),
 )
-"""The items as they are now."""
+"""The items as they are now; `described` is the number of the change that told their features."""
 
 ITEM_CHANGES = Table(
     "item_changes",
@@ -70,8 +71,15 @@ ITEM_CHANGES = Table(
     Column("item_id", Text),
     Column("item_group", Text),
     Column("state", Text),
+    Column("described", BigInteger),
 )
 """Every state an item was ever in, in the order of the changes."""
+
+ITEM_FEATURES = Table(
+    "item_features", METADATA, Column("seq", BigInteger), Column("features", Text)
+)
+"""Features by the number of the change that told them, as JSON. An item that is hidden and shown
+again has two changes and its features, which may be long, once."""
 
 ERASED = Table("erased", METADATA, Column("digest", Text), Column("time", BigInteger))
 """Salted digests of people and slates that were erased, and when."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from sqlalchemy import Connection
 
-from slatewise.service.features import Features, features_of
+from slatewise.service.features import Features, features_of, features_text
 from slatewise.service.records import (
     Answer,
     Item,
@@ -21,6 +21,9 @@ from slatewise.service.store.counting import Counter, last_number
 from slatewise.service.store.engine import Database, Result
 from slatewise.service.store.items import Given
 from slatewise.service.store.migrations import bring_up_to_date
+
+Plain = tuple[str, str, ItemState]
+"""id, group and state of an item"""
 
 
 class Store:
@@ -122,13 +125,13 @@ class Store:
 
     # Items
 
-    def put_items(self, given: Sequence[tuple[str, str, ItemState] | Given]) -> int:
+    def put_items(self, given: Sequence[Plain | tuple[*Plain, Features | None]]) -> int:
         """Make items (id, group, state) so; return the number of the last change of any item.
 
-        What is so already is no change. Features are told by a fourth value, JSON of
-        `features_text`; without it, an item keeps those that it has.
+        What is so already is no change. A fourth value are features; without it, or if it is None,
+        an item keeps those that it has.
         """
-        wanted = [Given(*one) for one in given]
+        wanted = [_given(*one) for one in given]
         require_texts("the id of an item", [one.item_id for one in wanted])
         require_texts("the group of an item", [one.group for one in wanted])
         return self._database.write(lambda connection: items.put(connection, wanted))
@@ -183,3 +186,7 @@ class Store:
         if self._database.is_sqlite:
             erasing.scrub(self._database)
         return slates
+
+
+def _given(item_id: str, group: str, state: ItemState, features: Features | None = None) -> Given:
+    return Given(item_id, group, state, None if features is None else features_text(features))

@@ -5,6 +5,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 
+from slatewise.errors import SlatewiseError
+from slatewise.service.features import Features, features_text
 from slatewise.service.http.backend import Backend
 from slatewise.service.http.guard import guarded
 from slatewise.service.http.ids import PathId
@@ -13,6 +15,7 @@ from slatewise.service.http.schemas import (
     ID_LENGTH,
     NO_NUL,
     ChangedAnswer,
+    FeaturesBody,
     ItemAnswer,
     ItemBody,
     ItemsAnswer,
@@ -24,10 +27,10 @@ from slatewise.service.records import Item, ItemState
 reading = APIRouter(prefix="/v1", tags=["items"], route_class=guarded(Role.READ))
 changing = APIRouter(prefix="/v1", tags=["items"], route_class=guarded(Role.WRITE))
 
-Change = tuple[str, str, ItemState]
+Change = tuple[str, str, ItemState, Features | None]
 
 
-@reading.get("/items", summary="List items")
+@reading.get("/items", summary="List items", response_model_exclude_unset=True)
 async def list_items(
     request: Request,
     after: Annotated[
@@ -37,16 +40,17 @@ async def list_items(
 ) -> ItemsAnswer:
     """List the items by their ids, a page at a time, hidden ones too."""
     backend: Backend = request.app.state.backend
-    found = await backend.read(lambda: backend.store.items(after or None, limit))
-    last = found[-1].item_id if len(found) == limit else None
-    return ItemsAnswer(items=[_told(item) for item in found], next=last)
+    found = await backend.read(lambda: _page(backend, after, limit))
+    last = found[-1].id if len(found) == limit else None
+    return ItemsAnswer(items=found, next=last)
 
 
-@reading.get("/items/{item_id:id}", summary="Look at an item")
+@reading.get("/items/{item_id:id}", summary="Look at an item", response_model_exclude_unset=True)
 async def get_item(request: Request, item_id: PathId) -> ItemAnswer:
     """Return an item as it is now."""
     backend: Backend = request.app.state.backend
-    return _told(await _known(backend, item_id))
+    item = await _known(backend, item_id)
+    return (await backend.read(lambda: _told(backend, [item])))[0]
 
 
 @changing.put("/items", summary="Add or change many items")
@@ -56,19 +60,25 @@ async def put_items(request: Request, body: ItemsBody) -> ChangedAnswer:
     most = backend.config.limits.batch
     if len(body.items) > most:
         raise Problem(422, "Too many items.", f"Send at most {most} at once.")
-    await _put(backend, [(item.id, item.group, ItemState(item.state)) for item in body.items])
+    for place, item in enumerate(body.items):
+        _refuse_misfits(backend, item.features, f"items.{place}.")
+    await _put(backend, [_change(item.id, item) for item in body.items])
     return ChangedAnswer(changed=len(body.items))
 
 
-@changing.put("/items/{item_id:id}", summary="Add or change an item")
+@changing.put(
+    "/items/{item_id:id}", summary="Add or change an item", response_model_exclude_unset=True
+)
 async def put_item(request: Request, item_id: PathId, body: ItemBody) -> ItemAnswer:
     """Add an item, show it or hide it: in effect for the next slate, without training."""
     backend: Backend = request.app.state.backend
-    await _put(backend, [(item_id, body.group, ItemState(body.state))])
-    return ItemAnswer(id=item_id, group=body.group, state=body.state)
+    _refuse_misfits(backend, body.features, "")
+    await _put(backend, [_change(item_id, body)])
+    told = {} if body.features is None else {"features": body.features}
+    return ItemAnswer(id=item_id, group=body.group, state=body.state, **told)
 
 
-@changing.delete("/items/{item_id:id}", summary="Remove an item")
+@changing.delete("/items/{item_id:id}", summary="Remove an item", response_model_exclude_unset=True)
 async def remove_item(request: Request, item_id: PathId) -> ItemAnswer:
     """Remove an item for good; what was learned from its clicks stays."""
     backend: Backend = request.app.state.backend
@@ -76,6 +86,21 @@ async def remove_item(request: Request, item_id: PathId) -> ItemAnswer:
     await backend.written(backend.writer.call(lambda: backend.store.remove_items([item_id])))
     backend.service.changed_items()
     return ItemAnswer(id=item_id, group=item.group, state="removed")
+
+
+def _change(item_id: str, body: ItemBody) -> Change:
+    return item_id, body.group, ItemState(body.state), body.features
+
+
+def _refuse_misfits(backend: Backend, features: FeaturesBody | None, place: str) -> None:
+    """Refuse features that no store could keep, or that a model which serves cannot read."""
+    if features is None:
+        return
+    try:
+        features_text(features)
+        backend.service.refuse_misfits(features)
+    except SlatewiseError as error:
+        raise Problem(422, f"{place}features: {error.problem}", error.remedy) from None
 
 
 async def _put(backend: Backend, changes: Sequence[Change]) -> None:
@@ -90,5 +115,19 @@ async def _known(backend: Backend, item_id: str) -> Item:
     return item
 
 
-def _told(item: Item) -> ItemAnswer:
-    return ItemAnswer(id=item.item_id, group=item.group, state=item.state.value)
+def _page(backend: Backend, after: str | None, limit: int) -> list[ItemAnswer]:
+    return _told(backend, backend.store.items(after or None, limit))
+
+
+def _told(backend: Backend, items: Sequence[Item]) -> list[ItemAnswer]:
+    """Return items with the features that they have."""
+    features = backend.store.item_features([item.described for item in items])
+    return [
+        ItemAnswer(
+            id=item.item_id,
+            group=item.group,
+            state=item.state.value,
+            **({"features": features[item.described]} if item.described else {}),
+        )
+        for item in items
+    ]

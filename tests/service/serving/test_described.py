@@ -1,0 +1,239 @@
+"""New items of a model that was trained with features."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slatewise.errors import SlatewiseError
+from slatewise.service.config import ServiceConfig
+from slatewise.service.features import Features
+from slatewise.service.serving import Replayer, Request, Service, described
+from slatewise.service.serving.described import Described
+from slatewise.service.serving.items import ItemLog
+from slatewise.service.serving.offers import Offers
+from slatewise.service.store import Store, StoreError
+from slatewise.strategies import Recommender
+from slatewise.strategies.predictive import Predictive
+from slatewise.strategies.tables import table_of
+from tests.service.serving.test_items import Shop
+from tests.service.serving.world import GROUPS, TERMS, a_model, a_service, made, promote, put, visit
+
+TRAINED = ["a", "b", "c"]
+MODEL = a_model(ids=TRAINED, described=True)
+PREDICTIVE = Predictive(MODEL)
+assert MODEL.item_encoder is not None
+DESCRIBED = Described("1", PREDICTIVE, MODEL.item_encoder)
+GREEDY = ServiceConfig.build({"arms": {"one": {"strategy": "greedy"}}}, "a test")
+
+
+def after(changes: list[tuple[Any, ...]], cuts: list[int]) -> Offers:
+    """Apply changes, divided at the cuts, for a model with features."""
+    log, shop = ItemLog(), Shop(*changes)
+    offers = Offers(log, table_of(MODEL), TRAINED, MODEL.group_names, PREDICTIVE)
+    for cut in [*sorted(cuts), len(changes)]:
+        log.read(shop, cut)
+        offers.apply(cut, DESCRIBED.read(shop, offers.described(cut)))
+    return offers
+
+
+def row_of(offers: Offers, item: str) -> list[float]:
+    row = offers.find([item])[0]
+    return [*offers.table.means_of(row)[0].tolist(), *offers.table.scales_of(row)[0].tolist()]
+
+
+def expected(group: str, features: Features) -> list[float]:
+    """Return what a recommender of the same model makes of an item."""
+    recommender = Recommender(MODEL)
+    columns = {name: [features.get(name)] for name in ("price", "brand")}
+    recommender.add_items(["new"], [group], columns)
+    number, table = recommender.items.numbers(["new"]), recommender.ranker.table
+    return [*table.means_of(number)[0].tolist(), *table.scales_of(number)[0].tolist()]
+
+
+DEAR: Features = {"price": 9, "brand": "birch"}
+SILENT: Features = {}
+
+
+def test_new_items_are_where_a_recommender_puts_them() -> None:
+    offers = after(
+        [
+            ("x", "red", "shown", DEAR),
+            ("y", "green", "shown"),
+            ("z", "green", "shown", {"brand": "birch", "weight": "does not matter"}),
+            ("w", "new", "shown", DEAR),
+        ],
+        [],
+    )
+    assert row_of(offers, "x") == expected("red", DEAR)
+    assert row_of(offers, "y") == expected("green", SILENT)
+    assert row_of(offers, "z") == expected("green", {"brand": "birch"})
+    assert row_of(offers, "w") == expected("new", DEAR)
+    assert len({tuple(row_of(offers, item)) for item in "xyzw"}) == 4
+
+
+def test_other_features_move_a_new_item_and_not_one_that_training_knew() -> None:
+    known = table_of(MODEL).means_of([1])
+    offers = after(
+        [("x", "red", "shown", DEAR), ("b", "red", "shown", DEAR), ("x", "red", "shown", SILENT)],
+        [2],
+    )
+    assert row_of(offers, "x") == expected("red", SILENT)
+    assert offers.find(["x", "b"])[0].tolist() == [4, 1]
+    np.testing.assert_array_equal(offers.table.means_of([1]), known)
+    assert offers.table.available.tolist() == [False, True, False, False, True]
+
+
+some_features = st.sampled_from([DEAR, SILENT, {"price": 2.5}])
+changes_of_items = st.lists(
+    st.one_of(
+        st.tuples(*(st.sampled_from(each) for each in ("axyz", GROUPS, ["shown", "hidden"]))),
+        st.tuples(
+            st.sampled_from("axyz"), st.sampled_from(GROUPS), st.just("shown"), some_features
+        ),
+    ),
+    max_size=20,
+)
+
+
+@given(changes=changes_of_items, cuts=st.lists(st.integers(0, 20), max_size=4))
+def test_rows_do_not_depend_on_how_changes_are_divided(
+    changes: list[tuple[Any, ...]], cuts: list[int]
+) -> None:
+    one, other = after(changes, []), after(changes, [cut for cut in cuts if cut <= len(changes)])
+    rows = np.arange(one.table.num_items)
+    assert other.ids_of(rows) == one.ids_of(rows)
+    np.testing.assert_array_equal(other.table.means_of(rows), one.table.means_of(rows))
+    np.testing.assert_array_equal(other.table.scales_of(rows), one.table.scales_of(rows))
+    np.testing.assert_array_equal(other.table.available, one.table.available)
+    told: dict[str, Features] = {}
+    for item, _, _, *features in changes:
+        told[item] = features[0] if features else told.get(item, SILENT)
+    for item, group in {item: group for item, group, *_ in changes}.items():
+        if item not in TRAINED:
+            assert row_of(one, item) == expected(group, told[item])
+
+
+def test_to_a_model_without_features_they_are_no_change() -> None:
+    model, log = a_model(ids=TRAINED), ItemLog()
+    offers = Offers(log, table_of(model), TRAINED, model.group_names, Predictive(model))
+    log.read(Shop(*[("x", "red", "shown", each) for each in (DEAR, SILENT, DEAR)]))
+    offers.apply(3)
+    assert offers.table.num_items == len(TRAINED) + 1
+
+
+def test_only_features_of_items_that_training_did_not_know_are_read() -> None:
+    log = ItemLog()
+    offers = Offers(log, table_of(MODEL), TRAINED, MODEL.group_names, PREDICTIVE)
+    log.read(Shop(("a", "red", "shown", DEAR), ("x", "red", "shown", DEAR), ("y", "red", "shown")))
+    assert offers.described(3).tolist() == [0, 2]
+
+
+def test_many_are_read_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    shop = Shop(*[(f"i{number}", "red", "shown", {"price": number}) for number in range(7)])
+    whole = DESCRIBED.read(shop, np.arange(8))
+    monkeypatch.setattr(described, "_PAGE", 3)
+    told = DESCRIBED.read(shop, np.arange(8))
+    assert told.numbers.tolist() == list(range(8))
+    np.testing.assert_array_equal(told.said.means, whole.said.means)
+    np.testing.assert_array_equal(told.of(np.array([0, 5])).means, whole.said.means[[0, 5]])
+
+
+def test_what_is_of_another_kind_is_refused_or_unknown_and_said(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    DESCRIBED.refuse_misfits(DEAR | {"weight": [1, 2]})
+    with pytest.raises(SlatewiseError, match="column 'price': 'dear' is no number"):
+        DESCRIBED.refuse_misfits({"price": "dear"})
+    with caplog.at_level(logging.WARNING):
+        offers = after([("x", "red", "shown", {"price": "dear", "brand": "birch"})], [])
+    assert row_of(offers, "x") == expected("red", {"brand": "birch"})
+    assert "1 features of items are of another kind" in caplog.text
+
+
+def shown_first(service: Service) -> str:
+    return str(service.recommend(Request(k=1))[1].items[0])
+
+
+def test_features_are_in_effect_at_once(tmp_path: Path) -> None:
+    """One new item of two is where everybody wants it to be, by its features alone."""
+    model = a_model(("bias",), described=True)
+    weights = model.posterior.shared["feature_weights"].mean
+    weights.data[:, :] = 0.0
+    weights.data[0, -1] = 30.0  # the bias grows by this with every standard deviation of price
+    service = a_service(tmp_path, model, GREEDY)
+    before = shown_first(service)
+    put(service, "cheap", features={"price": 1})
+    assert shown_first(service) == before
+    put(service, "dear", features={"price": 90.0})
+    assert shown_first(service) == "dear"
+    put(service, "dear", features={"price": 1.0})
+    assert shown_first(service) == before
+    put(service, "cheap", features={"price": 91.0, "weight": 3})
+    assert shown_first(service) == "cheap"
+
+
+class Forgetful(Store):
+    """A store that does not tell features when it is `down`."""
+
+    down = False
+
+    def item_features(self, *given: Any) -> dict[int, Features]:
+        if self.down:
+            raise StoreError("the store is down.", "Start it.")
+        return super().item_features(*given)
+
+
+def test_a_store_that_fails_meanwhile_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("slatewise.service.serving.service._PAUSE", 0.0)
+    a_service(tmp_path, a_model(described=True), GREEDY)
+    store = Forgetful.open(GREEDY.store_url(tmp_path))
+    assert isinstance(store, Forgetful)
+    service = Service.open(tmp_path, GREEDY, store)
+    store.down = True
+    put(service, "new", features=DEAR)
+    _, slate, notes = service.recommend(Request(k=100))
+    assert "new" not in slate.items
+    assert "new items may be missing" in notes[0]
+    promote(tmp_path, a_model(described=True, seed=8))
+    service.refresh()
+    assert service.arms[0].version == "1"
+    store.down = False
+    service.refresh()
+    assert service.arms[0].version == "2"
+    _, slate, notes = service.recommend(Request(k=100))
+    assert "new" in slate.items
+    assert notes == []
+
+
+def test_slates_can_be_made_again_whatever_features_were_told_since(
+    tmp_path: Path, store: Store
+) -> None:
+    config = ServiceConfig.build({"models": {"main": {"model": {"evidence": ["search"]}}}}, "test")
+    service = Service.open(made(tmp_path), config, store)
+    put(service, *(f"a{number:02d}" for number in range(60)))
+    promote(tmp_path, a_model(TERMS, ("search",), described=True))
+    service.refresh()
+    records = []
+    for step in range(8):
+        new = f"n{step % 4}"
+        put(service, new, group=GROUPS[step % 2], features={"price": 7 * step, "brand": "ash"})
+        visit(service, "ann", [f"a{step:02d}", new], [new])
+        records.append(service.recommend(Request("ann", k=6, clicked="show"))[0])
+        put(service, new, group=GROUPS[step % 2], features={"brand": "cedar", "price": None})
+        if step == 5:
+            promote(tmp_path, a_model(TERMS, ("search",), seed=50))
+            service.refresh()
+    store.write(records, [])
+    replayer = Replayer(tmp_path, config, store)
+    for record in [*records, *records[::-3]]:
+        logged = store.slate(record.slate_id)
+        assert logged is not None
+        assert tuple(replayer.slate(logged).items) == record.items
+    assert any(item.startswith("n") for record in records for item in record.items)
