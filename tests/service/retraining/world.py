@@ -4,13 +4,14 @@ Everybody wants the items of one of three groups for ever: of a slate, the first
 clicked four times in five. Two slates in five have none of it.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from slatewise.service.config import ServiceConfig
+from slatewise.service.features import Features
 from slatewise.service.records import Item, ItemState, Outcome, SlateRecord, Visit
 from slatewise.service.retraining import Night, retrain
 from slatewise.service.store import Store
@@ -26,8 +27,14 @@ ITEMS = [Item(f"{group}-{number}", group) for group in GROUPS for number in rang
 class Shelf:
     """Visits and items in memory, read as a store is read."""
 
-    def __init__(self, visits: Sequence[Visit], items: Sequence[Item] = ITEMS) -> None:
+    def __init__(
+        self,
+        visits: Sequence[Visit],
+        items: Sequence[Item] = ITEMS,
+        features: Mapping[int, Features] | None = None,
+    ) -> None:
         self.visits, self.items = list(visits), list(items)
+        self.features = features or {}
 
     def export(self, start: int, end: int) -> Iterator[list[Visit]]:
         inside = [visit for visit in self.visits if start <= visit.slate.time < end]
@@ -37,6 +44,9 @@ class Shelf:
 
     def all_items(self) -> Iterator[list[Item]]:
         yield self.items
+
+    def item_features(self, numbers: Sequence[int]) -> dict[int, Features]:
+        return {number: self.features[number] for number in numbers}
 
 
 def visits(users: int = 90, a_day: int = 5, seed: int = 0) -> list[Visit]:

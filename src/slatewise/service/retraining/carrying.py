@@ -1,4 +1,4 @@
-"""A model on the items of another log: its own by id, others from their group, no training."""
+"""A model on the items of another log: its own by id, others as predicted, no training."""
 
 from dataclasses import replace
 
@@ -7,6 +7,7 @@ import torch
 
 from slatewise.data.dataset import SlateDataset
 from slatewise.model.fitted import SlateModel
+from slatewise.model.item_features import ItemFeatures
 from slatewise.model.posterior import Posterior
 from slatewise.training.warm import take_over
 
@@ -16,10 +17,13 @@ def by_text(model: SlateModel) -> SlateModel:
     return replace(model, item_ids=[str(item) for item in model.item_ids])
 
 
-def carried_to(model: SlateModel, dataset: SlateDataset) -> SlateModel:
+def carried_to(
+    model: SlateModel, dataset: SlateDataset, features: ItemFeatures | None = None
+) -> SlateModel:
     """Return what the model would say of a dataset's items, knowing nothing of its interactions.
 
-    An item that it does not know gets the predictive of its group, as it does when it is served.
+    An item that it does not know gets what its group predicts, and its features for a model that
+    was trained with features, as it does when it is served.
     """
     groups = torch.tensor(dataset.item_groups, dtype=torch.int64)
     longest = int(np.diff(dataset.slate_offsets).max())
@@ -27,7 +31,10 @@ def carried_to(model: SlateModel, dataset: SlateDataset) -> SlateModel:
     gone = [name for name in model.config.evidence if name not in dataset.source_names]
     sources = [*dataset.source_names, *gone]
     generator = torch.Generator().manual_seed(0)
-    posterior = Posterior(model.config, groups, dataset.num_groups, longest, generator, sources)
+    matrix = None if features is None else features.matrix
+    posterior = Posterior(
+        model.config, groups, dataset.num_groups, longest, generator, sources, matrix
+    )
     take_over(posterior, model, dataset)
     return SlateModel(
         posterior,
@@ -36,4 +43,5 @@ def carried_to(model: SlateModel, dataset: SlateDataset) -> SlateModel:
         sources,
         torch.zeros(len(groups)),
         terms=model.terms,
+        item_encoder=None if features is None else features.encoder,
     )

@@ -22,6 +22,14 @@ def learn(
     def observe(at: State) -> None:
         progress(stage, at.epoch, recipe.training.max_epochs)
 
-    fitted = fit(dataset, recipe.model, recipe.training, seed=seed, start=start, observer=observe)
+    fitted = fit(
+        dataset,
+        recipe.model,
+        recipe.training,
+        seed=seed,
+        start=start,
+        item_features=recipe.item_features,
+        observer=observe,
+    )
     fitted.calibration = calibrate(ModelRecommender(fitted, log=dataset), dataset).to_json()
     return fitted

@@ -1,6 +1,7 @@
 """One model's night: is there enough, who is to be beaten, train, judge, promote."""
 
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Final
 
 from slatewise.data.dataset import SlateDataset
@@ -11,6 +12,7 @@ from slatewise.service.config import ModelSpec, RetrainingConfig
 from slatewise.service.models import Models
 from slatewise.service.retraining.carrying import carried_to
 from slatewise.service.retraining.deciding import decide, is_surely_worse, of
+from slatewise.service.retraining.describing import Description, describe
 from slatewise.service.retraining.judging import Score, score
 from slatewise.service.retraining.known import Known, known_versions
 from slatewise.service.retraining.learning import learn
@@ -51,6 +53,8 @@ class Rival:
     known: Known
     score: Score | None
     """None where there was too little to judge by"""
+    described: Description | None
+    """features of the window's items, where the model was trained with features"""
 
 
 def retrain_model(task: Task, night: Night) -> None:
@@ -64,7 +68,7 @@ def retrain_model(task: Task, night: Night) -> None:
             f"{parts.judged:,} interactions since {iso(parts.judged_from)} can judge, "
             f"{LEAST_JUDGED} of {_LEAST_JUDGES} users are needed"
         )
-    rival = _rival(task, night, [Rival(one, _score(task, one, parts, judged)) for one in known])
+    rival = _rival(task, night, [_judge(task, one, parts, judged) for one in known])
     recipe, fitted = _train(task, night, parts.learning, rival)
     gain = None
     if judged:
@@ -84,7 +88,7 @@ def retrain_model(task: Task, night: Night) -> None:
 
 def _require_slates(task: Task, night: Night) -> None:
     window, least = task.material.window, task.rules.min_slates
-    counts = {key: value for key, value in asdict(window).items() if key not in ("log", "items")}
+    counts = {key: value for key, value in asdict(window).items() if not isinstance(value, Path)}
     night.window = counts | {"start": iso(window.start), "end": iso(window.end)}
     if window.slates < least:
         raise NotEnoughError(
@@ -105,11 +109,14 @@ def _parts(task: Task, night: Night, known: list[Known]) -> Parts:
     return parts
 
 
-def _score(task: Task, known: Known, parts: Parts, judged: bool) -> Score | None:
+def _judge(task: Task, known: Known, parts: Parts, judged: bool) -> Rival:
+    described = describe(known.model, task.material)
     if not judged:
-        return None
+        return Rival(known, None, described)
     task.progress(f"judging version {known.version}", 0, None)
-    return score(carried_to(known.model, parts.judging), parts.judging, task.seed)
+    features = None if described is None else described.features
+    carried = carried_to(known.model, parts.judging, features)
+    return Rival(known, score(carried, parts.judging, task.seed), described)
 
 
 def _rival(task: Task, night: Night, rivals: list[Rival]) -> Rival | None:
@@ -139,8 +146,13 @@ def _train(
     """Fit to the window without its newest day, from where the rival ended if that can be."""
     start = None if rival is None or task.fresh else rival.known
     earlier = None if start is None else start.path
-    recipe = recipe_of(task.spec, dataset, earlier, task.seed, task.progress)
+    described = None if rival is None else rival.described
+    features = None if described is None else described.features
+    recipe = recipe_of(task.spec, dataset, earlier, features, task.seed, task.progress)
     night.notes += recipe.notes
+    if described is not None and described.misfits:
+        told = f"{described.misfits:,} features of items are of another kind than in training"
+        night.notes.append(f"{told}: they count as unknown.")
     fitted = None
     if start is not None:
         try:
@@ -150,7 +162,7 @@ def _train(
             night.notes.append(f"Training could not go on from {start.version}: {error.problem}")
     if fitted is None:
         fitted = learn(recipe, dataset, None, task.seed, task.progress, "training")
-    night.fits = {"name": recipe.model.name, "judged": fitted.metrics}
+    night.fits = {"name": recipe.name, "judged": fitted.metrics}
     return recipe, fitted
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
 from slatewise.model.config import ModelConfig
-from slatewise.selection import SELECTION, Selection, read_choice, recipe_for, select
+from slatewise.model.item_features import ItemFeatures
+from slatewise.selection import SELECTION, Choice, Selection, read_choice, recipe_for, select
 from slatewise.service.config import ModelSpec
 from slatewise.service.retraining.window import Progress
 from slatewise.training.config import TrainingConfig
@@ -18,9 +19,22 @@ class Recipe:
 
     model: ModelConfig
     training: TrainingConfig
+    item_features: ItemFeatures | None = None
+    """of the items of the window, for a model that goes on with features"""
     chosen: Selection | Path | None = None
     """what chose the terms, tonight or, in a file, on an earlier night"""
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """What the model is called in reports."""
+        return Choice(self.model, self.item_features is not None).name
+
+    def take(self, choice: Choice, chosen: Selection | Path) -> None:
+        """Fit what was chosen: with features of items only if they were."""
+        self.model, self.chosen = choice.model, chosen
+        if not choice.described:
+            self.item_features = None
 
     def write_choice(self, run: Path) -> None:
         """Keep the choice of terms with the model, for the nights to come."""
@@ -31,12 +45,17 @@ class Recipe:
 
 
 def recipe_of(
-    spec: ModelSpec, dataset: SlateDataset, earlier: Path | None, seed: int, progress: Progress
+    spec: ModelSpec,
+    dataset: SlateDataset,
+    earlier: Path | None,
+    item_features: ItemFeatures | None,
+    seed: int,
+    progress: Progress,
 ) -> Recipe:
     """Return what to fit to a window; `earlier` is the run whose choice of terms is kept."""
     # A service's log is small at first and real for ever: few steps an epoch, or an end by the
     # posterior mean, would end training too early.
-    recipe = Recipe(spec.model, recipe_for(dataset, spec.training))
+    recipe = Recipe(spec.model, recipe_for(dataset, spec.training), item_features)
     if spec.auto:
         _choose(recipe, dataset, earlier, seed, progress)
     _leave_out_absent(recipe, dataset)
@@ -50,16 +69,23 @@ def _choose(
     try:
         kept = None if earlier is None else read_choice(earlier, recipe.model)
         if kept is not None and earlier is not None:
-            recipe.model, recipe.chosen = kept.model, earlier / SELECTION
+            recipe.take(kept, earlier / SELECTION)
             return
         found = select(
-            dataset, recipe.model, training=recipe.training, seed=seed, progress=progress
+            dataset,
+            recipe.model,
+            training=recipe.training,
+            item_features=recipe.item_features,
+            seed=seed,
+            progress=progress,
         )
     except SlatewiseError as error:
         recipe.notes.append(f"No terms were chosen tonight: {error.problem}")
         return
-    recipe.model, recipe.chosen = found.model, found
-    recipe.notes.append(f"Terms were chosen: {found.model.name}.")
+    if recipe.item_features is not None and not found.described:
+        recipe.notes.append("Features of items were not chosen: the model goes on without them.")
+    recipe.take(found.choice, found)
+    recipe.notes.append(f"Terms were chosen: {found.choice.name}.")
 
 
 def _leave_out_absent(recipe: Recipe, dataset: SlateDataset) -> None:

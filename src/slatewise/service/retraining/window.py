@@ -1,6 +1,6 @@
 """The window of the log that a night learns from, taken out of the store as a log and its items."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -10,12 +10,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from slatewise.data.columns import UNKNOWN, Columns
+from slatewise.service.features import Features
 from slatewise.service.records import Item, ItemState, Visit
 
 Progress = Callable[[str, int, int | None], None]
 """Called with a stage, how much of it is done, and how much there is, if known."""
 
 """Microseconds in a day."""
+
+DESCRIBED: Final = "described"
+"""The column of the change that told an item's features."""
 
 _SCHEMA: Final = pa.schema(
     {
@@ -37,6 +41,9 @@ class VisitStore(Protocol):
     def all_items(self) -> Iterable[list[Item]]:
         """Stream all items, also removed ones."""
 
+    def item_features(self, numbers: Sequence[int]) -> Mapping[int, Features]:
+        """Return the features that changes of items told, by the numbers of the changes."""
+
 
 @dataclass(frozen=True)
 class Window:
@@ -44,6 +51,8 @@ class Window:
 
     log: Path
     items: Path
+    described: Path
+    """which change told the features of an item, of those that have any"""
     start: int
     end: int
     """microseconds since 1970, left out"""
@@ -61,6 +70,7 @@ def export_window(
 ) -> Window:
     """Write the visits of [start, end) and the items they and the shop have, in a stream."""
     log, items = folder / "log.parquet", folder / "items.parquet"
+    described = folder / "described.parquet"
     shown: set[str] = set()
     slates = clicks = unseen = 0
     with pq.ParquetWriter(log, _SCHEMA) as writer:
@@ -72,8 +82,8 @@ def export_window(
             slates, unseen = slates + len(seen), unseen + len(batch) - len(seen)
             clicks += sum(len(visit.clicked) for visit in seen)
             progress("reading the log", slates, None)
-    unknown = _write_items(store, items, shown)
-    return Window(log, items, start, end, slates, clicks, unseen, unknown)
+    unknown = _write_items(store, items, described, shown)
+    return Window(log, items, described, start, end, slates, clicks, unseen, unknown)
 
 
 def _rows(visits: list[Visit]) -> pa.Table:
@@ -96,17 +106,18 @@ def _who(visit: Visit) -> str:
     return f"u{visit.slate.user_id}"
 
 
-def _write_items(store: VisitStore, file: Path, shown: set[str]) -> int:
+def _write_items(store: VisitStore, file: Path, described: Path, shown: set[str]) -> int:
     """Write the items that can be shown or were; return how many of those shown nobody told of.
 
     Removed items that no slate of the window has are left out: a shop has ever more of them.
     """
-    groups = {
-        item.item_id: item.group
-        for batch in store.all_items()
-        for item in batch
-        if item.state is not ItemState.REMOVED or item.item_id in shown
-    }
+    groups, told = dict[str, str](), dict[str, int]()
+    for batch in store.all_items():
+        for item in batch:
+            if item.state is not ItemState.REMOVED or item.item_id in shown:
+                groups[item.item_id] = item.group
+                if item.described:
+                    told[item.item_id] = item.described
     unknown = shown - groups.keys()
     groups |= dict.fromkeys(unknown, UNKNOWN)
     # By id, so that the same log gives the same model.
@@ -114,4 +125,6 @@ def _write_items(store: VisitStore, file: Path, shown: set[str]) -> int:
     table = {Columns.ITEM: [item for item, _ in rows], Columns.GROUP: [group for _, group in rows]}
     schema = {Columns.ITEM: pl.String, Columns.GROUP: pl.String}
     pl.DataFrame(table, schema=schema).write_parquet(file)
+    of = {Columns.ITEM: list(told), DESCRIBED: list(told.values())}
+    pl.DataFrame(of, schema={Columns.ITEM: pl.String, DESCRIBED: pl.Int64}).write_parquet(described)
     return len(unknown)
