@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,29 @@ def test_ctrl_c_ends_it_cleanly(
     assert (code, errors) == (130, "stopped.\n")
     assert not (shop / FOLDER).exists()
     assert Models.of(shop, "main").current() is None
+
+
+@pytest.mark.parametrize("pressed", [True, False])
+def test_ctrl_c_that_a_library_makes_an_error_of_its_own_is_ctrl_c(
+    run: Run, shop: Path, monkeypatch: pytest.MonkeyPatch, pressed: bool
+) -> None:
+    def load(*arguments: object, **more: object) -> None:
+        try:
+            if pressed:
+                os.kill(os.getpid(), signal.SIGINT)
+                threading.Event().wait(60)
+        except KeyboardInterrupt:
+            pass
+        raise ImportError("half of a module")  # as an extension that numpy could not be loaded for
+
+    monkeypatch.setattr("slatewise.service.retraining.night.Material", load)
+    if not pressed:
+        with pytest.raises(ImportError, match="half of a module"):
+            run("retrain", shop)
+        return
+    code, _, errors = run("retrain", shop)
+    assert (code, errors) == (130, "stopped.\n")
+    assert not (shop / FOLDER).exists()
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,9 @@
 
 import signal
 import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Annotated
 
@@ -69,6 +72,11 @@ def main() -> None:
     """Run the command line; a problem the user can fix ends as two lines, not a stack trace."""
     show.never_fail_to_print()
     signal.signal(signal.SIGTERM, _terminate)
+    with _heed_ctrl_c() as pressed:
+        _run(pressed)
+
+
+def _run(pressed: Callable[[], bool]) -> None:
     try:
         app()
     except SlatewiseError as error:
@@ -84,6 +92,31 @@ def main() -> None:
         if stop.code in (_INTERRUPTED, _TERMINATED):
             print("stopped.", file=sys.stderr)
         raise
+    except BaseException:
+        # Some libraries make an error of their own of it: numpy, of an import that it ends.
+        if not pressed():
+            raise
+        print("stopped.", file=sys.stderr)
+        sys.exit(_INTERRUPTED)
+
+
+@contextmanager
+def _heed_ctrl_c() -> Iterator[Callable[[], bool]]:
+    """Give a function that says whether Ctrl-C was pressed, whatever became of the interrupt."""
+    before, pressed = signal.getsignal(signal.SIGINT), threading.Event()
+    if before is not signal.default_int_handler:  # such as one that ignores it, in the background
+        yield pressed.is_set
+        return
+
+    def press(number: int, frame: FrameType | None) -> None:
+        pressed.set()
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, press)
+    try:
+        yield pressed.is_set
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:
