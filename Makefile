@@ -54,6 +54,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/train_cpu.py --check
 	$(BIN)/python benchmarks/slates.py --check
 	$(BIN)/python benchmarks/serve.py --check
+	$(BIN)/python benchmarks/analyse.py --check
 
 clean:
 	rm -rf $(VENV) demo
