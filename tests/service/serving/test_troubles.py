@@ -71,6 +71,32 @@ def test_without_a_store_slates_go_on_without_history_and_say_so(
     assert service.ready() == []
 
 
+def test_while_the_store_is_in_trouble_only_one_request_waits_for_it(tmp_path: Path) -> None:
+    a_service(tmp_path, a_model())
+    store = Broken.open(GREEDY.store_url(tmp_path))
+    assert isinstance(store, Broken)
+    service = Service.open(tmp_path, GREEDY, store)
+    store.down = True
+    assert service.recommend(Request("ann"))[2]
+    asked, answer, told = threading.Event(), threading.Event(), []
+
+    def silent() -> None:
+        asked.set()
+        assert answer.wait(60)
+
+    store._fail = silent  # type: ignore[method-assign]
+    service._paused_until = 0.0
+    waiting = threading.Thread(target=lambda: told.append(service.recommend(Request("ann"))[2]))
+    waiting.start()
+    assert asked.wait(60)
+    for user in ("bob", "carl"):  # would wait for ever
+        assert "history unavailable" in service.recommend(Request(user))[2][0]
+    answer.set()
+    waiting.join()
+    assert told == [[]]
+    assert service.recommend(Request("bob"))[2] == []
+
+
 def test_a_service_starts_without_its_store(tmp_path: Path) -> None:
     a_service(tmp_path, a_model())
     store = Broken.open(GREEDY.store_url(tmp_path))
