@@ -245,9 +245,10 @@ def _slates(shop: Shop, wrk: str, arm: str, seconds: float) -> Row:
 
 def _with_cpu(shop: Shop, wrk: str, lines: Sequence[str], seconds: float) -> Row:
     """Load the server; add the CPU milliseconds that a request took it, and HTTP in it."""
-    ranked, before = shop.ranking(), shop.cpu()  # in this order: asking costs, too
+    # Asked in this order, HTTP has what answers to the last requests, and asking itself, cost.
+    before, ranked = shop.cpu(), shop.ranking()
     found = _load(shop, wrk, "recommend", lines, 8, seconds)
-    after, ranking = shop.cpu(), shop.ranking() - ranked
+    ranking, after = shop.ranking() - ranked, shop.cpu()
     server, first = (1000 * (now - then) for now, then in zip(after, before, strict=True))
     http = first - 1000 * ranking
     return found | {"server": server / found["requests"], "http": http / found["requests"]}

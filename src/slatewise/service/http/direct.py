@@ -1,4 +1,4 @@
-"""Routes that are asked a thousand times a second: a body in, a response out, nothing between.
+"""Routes that are asked a thousand times a second: a body in, JSON out, nothing between.
 
 They are described as any other. FastAPI's way from a request to an endpoint costs as much as many a
 slate, so `application` leads their requests past it.
@@ -9,7 +9,6 @@ from typing import Any, get_type_hints
 
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
-from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from slatewise.service.http import problems
@@ -17,7 +16,7 @@ from slatewise.service.http.guard import BoundedRequest, GuardedRoute, no_json
 
 
 class DirectRoute(GuardedRoute):
-    """A route whose endpoint takes a body and a request, and returns a response."""
+    """A route whose endpoint takes a body and a request, and returns JSON."""
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         super().__init__(path, endpoint, **options)
@@ -27,18 +26,23 @@ class DirectRoute(GuardedRoute):
     async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["route"] = self
         try:
-            response = await self._answer(self.admit(scope, receive))
+            content = await self._answer(self.admit(scope, receive))
         except problems.EXPECTED as error:
             response = await problems.respond(BoundedRequest(scope), error)
-        await response(scope, receive, send)
+            await response(scope, receive, send)
+        else:
+            length, kind = str(len(content)).encode(), b"application/json"
+            headers = [(b"content-length", length), (b"content-type", kind)]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.body", "body": content})
 
-    async def _answer(self, request: BoundedRequest) -> Response:
+    async def _answer(self, request: BoundedRequest) -> bytes:
         try:
             body = self._body.model_validate_json(await request.body())
         except ValidationError as error:
             raise _unfit(error) from None
-        response: Response = await self.endpoint(body, request)
-        return response
+        content: bytes = await self.endpoint(body, request)
+        return content
 
 
 def _unfit(error: ValidationError) -> Exception:

@@ -110,9 +110,17 @@ class BoundedRequest(Request):
                 raise Problem(
                     415, "The body is not JSON.", "Send Content-Type: application/json.", _CLOSE
                 )
-            reading = self._read(self.app.state.backend.gate.body_bytes)
-            self._body = await (reading if WHOLE in self.scope else _in_time(reading))
+            most = self.app.state.backend.gate.body_bytes
+            here = WHOLE in self.scope
+            self._body = await (self._take(most) if here else _in_time(self._read(most)))
         return self._body
+
+    async def _take(self, most: int) -> bytes:
+        """Return a body that is there; nothing if the client is gone, and with her who asks."""
+        body: bytes = (await self.receive()).get("body", b"")
+        if len(body) > most:
+            raise _too_large(most)
+        return body
 
     async def _read(self, most: int) -> bytes:
         """Read up to `most` bytes; of more, a little is thrown away, so that the answer arrives.
@@ -130,8 +138,7 @@ class BoundedRequest(Request):
                 elif size > _THROWN_AWAY * most:
                     break
         if size > most:
-            remedy = f"Send at most {most:,} bytes at once; batches can be divided."
-            raise Problem(413, "The body is too large.", remedy, _CLOSE)
+            raise _too_large(most)
         return b"".join(parts)
 
     async def json(self) -> Any:
@@ -148,6 +155,11 @@ async def _in_time(reading: Coroutine[Any, Any, bytes]) -> bytes:
             return await reading
     except TimeoutError:
         raise Problem(408, "The body came too slowly.", "Send it again.", _CLOSE) from None
+
+
+def _too_large(most: int) -> Problem:
+    remedy = f"Send at most {most:,} bytes at once; batches can be divided."
+    return Problem(413, "The body is too large.", remedy, _CLOSE)
 
 
 def _check_text(raw: bytes) -> None:

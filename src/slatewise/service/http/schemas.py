@@ -3,6 +3,7 @@
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.config import JsonDict
 
 from slatewise.service.features import LONGEST_VECTOR, MOST_FEATURES
 
@@ -54,6 +55,10 @@ Feature = (
 FeaturesBody = Annotated[dict[Name, Feature], Field(max_length=MOST_FEATURES)]
 
 
+_EMPTY: JsonDict = {"default": []}
+"""for the document: a list that is made anew costs less than a default that is copied"""
+
+
 class _Body(BaseModel):
     # Strict: "5" is no number and 1 no truth value, so that a mistake is seen where it is made.
     model_config = ConfigDict(strict=True, extra="forbid", use_attribute_docstrings=True)
@@ -68,11 +73,11 @@ class RecommendBody(_Body):
 
     user_id: Id | None = Field(None, examples=["anna"])
     """whose history to go by; without it, nobody known"""
-    clicks: Ids = Field([], examples=[["17", "4"]])
+    clicks: Ids = Field(default_factory=list, examples=[["17", "4"]], json_schema_extra=_EMPTY)
     """items she clicked that the service has not heard of, oldest first, after her history"""
     k: Positive | None = Field(None, examples=[5])
     """how many items; the configuration has the usual and the largest number"""
-    exclude: Ids = Field([], examples=[["8"]])
+    exclude: Ids = Field(default_factory=list, examples=[["8"]], json_schema_extra=_EMPTY)
     """items not to show"""
     allow: Ids | None = None
     """the only items to show, if given"""

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 
-from slatewise.service.http import backend as backends
 from slatewise.service.http.backend import Backend
 from slatewise.service.http.schemas import RecommendAnswer
 from slatewise.service.store import StoreError
@@ -149,26 +148,3 @@ def test_without_a_store_slates_are_made_and_nothing_else_is_promised(
     again = client.post("/v1/feedback", json={"events": [event]})
     assert again.json()["recorded"] == 1
     eventually(lambda: backend.store.slate(without["slate_id"]))
-
-
-def test_quick_slates_are_made_on_the_spot_and_slow_ones_in_threads(
-    client: TestClient, backend: Backend, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    threads: list[str] = []
-    real, pause = backend.service.recommend, 0.0
-
-    def watched(request: Any) -> Any:
-        threads.append(threading.current_thread().name)
-        time.sleep(pause)
-        return real(request)
-
-    monkeypatch.setattr(backends, "QUICK", 0.2)
-    monkeypatch.setattr(backends, "WAITED", 0.2)
-    monkeypatch.setattr(backend.service, "recommend", watched)
-    for _ in range(60):
-        slate(client)
-    assert not threads[-1].startswith("ranking")
-    pause = 0.25
-    slate(client)
-    slate(client)
-    assert threads[-1].startswith("ranking")

@@ -2,7 +2,6 @@
 
 from fastapi import APIRouter, Request
 from pydantic_core import to_json
-from starlette.responses import Response
 
 from slatewise.service.http.backend import Backend
 from slatewise.service.http.direct import DirectRoute
@@ -16,7 +15,7 @@ router = APIRouter(prefix="/v1", tags=["slates"], route_class=guarded(Role.WRITE
 
 
 @router.post("/feedback", response_model=FeedbackAnswer, summary="Tell what became of slates")
-async def feedback(body: FeedbackBody, request: Request) -> Response:
+async def feedback(body: FeedbackBody, request: Request) -> bytes:
     """Record what users saw and clicked, in slates of this service or of others.
 
     What is answered as recorded is on disk. An event that is sent again is a duplicate and does not
@@ -34,4 +33,4 @@ async def feedback(body: FeedbackBody, request: Request) -> Response:
     result = answers(body.events, understood, written)
     for status in ("recorded", "duplicate", "refused"):
         backend.metrics.feedback.labels(status).inc(getattr(result, status))
-    return Response(to_json(result), media_type="application/json")
+    return to_json(result)

@@ -2,7 +2,6 @@
 
 from fastapi import APIRouter, Request
 from pydantic_core import to_json
-from starlette.responses import Response
 
 from slatewise.service import serving
 from slatewise.service.http.backend import Backend
@@ -19,7 +18,7 @@ router = APIRouter(prefix="/v1", tags=["slates"], route_class=guarded(Role.READ,
 
 
 @router.post("/recommend", response_model=RecommendAnswer, summary="Make a slate")
-async def recommend(body: RecommendBody, request: Request) -> Response:
+async def recommend(body: RecommendBody, request: Request) -> bytes:
     """Make a slate for a user, known or not, and log it.
 
     The slate counts as seen once its `slate_id` comes back to /v1/feedback.
@@ -31,7 +30,7 @@ async def recommend(body: RecommendBody, request: Request) -> Response:
     made = record.serving
     backend.metrics.slates_of(made.arm, made.model, made.version).inc()
     # Not through the model: checking what we made ourselves would cost more than writing it.
-    return Response(to_json(_told(record, slate, notes)), media_type="application/json")
+    return to_json(_told(record, slate, notes))
 
 
 def _wanted(body: RecommendBody, backend: Backend) -> serving.Request:

@@ -1,0 +1,35 @@
+"""How a worker logs."""
+
+import logging
+import sys
+
+import pytest
+
+from slatewise.service.http.setup import Line
+
+USUAL = logging.Formatter("%(asctime)s %(process)d %(levelname)s %(name)s %(message)s")
+
+
+def record(time: float, message: str, *arguments: object, trace: bool = False) -> logging.LogRecord:
+    raised = sys.exc_info() if trace else None
+    made = logging.LogRecord("slatewise.access", logging.INFO, "", 0, message, arguments, raised)
+    made.created, made.msecs = time, float(int(1_000 * (time % 1)))
+    return made
+
+
+@pytest.mark.parametrize("time", [0.0, 1_800_000_000.004, 1_800_000_000.999, 1_800_000_001.0])
+def test_a_line_is_the_usual_one(time: float) -> None:
+    line = Line()
+    for shift in (0.0, 0.5, 0.75, 3_600.0, -1.0, 0.0):
+        made = record(max(time + shift, 0.0), "%s %s %d %.1f ms", "GET", "/v1/items", 200, 1.25)
+        assert line.format(made) == USUAL.format(made)
+
+
+def test_a_trace_is_shown_below_its_line() -> None:
+    try:
+        raise ValueError("swordfish")
+    except ValueError:
+        made = record(1_800_000_000.5, "Error %s", "f00", trace=True)
+    said = Line().format(made)
+    assert said == USUAL.format(made)
+    assert "swordfish" in said
