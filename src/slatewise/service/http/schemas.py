@@ -52,7 +52,11 @@ Feature = (
     | None
 )
 """A number, a category, an embedding; null where it is unknown."""
-FeaturesBody = Annotated[dict[Name, Feature], Field(max_length=MOST_FEATURES)]
+# Without the last words the document would allow anything under names that do not fit.
+FeaturesBody = Annotated[
+    dict[Name, Feature],
+    Field(max_length=MOST_FEATURES, json_schema_extra={"additionalProperties": False}),
+]
 
 
 _EMPTY: JsonDict = {"default": []}
