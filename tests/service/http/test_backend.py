@@ -1,8 +1,10 @@
 """Where slates are made, and what that costs."""
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -38,6 +40,7 @@ def make(
         extra[0] = seconds
         assert client.portal is not None
         client.portal.call(backend.recommend, request)
+        client.portal.call(backend.metrics.later.now)
         return threads[-1]
 
     monkeypatch.setattr(backend.service, "recommend", slow)
@@ -69,6 +72,33 @@ def test_nobody_waits_for_the_store_on_the_spot(make: Callable[..., str], backen
     assert make(request=Request(k=3)) == "http"
     backend.service.changed_items()
     assert make(request=Request(k=3)) == "ranking"
+
+
+def test_others_have_their_turn_between_slates_made_on_the_spot(
+    client: TestClient, backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recommend, order = backend.service.recommend, list[str]()
+
+    def noted(request: Request) -> Any:
+        order.append("slate")
+        return recommend(request)
+
+    async def other() -> None:
+        for _ in range(20):
+            order.append("other")
+            await asyncio.sleep(0)
+
+    async def all_at_once() -> None:
+        await backend.recommend(Request(k=3))  # now the items are known
+        order.clear()
+        backend._usual = 0.0
+        await asyncio.gather(*(backend.recommend(Request(k=3)) for _ in range(5)), other())
+
+    monkeypatch.setattr(backend.service, "recommend", noted)
+    assert client.portal is not None
+    client.portal.call(all_at_once)
+    assert order.count("slate") == 5
+    assert ("slate", "slate") not in pairwise(order)
 
 
 @pytest.mark.parametrize("thread", ["http", "ranking"])

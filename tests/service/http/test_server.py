@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import httpx
 import pytest
 
+from slatewise.service.http.later import SOON
 from slatewise.service.store import Store
 from tests.service.http.conftest import ITEMS, TOKENS, Server, eventually
 
@@ -56,7 +57,8 @@ def test_feedback_may_go_to_another_worker_than_the_one_that_served(server: Serv
         return tell(client, {"slate_id": slate["slate_id"], "clicked": slate["items"][0]["id"]})
 
     assert set(everywhere(server, answer, 24)) == {"recorded"}
-    assert len(served(server, "/v1/recommend")) == len(served(server, "/v1/feedback")) == 2
+    for route in ("/v1/recommend", "/v1/feedback"):
+        eventually(lambda route=route: len(served(server, route)) == 2)
     visits = server.client.get("/v1/users/anna").json()["visits"]
     assert {one["slate_id"] for one in visits} >= {one["slate_id"] for one in slates}
 
@@ -102,11 +104,12 @@ def test_metrics_are_of_all_workers(server: Server) -> None:
             if line.startswith("slatewise_requests_total") and "/health/live" in line
         )
 
+    time.sleep(3 * SOON)
     before = count(server.client.get("/metrics").text)
     everywhere(server, lambda client: client.get("/health/live").raise_for_status(), 24)
+    eventually(lambda: count(server.client.get("/metrics").text) == before + 24)
     text = server.client.get("/metrics").text
-    assert count(text) == before + 24
-    assert len(served(server, "/health/live")) == 2
+    eventually(lambda: len(served(server, "/health/live")) == 2)
     assert 'slatewise_model_info{model="main",variant="main"' in text
     assert "slatewise_queue_records" in text
 

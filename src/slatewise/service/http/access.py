@@ -43,7 +43,7 @@ class Access:
             if not status:
                 await response(scope, receive, sending)
         finally:
-            self._note(scope, status, perf_counter() - start)
+            self.metrics.later(self._note, scope, status, perf_counter() - start)
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path_format", UNKNOWN)

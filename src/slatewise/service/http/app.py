@@ -54,6 +54,7 @@ def application(open_backend: Callable[[Metrics], Backend]) -> FastAPI:
         try:
             yield
         finally:
+            metrics.later.now()
             await asyncio.to_thread(app.state.backend.close)
 
     metrics = Metrics()

@@ -11,6 +11,8 @@ from typing import Protocol
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from slatewise.service.http.later import Later
+
 DIRECTORY = "PROMETHEUS_MULTIPROC_DIR"
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
@@ -65,6 +67,7 @@ class Metrics:
         self.requests_of = cache(self.requests.labels)
         self.seconds_of = cache(self.seconds.labels)
         self.slates_of = cache(self.slates.labels)
+        self.later = Later()
         self._seen: dict[str, int] = {}
         self._serving: set[tuple[str, str, str]] = set()
 

@@ -51,6 +51,7 @@ async def ready(request: Request) -> ReadyAnswer:
 async def show_metrics(request: Request) -> Response:
     """Return counts and times of all workers."""
     backend: Backend = request.app.state.backend
+    backend.metrics.later.now()
     backend.count()
     text = await backend.read(backend.metrics.text)
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -1,0 +1,43 @@
+"""Work that nobody waits for."""
+
+import asyncio
+
+import pytest
+
+from slatewise.service.http import later
+from slatewise.service.http.later import Later
+
+
+def test_work_is_done_after_a_while_all_at_once_and_in_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(later, "SOON", 0.01)
+    done: list[object] = []
+
+    async def main() -> None:
+        have = Later()
+        for turn in range(2):
+            have(done.append, f"{turn} first")
+            await asyncio.sleep(0)
+            have(done.append, f"{turn} second")
+            done.append(f"{turn} answered")
+            await asyncio.sleep(0.1)
+
+    asyncio.run(main())
+    assert done == [f"{turn} {what}" for turn in (0, 1) for what in ("answered", "first", "second")]
+
+
+def test_what_waits_can_be_done_now_and_is_done_once() -> None:
+    done: list[object] = []
+
+    async def main() -> None:
+        have = Later()
+        have(done.append, 1)
+        have.now()
+        assert done == [1]
+        have.now()
+        have(done.append, 2)
+        have.now()
+
+    asyncio.run(main())
+    assert done == [1, 2]
