@@ -5,9 +5,11 @@ with wrk, which has to be there (Debian's package; installed where that is allow
 server share the machine, so rates are those of a core that has a busy neighbour. Latencies are of
 one connection, without a queue; the rate is that of eight.
 
-`server` is the CPU time of the worker by request, all threads together, by the system's accounts;
-`http` is that of the thread that speaks HTTP and JSON and does nothing else. The floor is the bare
-`kernel`: one exact ranking of the catalogue for users as they are, nothing else. `service` is what
+`server` is the CPU time of the worker by request, all threads together, by the system's accounts.
+`http` is that of its first thread without what `Service.recommend` took there, which the worker
+counts itself (slatewise_ranking_cpu_seconds_total): HTTP, JSON, checks, log and metrics, and giving
+slates that take long to other threads and getting them back. The floor is the bare `kernel`: one
+exact ranking of the catalogue for users as they are, nothing else. `service` is what
 `Service.recommend` takes in a process of its own: history, profile, ranking, relevance. The rest of
 `server` writes slates down and waits for the other threads. All in CPU milliseconds of the same
 run, of the best of some parts: neighbours that use the same caches make all of it slower.

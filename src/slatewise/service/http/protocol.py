@@ -56,7 +56,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """Note that the body is complete."""
-        self.scope[WHOLE] = True  # type: ignore[typeddict-unknown-key]
+        self.scope[WHOLE] = True  # type: ignore[literal-required]
         super().on_message_complete()
 
     def on_message_begin(self) -> None:
