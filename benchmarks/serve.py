@@ -7,45 +7,33 @@ one connection, without a queue; the rate is that of eight.
 
 `server` is the CPU time of the worker by request, all threads together, by the system's accounts.
 `http` is that of its first thread without what `Service.recommend` took there, which the worker
-counts itself (slatewise_ranking_cpu_seconds_total): HTTP, JSON, checks, log and metrics, and giving
-slates that take long to other threads and getting them back. The floor is the bare `kernel`: one
-exact ranking of the catalogue for users as they are, nothing else. `service` is what
-`Service.recommend` takes in a process of its own: history, profile, ranking, relevance. The rest of
-`server` writes slates down and waits for the other threads. All in CPU milliseconds of the same
-run, of the best of some parts: neighbours that use the same caches make all of it slower.
+counts (slatewise_ranking_cpu_seconds_total): HTTP, JSON, checks, log and metrics, and giving slates
+that take long to other threads. The floor is the bare `kernel`: one exact ranking of the catalogue
+for users as they are. `service` is what `Service.recommend` takes in a process of its own: history,
+profile, ranking, relevance. The rest of `server` writes slates down and waits. All in milliseconds
+of the same run, of the best of some parts: neighbours in the same caches make all of it slower.
 
 Feedback is events of slates that others showed, acknowledged when they are on disk, one or fifty
-in a request. The soak mixes recommendations with feedback and watches the worker's own memory
-(RssAnon): a line is fitted to the second half, when its caches are about full.
+in a request; its latency is that of one connection beside eight that ask for slates. The soak mixes
+both and watches the worker's own memory (RssAnon): a line is fitted to the second half, when its
+caches are about full.
 """
 
 import json
-import os
-import shutil
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from itertools import count, cycle
 from pathlib import Path
 from statistics import median
-from typing import Any
 
-import httpx
 import numpy as np
-import psutil
-import torch
 
 from harness import Row, Target, parser, report, show
-from slatewise.model.config import ModelConfig
-from slatewise.model.fitted import SlateModel
-from slatewise.model.gaussian import Gaussian
-from slatewise.model.posterior import Posterior
+from shop import USERS, VISITS, Shop, ended, event, serving
 from slatewise.ranking import ItemTable, rank_draws, rank_means
-from slatewise.service.arms import assign
-from slatewise.service.config import ServiceConfig
 from slatewise.service.serving import Request, Service
 from slatewise.service.store import Store
 from slatewise.strategies.exact import ExactRanker
@@ -54,19 +42,8 @@ from slatewise.training import runs
 
 ROOT = Path(__file__).parents[1]
 SMALL, LARGE = 100_000, 1_300_000
-DIMS, GROUPS, K, DRAWS = 25, 300, 20, 12
-USERS, VISITS = 400, 20
-CONFIG = """
-history = 20
-[models.main.model]
-dimensions = 25
-[arms.greedy]
-strategy = "greedy"
-[arms.in-slate-thompson]
-strategy = "in-slate-thompson"
-[limits]
-requests_per_second = 1e6
-"""
+K, DRAWS = 20, 12
+NOT_RECORDED = 'slatewise_feedback_total{status="(duplicate|refused)"}'
 
 
 def main() -> None:
@@ -74,14 +51,13 @@ def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--quick", action="store_true", help="100,000 items only, short runs")
     options = arguments.parse_args()
-    wrk = _program()
     seconds = 4 if options.quick else 6
     rows: list[Row] = []
-    soak: Row = {}
+    soak, beside = Row(), Row()
     for items in (SMALL,) if options.quick else (SMALL, LARGE):
-        with tempfile.TemporaryDirectory() as scratch, _shop(Path(scratch), items) as shop:
+        with tempfile.TemporaryDirectory() as scratch, serving(Path(scratch), items) as shop:
             print(f"{items:,} items are served.", file=sys.stderr)
-            loaded = {arm: _slates(shop, wrk, arm, seconds) for arm in shop.config.arms}
+            loaded = {arm: _slates(shop, arm, seconds) for arm in shop.config.arms}
             rows += [
                 {"items": items, "arm": arm, **outside, **inside, "ratio": ratio}
                 for arm, inside in _inside(shop).items()
@@ -89,9 +65,14 @@ def main() -> None:
                 for ratio in [outside["server"] / inside["kernel"]]
             ]
             if items == SMALL:
-                soak = _soak(shop, wrk, 30 if options.quick else 120)
-    events = _feedback(wrk, seconds)
+                beside = _beside(shop, seconds)
+                soak = _soak(shop, 30 if options.quick else 120)
+    events = _feedback(seconds)
     show("Feedback, one worker", {"store": "{}", "batch": "{}", "events_s": "{:,.0f}"}, events)
+    print(
+        f"Feedback beside eight connections that ask for greedy slates: {beside['p50']:.1f} ms "
+        f"(p50), {beside['p99']:.1f} ms (p99)."
+    )
     print(
         f"Soak: {soak['requests']:,} requests in {soak['seconds']:.0f} s, {soak['first']:.1f} MB "
         f"after half of it, {soak['last']:.1f} MB at the end: {soak['slope']:+.3f} MB a minute."
@@ -105,6 +86,7 @@ def main() -> None:
         rows,
         _targets(rows, soak),
         feedback=events,
+        beside=beside,
         soak=soak,
     )
 
@@ -122,119 +104,11 @@ def _targets(rows: list[Row], soak: Row) -> list[Target]:
     ]
 
 
-class Shop:
-    """A running server, and what is asked of it."""
-
-    def __init__(self, directory: Path, config: Path, client: httpx.Client, pid: int) -> None:
-        self.directory, self.client = directory, client
-        self.config = ServiceConfig.read(config)
-        self._parent = psutil.Process(pid)
-
-    @property
-    def worker(self) -> psutil.Process:
-        """The one that serves; its parent only looks after it."""
-        children = self._parent.children(recursive=True)
-        return max(children, key=lambda one: sum(one.cpu_times()[:2]))
-
-    def cpu(self) -> tuple[float, float]:
-        """CPU seconds of the worker so far, and those of its first thread, which speaks HTTP."""
-        worker = self.worker
-        first = next(thread for thread in worker.threads() if thread.id == worker.pid)
-        return float(sum(worker.cpu_times()[:2])), first.user_time + first.system_time
-
-    def ranking(self) -> float:
-        """CPU seconds that the first thread spent in `Service.recommend`, as it counted them."""
-        name = 'slatewise_ranking_cpu_seconds_total{thread="http"} '
-        lines = self.client.get("/metrics").text.splitlines()
-        return sum(float(line.removeprefix(name)) for line in lines if line.startswith(name))
-
-    def memory(self) -> float:
-        """Megabytes of the worker that are neither files nor shared."""
-        status = Path(f"/proc/{self.worker.pid}/status").read_text()
-        line = next(line for line in status.splitlines() if line.startswith("RssAnon"))
-        return int(line.split()[1]) / 1000
-
-    def users(self, arm: str) -> list[str]:
-        """Users with a history who are in an arm."""
-        config = self.config
-        names = [f"user-{number}" for number in range(USERS)]
-        return [name for name in names if assign(config.shares, config.salt, name) == arm]
-
-
-@contextmanager
-def _shop(home: Path, items: int, *options: str) -> Iterator[Shop]:
-    """Serve so many made-up items, to users with a history; none without items."""
-    run, config = home / "run", home / "service.toml"
-    config.write_text(CONFIG)
-    if items:
-        _model(items, run)
-        options = (*options, "--run", str(run))
-    with _server(home, config, *options) as (client, pid):
-        shop = Shop(home / "service", config, client, pid)
-        if items:
-            shutil.rmtree(run)
-            _histories(client, items)
-        yield shop
-
-
-def _model(items: int, path: Path) -> None:
-    """Write a run whose items lie anywhere: what it knows is worth nothing, its size is real."""
-    generator = torch.Generator().manual_seed(0)
-    groups = torch.randint(GROUPS, (items,), generator=generator)
-    sources = ["recommendation", "search"]
-    posterior = Posterior(ModelConfig(dimensions=DIMS), groups, GROUPS, 25, generator, sources)
-    means = torch.randn(items, DIMS, generator=generator)
-    posterior.items = Gaussian.around(means, 0.2, posterior.config.sigma_max)
-    ids: list[int | str] = [str(number) for number in range(items)]
-    names = [f"group-{number}" for number in range(GROUPS)]
-    runs.save(SlateModel(posterior, ids, names, sources, torch.ones(items)), path)
-
-
-@contextmanager
-def _server(home: Path, config: Path, *options: str) -> Iterator[tuple[httpx.Client, int]]:
-    port, log = "8765", home / "log"
-    command = [sys.executable, "-m", "slatewise", "serve", str(home / "service"), *options]
-    command += ["--config", str(config), "--port", port, "--open"]
-    with ExitStack() as stack:
-        output = stack.enter_context(log.open("wb"))
-        quiet = os.environ | {"OMP_NUM_THREADS": "1"}
-        server = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=quiet)
-        stack.callback(server.wait, 60)
-        stack.callback(server.terminate)
-        address = f"http://127.0.0.1:{port}"
-        client = stack.enter_context(httpx.Client(base_url=address, timeout=60))
-        while not _answers(client):
-            if server.poll() is not None:
-                sys.exit(f"The server ended:\n{log.read_text()}")
-            time.sleep(0.2)
-        yield client, server.pid
-
-
-def _answers(client: httpx.Client) -> bool:
-    try:
-        return client.get("/health/ready").status_code == httpx.codes.OK
-    except httpx.TransportError:
-        return False
-
-
-def _histories(client: httpx.Client, items: int) -> None:
-    rng = np.random.default_rng(1)
-    for visit in range(VISITS):
-        body = {"events": [_event(rng, items, u, f"{visit}-{u}") for u in range(USERS)]}
-        client.post("/v1/feedback", json=body).raise_for_status()
-
-
-def _event(rng: np.random.Generator, items: int, user: int, slate: str) -> dict[str, Any]:
-    shown = [str(item) for item in rng.choice(max(items, 100), 20, replace=False)]
-    known = {"slate_id": slate, "user_id": f"user-{user}", "source": "search", "items": shown}
-    return known | {"seen": 12, "clicked": shown[3]}
-
-
-def _slates(shop: Shop, wrk: str, arm: str, seconds: float) -> Row:
+def _slates(shop: Shop, arm: str, seconds: float) -> Row:
     lines = [json.dumps({"user_id": user, "k": K}) for user in shop.users(arm)]
-    _load(shop, wrk, "recommend", lines, 8, 2)  # caches, and whatever is compiled late
-    alone = _load(shop, wrk, "recommend", lines, 1, seconds)
-    parts = [_with_cpu(shop, wrk, lines, seconds / 2) for _ in range(4)]
+    shop.load("recommend", lines, 8, 2)  # caches, and whatever is compiled late
+    alone = shop.load("recommend", lines, 1, seconds)
+    parts = [_with_cpu(shop, lines, seconds / 2) for _ in range(4)]
     best = {name: min(part[name] for part in parts) for name in ("server", "http")}
     return {
         "slates_s": max(part["requests"] / part["seconds"] for part in parts),
@@ -245,15 +119,15 @@ def _slates(shop: Shop, wrk: str, arm: str, seconds: float) -> Row:
     }
 
 
-def _with_cpu(shop: Shop, wrk: str, lines: Sequence[str], seconds: float) -> Row:
+def _with_cpu(shop: Shop, lines: Sequence[str], seconds: float) -> Row:
     """Load the server; add the CPU milliseconds that a request took it, and HTTP in it."""
     # Asked in this order, HTTP has what answers to the last requests, and asking itself, cost.
     before, ranked = shop.cpu(), shop.ranking()
-    found = _load(shop, wrk, "recommend", lines, 8, seconds)
+    found = shop.load("recommend", lines, 8, seconds)
     ranking, after = shop.ranking() - ranked, shop.cpu()
-    server, first = (1000 * (now - then) for now, then in zip(after, before, strict=True))
-    http = first - 1000 * ranking
-    return found | {"server": server / found["requests"], "http": http / found["requests"]}
+    server, first = (now - then for now, then in zip(after, before, strict=True))
+    each = 1000 / found["requests"]
+    return found | {"server": each * server, "http": each * (first - ranking)}
 
 
 def _inside(shop: Shop) -> dict[str, Row]:
@@ -300,33 +174,27 @@ def _typical(work: Callable[[], object], times: int) -> float:
     return min(median(taken[part * times :][:times]) for part in range(5))
 
 
-def _feedback(wrk: str, seconds: float) -> list[Row]:
+def _feedback(seconds: float) -> list[Row]:
     """Return events a second on both stores, one or fifty in a request."""
     rng, rows = np.random.default_rng(3), []
     for store in ("sqlite", "postgresql"):
         with ExitStack() as stack:
             options = [] if store == "sqlite" else ["--store", _postgresql(stack)]
             home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            shop = stack.enter_context(_shop(home, 0, *options))
+            shop = stack.enter_context(serving(home, 0, *options))
             for batch in (1, 50):
                 bodies = [
-                    {"events": [_event(rng, 0, n * 50 + e, f"SLATE-{e}") for e in range(batch)]}
+                    {"events": [event(rng, 0, n * 50 + e, f"SLATE-{e}") for e in range(batch)]}
                     for n in range(20)
                 ]
                 lines = [json.dumps(body) for body in bodies]
-                _load(shop, wrk, "feedback", lines, 16, 1)
-                found = _load(shop, wrk, "feedback", lines, 16, seconds)
+                shop.load("feedback", lines, 16, 1)
+                found = shop.load("feedback", lines, 16, seconds)
                 rate = batch * found["requests"] / found["seconds"]
                 rows.append({"store": store, "batch": batch, "events_s": rate})
-                if found["failed"] or _refused(shop.client):
+                if found["failed"] or shop.counted(NOT_RECORDED):
                     sys.exit(f"Not all events were recorded on {store}.")
     return rows
-
-
-def _refused(client: httpx.Client) -> bool:
-    lines = client.get("/metrics").text.splitlines()
-    counts = [line for line in lines if line.startswith("slatewise_feedback_total{")]
-    return any(not line.endswith(" 0.0") for line in counts if 'status="recorded"' not in line)
 
 
 def _postgresql(stack: ExitStack) -> str:
@@ -341,21 +209,33 @@ def _postgresql(stack: ExitStack) -> str:
     return server.url()
 
 
-def _soak(shop: Shop, wrk: str, seconds: float) -> Row:
+def _beside(shop: Shop, seconds: float) -> Row:
+    """Return how long feedback takes, one event after the other, while slates are made."""
+    rng, arm = np.random.default_rng(5), "greedy"
+    asked = [json.dumps({"user_id": user, "k": K}) for user in shop.users(arm)]
+    # Of other users: those who ask for slates should not all have to be read again.
+    events = [event(rng, SMALL, USERS + user, "SLATE") for user in range(USERS)]
+    slates = shop.begin("recommend", asked, 8, seconds)
+    found = shop.load("feedback", [json.dumps({"events": [one]}) for one in events], 1, seconds)
+    ended(slates)
+    return found
+
+
+def _soak(shop: Shop, seconds: float) -> Row:
     """Drive the server for a while with slates and feedback; fit a line to its memory."""
     rng = np.random.default_rng(4)
     asked = [json.dumps({"user_id": f"user-{user}", "k": K}) for user in range(USERS)]
-    told = [json.dumps({"events": [_event(rng, SMALL, user, "SLATE")]}) for user in range(USERS)]
+    told = [json.dumps({"events": [event(rng, SMALL, user, "SLATE")]}) for user in range(USERS)]
     samples: list[tuple[float, float]] = []
     start = time.monotonic()
     loads = [
-        _begin(shop, wrk, "recommend", asked, 3, seconds),
-        _begin(shop, wrk, "feedback", told, 2, seconds),
+        shop.begin("recommend", asked, 3, seconds),
+        shop.begin("feedback", told, 2, seconds),
     ]
     while any(load.poll() is None for load in loads):
         samples.append((time.monotonic() - start, shop.memory()))
         time.sleep(0.5)
-    found = [_ended(load) for load in loads]
+    found = [ended(load) for load in loads]
     later = np.array([sample for sample in samples if sample[0] > seconds / 2])  # [N, 2]
     slope = float(np.polyfit(later[:, 0], later[:, 1], 1)[0])
     return {
@@ -367,38 +247,6 @@ def _soak(shop: Shop, wrk: str, seconds: float) -> Row:
         "slope": 60 * slope,
         "growth": slope * seconds,
     }
-
-
-def _load(
-    shop: Shop, wrk: str, route: str, lines: Sequence[str], connections: int, seconds: float
-) -> Row:
-    return _ended(_begin(shop, wrk, route, lines, connections, seconds))
-
-
-def _begin(
-    shop: Shop, wrk: str, route: str, lines: Sequence[str], connections: int, seconds: float
-) -> "subprocess.Popen[str]":
-    bodies = shop.directory.with_name(f"{route}.jsonl")
-    bodies.write_text("\n".join(lines) + "\n")
-    command = [wrk, "-t1", f"-c{connections}", f"-d{max(1, round(seconds))}s", "--timeout", "20s"]
-    command += ["-s", str(Path(__file__).with_name("serve.lua")), str(shop.client.base_url)]
-    command += ["--", str(bodies), f"/v1/{route}"]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-
-
-def _ended(load: "subprocess.Popen[str]") -> Row:
-    said, _ = load.communicate()
-    found: Row = json.loads(said.strip().splitlines()[-1])
-    return found
-
-
-def _program() -> str:
-    """Find wrk, or install Debian's where that is allowed."""
-    if shutil.which("wrk") is None and os.geteuid() == 0 and shutil.which("apt-get"):
-        quiet = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-        for command in (["apt-get", "-qq", "update"], ["apt-get", "install", "-y", "-qq", "wrk"]):
-            subprocess.run(command, env=quiet, capture_output=True, check=False, timeout=600)
-    return shutil.which("wrk") or sys.exit("wrk is not installed: apt-get install wrk")
 
 
 if __name__ == "__main__":
