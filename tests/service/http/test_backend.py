@@ -74,6 +74,24 @@ def test_nobody_waits_for_the_store_on_the_spot(make: Callable[..., str], backen
     assert make(request=Request(k=3)) == "ranking"
 
 
+def test_what_changed_while_a_slate_waited_for_its_turn_is_not_read_on_the_spot(
+    make: Callable[..., str], client: TestClient, backend: Backend
+) -> None:
+    make()
+    backend._usual, before = 0.0, cpu(backend)
+    assert client.portal is not None
+    client.portal.call(backend._turn.acquire)
+    waiting = client.portal.start_task_soon(backend.recommend, ANNA)
+    client.portal.call(asyncio.sleep, 0)
+    backend.service.changed_users(["anna"])
+    client.portal.call(backend._turn.release)
+    waiting.result()
+    client.portal.call(backend.metrics.later.now)
+    after = cpu(backend)
+    assert after["http"] == before["http"]
+    assert after["ranking"] > before["ranking"]
+
+
 def test_others_have_their_turn_between_slates_made_on_the_spot(
     client: TestClient, backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
