@@ -38,7 +38,11 @@ def popularity(refresh: float = 3_600.0) -> Popularity:
 def slow_features(known: Popularity, log: Interactions, item: int, time: int) -> list[float]:
     """Go through every event of the log; those of the same tick or later are not known."""
     tick = known.settings.refresh * 1e6
-    out = []
+    out, past = [], []
+    for n in range(len(log.clicks)):
+        ticks = time // tick - int(log.times[n]) // tick
+        if ticks > 0 and item in slate(log, n):
+            past.append(ticks * tick / HOUR)
     for hours in known.settings.half_lives:
         clicks = views = 0.0
         for n in range(len(log.clicks)):
@@ -51,7 +55,7 @@ def slow_features(known: Popularity, log: Interactions, item: int, time: int) ->
         rate, strength = known.rate, known.settings.strength
         smoothed = (clicks + strength * rate) / (views + strength)
         out += [np.log(smoothed) - np.log(rate), np.log(1 + clicks)]
-    return out
+    return [*out, np.log(1 + max(past, default=0.0))]
 
 
 def streamed(known: Popularity, log: Interactions) -> np.ndarray:
@@ -70,7 +74,7 @@ def test_every_cell_has_what_a_slow_sum_over_the_log_gives(seed: int, refresh: f
         for item in slate(log, n)
     ]
     np.testing.assert_allclose(
-        streamed(known, log), np.array(wanted).reshape(-1, 4), rtol=2e-5, atol=2e-6
+        streamed(known, log), np.array(wanted).reshape(-1, 5), rtol=2e-5, atol=2e-6
     )
 
 
@@ -117,6 +121,15 @@ def test_an_event_counts_from_the_next_tick_and_half_after_a_half_life() -> None
     assert not state.features(11 * HOUR - 1).any()
     clicks = np.expm1(state.features(12 * HOUR)[1, 1::2])
     np.testing.assert_allclose(clicks, [0.5, 0.5 ** (2 / 7.5)], rtol=1e-6)
+
+
+def test_an_item_is_as_old_as_its_first_event_whenever_that_came_and_at_most_four_weeks() -> None:
+    state = PopularityState.empty(popularity(), 2)
+    for hour in (10, 3, 20):
+        state.add([Showing(items=(1,), time=hour * HOUR)])
+    for hour, age in ((21, 18), (500, 497), (3 + 28 * 24, 28 * 24), (10_000, 28 * 24)):
+        found = np.expm1(state.features(hour * HOUR)[:, -1])
+        np.testing.assert_allclose(found, [0, age], rtol=1e-5)
 
 
 def test_late_events_weigh_what_they_would_have_weighed() -> None:
@@ -190,7 +203,8 @@ def test_unknown_items_are_refused() -> None:
 
 
 def test_columns_are_named_after_their_half_life() -> None:
-    assert popularity().names == ("click_rate_2h", "clicks_2h", "click_rate_7.5h", "clicks_7.5h")
+    fading = ("click_rate_2h", "clicks_2h", "click_rate_7.5h", "clicks_7.5h")
+    assert popularity().names == (*fading, "age")
 
 
 def test_it_is_saved_as_json() -> None:

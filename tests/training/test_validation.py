@@ -8,6 +8,8 @@ from slatewise.data.interactions import Interactions
 from slatewise.model.config import ModelConfig
 from slatewise.model.likelihood import Exposure
 from slatewise.model.posterior import Posterior
+from slatewise.training.config import TrainingConfig
+from slatewise.training.loop import Training
 from slatewise.training.validation import Validation
 from tests.model.ragged import random_interactions
 
@@ -61,3 +63,21 @@ def test_exposure_counts_with_draws_too() -> None:
         mean, rel=1e-4
     )
     assert mean < Validation(log, None, ITEMS).score(posterior)
+
+
+def test_items_that_training_never_saw_are_scored_as_they_will_be_predicted() -> None:
+    """By their group; where they started says nothing, and must not tell when to stop."""
+    log, _ = log_and_posterior()
+    items = torch.where(log.slate_items >= 6, 6 + log.slate_items % 6, log.slate_items)
+    users = torch.repeat_interleave(log.user_offsets.diff())
+    place = torch.arange(len(users)) - log.user_offsets[:-1][users]
+    training = torch.repeat_interleave(place < log.train_end[users], log.scroll_lengths)
+    log = log.with_items(torch.where(training, items % 6, items).int())
+    groups = torch.zeros(ITEMS).long()
+    work = Training(
+        ModelConfig(dimensions=3), TrainingConfig(max_epochs=3), log, groups, 1, ["a", "b"], seed=0
+    )
+    for _ in work.advance():
+        pass
+    assert (work.views[6:] == 0).all()
+    assert work.validation.score(work.result()) == pytest.approx(work.progress.best, abs=1e-6)

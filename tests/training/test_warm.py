@@ -19,8 +19,15 @@ MODEL = ModelConfig(dimensions=3)
 SHORT = TrainingConfig(max_epochs=2, batch_users=16)
 
 
-def dataset(folder: Path, items: list[int], *, longest: int = 5, seed: int = 0) -> SlateDataset:
-    """Make a log of 40 users who meet slates of these items, in groups by their last digit."""
+def dataset(
+    folder: Path,
+    items: list[int],
+    *,
+    hidden: list[int] | None = None,
+    longest: int = 5,
+    seed: int = 0,
+) -> SlateDataset:
+    """Make a log of 40 users who meet slates of these items; hidden ones are in the table only."""
     rng = np.random.default_rng(seed)
     rows = []
     for number in range(40 * 8):
@@ -31,6 +38,7 @@ def dataset(folder: Path, items: list[int], *, longest: int = 5, seed: int = 0) 
         rows.append(row | {"slate": slate, "click": click})
     folder.mkdir()
     pl.DataFrame(rows).write_parquet(folder / "log.parquet")
+    items = [*items, *(hidden or [])]
     groups = [f"g{item % 3}" for item in items]
     pl.DataFrame({"item_id": items, "group": groups}).write_parquet(folder / "items.parquet")
     division = SplitConfig(valid_share=0.2, test_share=0.0)
@@ -81,11 +89,35 @@ def test_a_new_item_starts_from_the_predictive_of_its_group(
     assert later.item_scales[number] == pytest.approx(scale[0].detach().numpy(), rel=1e-3)
 
 
+def test_an_item_that_is_not_shown_any_more_keeps_what_was_learned_of_it(
+    earlier: SlateModel, tmp_path: Path
+) -> None:
+    """Night after night; one that nobody ever saw goes on with its group."""
+    data = dataset(tmp_path / "log", list(range(10, 19)), hidden=[19, 20, 33], seed=1)
+    gentle = TrainingConfig(max_epochs=4, batch_users=16)
+    first = fit(data, MODEL, gentle, start=earlier)
+    assert first.metrics["validation_log_likelihood"] > validation_before(data, earlier)
+    second = fit(data, MODEL, gentle, start=first)
+    for later in (first, second):
+        for item in (19, 20):
+            old, new = earlier.number_of(item), later.number_of(item)
+            assert np.array_equal(later.item_vectors[new], earlier.item_vectors[old])
+            assert later.views[new] == earlier.views[old] > 0
+        group = torch.tensor([later.group_names.index("g0")])
+        mean, _ = later.posterior.prior.predictive(group)
+        assert later.item_vectors[later.number_of(33)] == pytest.approx(mean[0].detach().numpy())
+        assert later.views[later.number_of(33)] == 0
+
+
+def validation_before(data: SlateDataset, earlier: SlateModel) -> float:
+    return float(started(data, earlier).metrics["validation_log_likelihood"])
+
+
 def test_training_from_a_start_never_ends_with_a_worse_validation(
     earlier: SlateModel, tmp_path: Path
 ) -> None:
     data = dataset(tmp_path / "log", list(range(10, 22)), seed=1)
-    begun = started(data, earlier).metrics["validation_log_likelihood"]
+    begun = validation_before(data, earlier)
     wild = TrainingConfig(max_epochs=3, learning_rate=3.0)
     assert fit(data, MODEL, wild, start=earlier).metrics["validation_log_likelihood"] >= begun
     gentle = TrainingConfig(max_epochs=20, batch_users=16)

@@ -64,7 +64,7 @@ class _Search:
         users = np.random.default_rng(0).permutation(np.flatnonzero(dataset.train_end > 0))
         (batch,) = training_batches(dataset, users[:USERS], batch_users=USERS)
         known = Popularity.fit(dataset, PopularityConfig(half_lives=tried))
-        cells = PopularityIndex.of(known, dataset).cells(batch).double()
+        cells = PopularityIndex.of(known, dataset).cells(batch).double()[:, :-1]  # without the age
         slates = Slates.of(batch, torch.ones(len(batch.clicks), dtype=torch.bool))
         one = np.eye(len(dataset.source_names))[slates.sources.astype(np.int64)]
         return cls(slates, tried, cells.reshape(len(cells), -1, 2).numpy(), one)

@@ -1,7 +1,8 @@
 """The loops over a log in time order that numba compiles: popularity; see `_numba` for the rules.
 
-Of each item they keep the tick of its latest event; the decayed sums `closed` [H, 2] of clicks and
-views at that tick, of earlier ticks only; the counts `opened` [2] in that tick. H half-lives.
+Of each item they keep the ticks of its `first` and of its latest event; the decayed sums `closed`
+[H, 2] of clicks and views at the latest, of earlier ticks only; the counts `opened` [2] in it. H
+half-lives.
 """
 
 import math
@@ -13,6 +14,10 @@ from slatewise.features._numba import compile_loop
 
 NEVER = -(2**62)
 """The tick of an item without events; far enough back to weigh nothing, near enough to subtract."""
+NOT_YET = 2**62
+"""The first tick of an item without events."""
+OLDEST = 28 * 24.0
+"""Hours after which an item is as old as any."""
 
 
 @compile_loop
@@ -22,11 +27,13 @@ def _add(
     click: Any,
     view: Any,
     steps: Any,
+    first: Any,
     tick: Any,
     closed: Any,
     opened: Any,
 ) -> None:
     """Count one event at tick `now`; steps [H] are half-lives per tick."""
+    first[item] = min(first[item], now)
     past = tick[item]
     if past < now:
         for h in range(len(steps)):
@@ -55,18 +62,26 @@ def _describe(clicks: Any, views: Any, rate: Any, strength: Any, h: Any, row: An
 
 
 @compile_loop
+def _age(first: Any, now: Any, hours: Any) -> Any:
+    """Return the logarithm of an item's age, of `hours` a tick; 0 before its first event."""
+    return math.log1p(min(hours * max(now - first, 0), OLDEST))
+
+
+@compile_loop
 def describe_item(
     item: Any,
     now: Any,
     steps: Any,
+    hours: Any,
     rate: Any,
     strength: Any,
+    first: Any,
     tick: Any,
     closed: Any,
     opened: Any,
     row: Any,
 ) -> Any:
-    """Fill in the features [2 H] of an item at tick `now`; False if `now` lies too far back."""
+    """Fill in the features [2 H + 1] of an item at tick `now`; False if `now` lies too far back."""
     past = tick[item]
     if past > now:
         return False
@@ -78,6 +93,7 @@ def describe_item(
             views += np.float32(opened[item, 1])
             decay = np.exp2(-steps[h] * (now - past))
         _describe(clicks * decay, views * decay, rate, strength, h, row)
+    row[2 * len(steps)] = _age(first[item], now, hours)
     return True
 
 
@@ -86,19 +102,22 @@ def describe_items(
     items: Any,
     now: Any,
     steps: Any,
+    hours: Any,
     rate: Any,
     strength: Any,
+    first: Any,
     tick: Any,
     closed: Any,
     opened: Any,
     out: Any,
 ) -> Any:
-    """Fill in the features [K, 2 H] of items [K]; return -1, or the first that cannot be."""
+    """Fill in the features [K, 2 H + 1] of items [K]; return -1, or the first that cannot be."""
     for k in range(len(items)):
         item = np.int64(items[k])
         if item < 0 or item >= len(tick):
             return np.int64(k)
-        if not describe_item(item, now, steps, rate, strength, tick, closed, opened, out[k]):
+        known = (first, tick, closed, opened)
+        if not describe_item(item, now, steps, hours, rate, strength, *known, out[k]):
             return np.int64(k)
     return np.int64(-1)
 
@@ -113,8 +132,10 @@ def stream(
     slate_items: Any,
     places: Any,
     steps: Any,
+    hours: Any,
     rate: Any,
     strength: Any,
+    first: Any,
     tick: Any,
     closed: Any,
     opened: Any,
@@ -122,8 +143,8 @@ def stream(
 ) -> Any:
     """Go through interactions in time order: describe the cells of each, then count its events.
 
-    Those with `places` >= 0 are described, from that row of `out` [·, 2 H] on. Returns -1, or the
-    first bad interaction.
+    Those with `places` >= 0 are described, from that row of `out` [·, 2 H + 1] on. Returns -1, or
+    the first bad interaction.
     """
     for m in range(len(order)):
         n = order[m]
@@ -136,13 +157,14 @@ def stream(
                 return n
             if places[n] >= 0:
                 row = out[places[n] + j - start]
-                describe_item(item, now, steps, rate, strength, tick, closed, opened, row)
+                known = (first, tick, closed, opened)
+                describe_item(item, now, steps, hours, rate, strength, *known, row)
         for j in range(start, end):
             click = np.int64(j - start == clicks[n])
             if begins[n] or click:
                 view = np.int64(begins[n])
                 item = np.int64(slate_items[j])
-                _add(item, now, click, view, steps, tick, closed, opened)
+                _add(item, now, click, view, steps, first, tick, closed, opened)
     return np.int64(-1)
 
 
@@ -172,6 +194,7 @@ def fill_rows(
     slate_offsets: Any,
     slate_items: Any,
     steps: Any,
+    first: Any,
     tick: Any,
     closed: Any,
     opened: Any,
@@ -190,7 +213,8 @@ def fill_rows(
             item, click = np.int64(slate_items[j]), np.int64(j - start == clicks[n])
             if tick[item] != ticks[n]:
                 ends[item] += 1
-            _add(item, ticks[n], click, np.int64(begins[n]), steps, tick, closed, opened)
+            view = np.int64(begins[n])
+            _add(item, ticks[n], click, view, steps, first, tick, closed, opened)
             row = ends[item] - 1
             row_ticks[row] = ticks[n]
             for h in range(len(steps)):
@@ -207,11 +231,12 @@ def look_up(
     row_ticks: Any,
     row_sums: Any,
     steps: Any,
+    hours: Any,
     rate: Any,
     strength: Any,
     out: Any,
 ) -> Any:
-    """Fill in the features [F, 2 H] of cells from an index; return -1, or the first bad slate."""
+    """Fill in the features [F, 2 H + 1] of cells from an index; return -1 or the first bad one."""
     for n in range(len(slate_offsets) - 1):
         now = ticks[n]
         for j in range(slate_offsets[n], slate_offsets[n + 1]):
@@ -232,4 +257,6 @@ def look_up(
                     clicks, views = row_sums[low - 1, h, 0], row_sums[low - 1, h, 1]
                     decay = np.exp2(-steps[h] * (now - row_ticks[low - 1]))
                 _describe(clicks * decay, views * decay, rate, strength, h, out[j])
+            begun = row_ticks[starts[item]] if known else now
+            out[j, 2 * len(steps)] = _age(begun, now, hours)
     return np.int64(-1)

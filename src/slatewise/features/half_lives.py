@@ -104,7 +104,7 @@ class _Fits:
         out = np.empty((offsets[-1], len(popularity.names)), dtype=np.float32)
         sums = Sums.empty(dataset.num_items, popularity)
         stream(popularity, dataset.interactions(), sums, places, out)
-        features = out.astype(np.float64).reshape(len(out), -1, 2)
+        features = out[:, :-1].astype(np.float64).reshape(len(out), -1, 2)  # without the age
         return cls(features, offsets, offsets[:-1] + dataset.clicks[drawn])
 
     @property

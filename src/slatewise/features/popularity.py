@@ -1,4 +1,4 @@
-"""What is clicked now: clicks and views of each item, of everybody, that fade with time.
+"""What is clicked now: clicks and views of each item, of everybody, that fade with time, and age.
 
 An event at time s weighs 2^(−(t − s) / h) at time t: C and V are the sums over the clicks and views
 of an item, h the half-life. For each half-life there are two features:
@@ -9,7 +9,8 @@ of an item, h the half-life. For each half-life there are two features:
 | `clicks` | log(1 + C) |
 
 The first says how an item does among those who see it, shrunk towards 0, the average; the second
-how many want it at all. Both are 0 for a new item.
+how many want it at all. One more, `age`, is log(1 + hours since anybody first saw the item), up to
+four weeks. All are 0 for a new item.
 
 Time is divided into ticks of `refresh` seconds, and an event is known from the next tick on. So
 nothing at t or later is ever seen; between two ticks each item has one number, which serving
@@ -17,7 +18,7 @@ refreshes as often; and events of one tick are one row of memory.
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +38,8 @@ Positive = Annotated[float, Field(gt=0)]
 
 SECOND: Final = 1_000_000
 """Microseconds, in which times are kept."""
+AGE: Final = "age"
+"""The column that comes last."""
 
 
 class PopularityConfig(Config):
@@ -68,12 +71,13 @@ class Popularity(Config):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The 2 H columns of all features."""
-        return tuple(
+        """The 2 H + 1 columns of all features."""
+        fading = [
             f"{name}_{hours:g}h"
             for hours in self.settings.half_lives
             for name in ("click_rate", "clicks")
-        )
+        ]
+        return *fading, AGE
 
     @property
     def steps(self) -> npt.NDArray[np.float64]:
@@ -81,12 +85,18 @@ class Popularity(Config):
         ticks = self.settings.refresh / np.array(self.settings.half_lives) / 3_600
         return ticks.astype(np.float64)
 
+    @property
+    def numbers(self) -> tuple[npt.NDArray[np.float64], float, float, float]:
+        """What the loops describe an item with: steps [H], hours of a tick, rate, strength."""
+        settings = self.settings
+        return self.steps, settings.refresh / 3_600, self.rate, settings.strength
+
     def ticks(self, times: Int64Array) -> Int64Array:
         """Return the tick of each time."""
         return times // max(1, round(self.settings.refresh * SECOND))
 
     def cells(self, dataset: SlateDataset, out: Floats | None = None) -> Tensor:
-        """Return the features of every item seen in a dataset, at its time: [F, 2 H] float32.
+        """Return the features of every item seen in a dataset, at its time: [F, 2 H + 1] float32.
 
         One pass over the log in time order, with memory for the items and for the result, which
         goes to `out` if that is given: it may be mapped to a file.
@@ -101,12 +111,14 @@ class Popularity(Config):
 
 @dataclass(frozen=True)
 class Sums:
-    """What is known of I items: the tick of the latest event of each, and sums up to it."""
+    """What is known of I items: the ticks of first and latest event of each, and sums up to it."""
 
+    first: Int64Array
+    """[I] of the first event"""
     tick: Int64Array
-    """[I]"""
+    """[I] of the latest"""
     closed: Floats
-    """[I, H, 2] decayed clicks and views of all ticks before that one"""
+    """[I, H, 2] decayed clicks and views of all ticks before the latest"""
     opened: Int64Array
     """[I, 2] clicks and views in it"""
 
@@ -116,15 +128,16 @@ class Sums:
         from slatewise.features import _popularity_numba as loops  # noqa: PLC0415 (numba takes time to load)
 
         return cls(
+            np.full(num_items, loops.NOT_YET, dtype=np.int64),
             np.full(num_items, loops.NEVER, dtype=np.int64),
             np.zeros((num_items, len(popularity.settings.half_lives), 2), dtype=np.float32),
             np.zeros((num_items, 2), dtype=np.int64),
         )
 
     @property
-    def arrays(self) -> tuple[Int64Array, Floats, Int64Array]:
-        """All three, as the loops take them."""
-        return self.tick, self.closed, self.opened
+    def arrays(self) -> tuple[npt.NDArray[Any], ...]:
+        """All four, as the loops take them."""
+        return self.first, self.tick, self.closed, self.opened
 
 
 def stream(
@@ -136,7 +149,7 @@ def stream(
 ) -> None:
     """Add events to the sums in time order; before each, describe its items where asked.
 
-    The items of interaction n go to `out` [·, 2 H] from row `places[n]` on, if that is not -1.
+    The items of interaction n go to `out` [·, 2 H + 1] from row `places[n]` on, if that is not -1.
     """
     from slatewise.features import _popularity_numba as loops  # noqa: PLC0415 (numba takes time to load)
 
@@ -149,9 +162,7 @@ def stream(
         events.slate_offsets.cpu().numpy(),
         events.slate_items.cpu().numpy(),
         np.full(len(ticks), -1) if places is None else places,
-        popularity.steps,
-        popularity.rate,
-        popularity.settings.strength,
+        *popularity.numbers,
         *sums.arrays,
         np.empty((0, len(popularity.names)), dtype=np.float32) if out is None else out,
     )

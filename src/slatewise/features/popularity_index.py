@@ -58,11 +58,11 @@ class PopularityIndex:
         return cls(popularity, starts, ticks, rows)
 
     def features(self, items: Int64Array, times: Int64Array) -> Floats:
-        """Return the features of items [K] at times [K], of what happened before: [K, 2 H]."""
+        """Return the features of items [K] at times [K], of what happened before: [K, 2 H + 1]."""
         return self._look_up(items, times, np.arange(len(items) + 1))
 
     def cells(self, interactions: Interactions) -> Tensor:
-        """Return the features of every item seen, at its time: [F, 2 H] float32."""
+        """Return the features of every item seen, at its time: [F, 2 H + 1] float32."""
         out = self._look_up(
             interactions.slate_items.cpu().numpy(),
             interactions.times.cpu().numpy(),
@@ -75,9 +75,8 @@ class PopularityIndex:
 
         known = self.popularity
         out = np.empty((len(items), len(known.names)), dtype=np.float32)
-        numbers = (known.steps, known.rate, known.settings.strength)
         rows = (self.starts, self.ticks, self.sums)
-        bad = loops.look_up(known.ticks(times), offsets, items, *rows, *numbers, out)
+        bad = loops.look_up(known.ticks(times), offsets, items, *rows, *known.numbers, out)
         if bad >= 0:
             raise ValueError(f"slate {bad} has an unknown item")
         return out

@@ -71,9 +71,7 @@ class PopularityState:
             np.arange(len(times) + 1),
             events.items.astype(np.int32),
             np.full(len(times), -1),
-            known.steps,
-            known.rate,
-            known.settings.strength,
+            *known.numbers,
             *self.sums.arrays,
             np.empty((0, len(known.names)), dtype=np.float32),
         )
@@ -83,11 +81,8 @@ class PopularityState:
         have = len(self.sums.tick)
         if num_items > have:
             more = Sums.empty(max(num_items, 2 * have) - have, self.popularity)
-            self.sums = Sums(
-                np.concatenate([self.sums.tick, more.tick]),
-                np.concatenate([self.sums.closed, more.closed]),
-                np.concatenate([self.sums.opened, more.opened]),
-            )
+            both = zip(self.sums.arrays, more.arrays, strict=True)
+            self.sums = Sums(*(np.concatenate(part) for part in both))
 
     @property
     def newest(self) -> int:
@@ -96,7 +91,7 @@ class PopularityState:
         return tick * max(1, round(self.popularity.settings.refresh * SECOND))
 
     def features(self, time: int, items: Int64Array | None = None) -> Floats:
-        """Return the features of items [K], or of all, at a time: [K, 2 H].
+        """Return the features of items [K], or of all, at a time: [K, 2 H + 1].
 
         The state knows no past: a time before an event that it has seen is refused.
         """
@@ -106,9 +101,7 @@ class PopularityState:
         items = np.arange(len(self.sums.tick)) if items is None else items
         out = np.empty((len(items), len(known.names)), dtype=np.float32)
         now = int(known.ticks(np.array([time]))[0])
-        bad = loops.describe_items(
-            items, now, known.steps, known.rate, known.settings.strength, *self.sums.arrays, out
-        )
+        bad = loops.describe_items(items, now, *known.numbers, *self.sums.arrays, out)
         if bad >= 0:
             raise _refusal(int(items[bad]), len(self.sums.tick))
         return out

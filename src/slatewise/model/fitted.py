@@ -34,7 +34,7 @@ class SlateModel:
     source_names: list[str]
     """where slates come from"""
     views: Tensor
-    """[I] how often each item was seen in training"""
+    """[I] how often each item was seen in training; if never, in that of the model it began from"""
     calibration: dict[str, Any] | None = None
     """temperature and no-click offset of each source, fitted on validation users"""
     metrics: dict[str, Any] = field(default_factory=dict)

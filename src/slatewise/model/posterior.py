@@ -97,8 +97,10 @@ class Posterior:
             self.shared["from_item"] = around(copy + 0.1 * small * noise(3 * hidden, d))
             self.shared["from_state"] = around(0.1 * small * noise(3 * hidden, hidden))
             self.shared["output"] = around(torch.eye(d, hidden) + 0.1 * small * noise(d, hidden))
+        self._least = {}
         for name, term in terms_of(config).items():
             self.shared[name] = around(torch.zeros(len(term.columns(config))))
+            self._least[name] = torch.tensor(term.least_weights(config))
         if "position" in config.terms:
             self.shared["position"] = around(torch.zeros(longest_slate))
         priors = {"evidence": config.sigma_evidence, "position": config.sigma_position}
@@ -196,6 +198,12 @@ class Posterior:
         parts = [self.shared[name] for name in self._additional]
         mean, raw = (torch.cat([getattr(part, field) for part in parts]) for field in _FREE)
         return Gaussian(mean, raw, self.config.sigma_max)
+
+    def restrain(self) -> None:
+        """Bring the mean of weights that fell below what their terms allow back to it."""
+        with torch.no_grad():
+            for name, least in self._least.items():
+                self.shared[name].mean.clamp_(min=least)
 
     def features_of(self, items: Tensor) -> Tensor | None:
         """Return the features of items [R], if the model knows any: [R, Q]."""

@@ -127,9 +127,8 @@ def _renumbered(
     shared = [(n, place[item]) for n, item in enumerate(recommender.items.ids) if item in place]
     own, theirs = np.array(shared, dtype=np.int64).reshape(-1, 2).T
     out = PopularityState.empty(state.popularity, len(recommender.items))
-    out.sums.tick[own] = state.sums.tick[theirs]
-    out.sums.closed[own] = state.sums.closed[theirs]
-    out.sums.opened[own] = state.sums.opened[theirs]
+    for mine, told in zip(out.sums.arrays, state.sums.arrays, strict=True):
+        mine[own] = told[theirs]
     return out
 
 

@@ -98,7 +98,7 @@ def fit(
         dataset.item_ids.to_list(),
         dataset.group_names,
         dataset.source_names,
-        work.steps.views.cpu(),
+        work.views.cpu(),
         metrics={
             "validation_log_likelihood": work.progress.best,
             "epochs": len(work.progress.history),

@@ -102,8 +102,9 @@ class Training:
     progress: Progress = field(default_factory=Progress)
     item_features: Tensor | None = None
     """[I, Q] around which items are expected"""
-    start: Callable[[Posterior], None] | None = None
-    """moves a fresh posterior to where training sets out from; there is then one stage"""
+    start: Callable[[Posterior], Tensor] | None = None
+    """moves a fresh posterior to where training sets out from, and returns how often items [I] had
+    been seen by then; there is then one stage"""
 
     def __post_init__(self) -> None:
         """Set out at the first stage."""
@@ -125,9 +126,10 @@ class Training:
             )
         if self.start is not None:
             self.stages = [Stage(self.model.dynamics, frozen_items=False)]
+        self._earlier_views = torch.zeros_like(self.item_groups)
         self._enter_stage()
         if self.start is not None:
-            self.start(self.posterior)
+            self._earlier_views = self.start(self.posterior)
             self.best = {name: t.clone() for name, t in self.posterior.tensors().items()}
             self.progress.best = self.progress.mark = self.validation.score(self.posterior)
 
@@ -166,6 +168,12 @@ class Training:
             self.posterior.widen(self.steps.views)
         self.best = {name: tensor.clone() for name, tensor in self.posterior.tensors().items()}
 
+    @property
+    def views(self) -> Tensor:
+        """How often each item was seen, here or else where training set out from: [I]."""
+        own = self.steps.views
+        return torch.where(own > 0, own, self._earlier_views)
+
     def advance(self) -> Iterator[StepResult]:
         """Take one step after the other until all stages have converged."""
         at = self.progress
@@ -197,6 +205,8 @@ class Training:
 
     def _end_epoch(self) -> None:
         at, config = self.progress, self.config
+        # Held-out interactions have new items too, which training left where they started.
+        self.posterior.fill_unseen(self.views)
         score = self.validation.score(self.posterior)
         if score > at.best:
             at.best = score
@@ -259,7 +269,6 @@ class Training:
 
     def result(self) -> Posterior:
         """Return the posterior, with the group's predictive for items that were never seen."""
-        self.posterior.fill_unseen(self.steps.views)
         return self.posterior
 
 

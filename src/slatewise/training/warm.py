@@ -11,11 +11,12 @@ from slatewise.model.fitted import SlateModel
 from slatewise.model.posterior import Posterior
 
 
-def take_over(posterior: Posterior, earlier: SlateModel, dataset: SlateDataset) -> None:
+def take_over(posterior: Posterior, earlier: SlateModel, dataset: SlateDataset) -> Tensor:
     """Move a fresh posterior to where an earlier model ended, in place.
 
     Items that the earlier model did not know get the predictive of their group. What it has no
-    counterpart for, such as a new group or a GRU after linear dynamics, stays as it is.
+    counterpart for, such as a new group or a GRU after linear dynamics, stays as it is. Returns how
+    often the earlier training saw each item: [I].
     """
     _require_same_shape(posterior, earlier)
     old, new = earlier.posterior.tensors(), posterior.tensors()
@@ -41,6 +42,9 @@ def take_over(posterior: Posterior, earlier: SlateModel, dataset: SlateDataset) 
     posterior.fill_unseen(items + 1)
     for name in ("items.mean", "items.raw"):
         _copy_rows(new[name], old[name], items)
+    views = torch.zeros(len(items), dtype=earlier.views.dtype)
+    _copy_rows(views, earlier.views, items)
+    return views.to(posterior.item_groups.device)
 
 
 def _places(names: Sequence[Hashable], earlier: Sequence[Hashable]) -> Tensor:

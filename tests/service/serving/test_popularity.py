@@ -137,7 +137,7 @@ def test_an_item_without_events_is_new() -> None:
 def test_the_time_of_the_newest_event_is_known() -> None:
     popular = counted([Answer(1, "s", END + HOUR, ("i1",), 1, ())])
     assert END < popular.newest <= END + HOUR
-    assert popular.features(popular.newest).shape == (1, 4)
+    assert popular.features(popular.newest).shape == (1, 5)
 
 
 def begun(run: Path, answers: Sequence[Answer], earlier: Popular | None = None) -> Popular:

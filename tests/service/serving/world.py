@@ -58,7 +58,7 @@ def a_model(
     popularity = Popularity(settings=settings, rate=0.1)
     fitted = {
         "history": HistoryTerm(sizes=(0.7, 0.9, 1.0)),
-        "popularity": PopularityTerm(popularity=popularity, sizes=(0.5, 1.0, 0.5, 1.0)),
+        "popularity": PopularityTerm(popularity=popularity, sizes=(0.5, 1.0, 0.5, 1.0, 2.0)),
     }
     return SlateModel(
         posterior,

@@ -1,5 +1,6 @@
 """What passed between user and item before: clicked, shown, clicked last."""
 
+import math
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
@@ -25,6 +26,11 @@ class HistoryTerm(Config):
     def columns(cls, config: "ModelConfig") -> tuple[str, ...]:
         """Name the features."""
         return HISTORY
+
+    @classmethod
+    def least_weights(cls, config: "ModelConfig") -> tuple[float, ...]:
+        """Any."""
+        return (-math.inf,) * len(HISTORY)
 
     @classmethod
     def fit(cls, config: "ModelConfig", dataset: SlateDataset) -> "HistoryTerm":

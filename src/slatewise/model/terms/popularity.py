@@ -1,13 +1,20 @@
-"""What everybody clicks now: click rates and clicks of items, fading with time."""
+"""What everybody clicks now: click rates and clicks of items, fading with time, and their age.
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+Weights of clicks and click rates do not fall below 0. Vectors are fitted to all training clicks of
+an item: among these, many before a moment go with few after it, which says nothing of what comes
+after training. That old items do worse, if they do, is for the age to say.
+"""
+
+import math
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 import torch
+from pydantic import model_validator
 
 from slatewise.config import Config
 from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
-from slatewise.features.popularity import Popularity, PopularityConfig
+from slatewise.features.popularity import AGE, Popularity, PopularityConfig
 from slatewise.features.popularity_index import PopularityIndex
 from slatewise.model.terms.term import Describe, training_sample, typical_sizes
 
@@ -25,9 +32,15 @@ class PopularityTerm(Config):
     sizes: tuple[float, ...]
     """By which they are divided."""
 
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if len(self.sizes) != len(self.popularity.names):
+            raise ValueError(f"sizes are needed for {', '.join(self.popularity.names)}")
+        return self
+
     @classmethod
     def columns(cls, config: "ModelConfig") -> tuple[str, ...]:
-        """Name the features: two for each half-life."""
+        """Name the features: two for each half-life, and the age."""
         settings = PopularityConfig(half_lives=config.half_lives)
         return Popularity(settings=settings, rate=1.0).names
 
@@ -51,7 +64,14 @@ class PopularityTerm(Config):
         index, sizes = PopularityIndex.of(self.popularity, log), torch.tensor(self.sizes)
         return lambda interactions: index.cells(interactions) / sizes
 
+    @classmethod
+    def least_weights(cls, config: "ModelConfig") -> tuple[float, ...]:
+        """No click counts against an item; age may."""
+        return tuple(-math.inf if name == AGE else 0.0 for name in cls.columns(config))
+
     def words(self, column: str) -> str:
         """Say what a feature is."""
+        if column == AGE:
+            return "how long it has been shown"
         name, _, half_life = column.rpartition("_")
         return f"{name.replace('_', ' ')} lately (half-life {half_life})"

@@ -1,5 +1,6 @@
 """How readily the user has clicked so far, on the no-click option."""
 
+import math
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from slatewise.config import Config
@@ -25,6 +26,11 @@ class PropensityTerm(Config):
     def columns(cls, config: "ModelConfig") -> tuple[str, ...]:
         """Name the feature."""
         return ("click_propensity",)
+
+    @classmethod
+    def least_weights(cls, config: "ModelConfig") -> tuple[float, ...]:
+        """Any."""
+        return (-math.inf,)
 
     @classmethod
     def fit(cls, config: "ModelConfig", dataset: SlateDataset) -> "PropensityTerm":

@@ -36,6 +36,10 @@ class FeatureTerm(Protocol):
         """Name the features, of which each has a weight."""
 
     @classmethod
+    def least_weights(cls, config: "ModelConfig") -> tuple[float, ...]:
+        """Say below what the posterior mean of each weight does not fall."""
+
+    @classmethod
     def fit(cls, config: "ModelConfig", dataset: SlateDataset) -> Self:
         """Read off the training part what the features are computed with."""
 

@@ -57,7 +57,6 @@ class Past:
             history.seq,
         )
 
-
     def same(self, other: "Past") -> bool:
         """Say whether another one has the same in it."""
         if (self.seq, self.sources) != (other.seq, other.sources):

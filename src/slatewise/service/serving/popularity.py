@@ -118,11 +118,12 @@ class Popular:
 
     def save(self, run: Path) -> None:
         """Write the sums beside a run, from where others count on."""
-        tick, closed, opened = self._state.sums.arrays
+        first, tick, closed, opened = self._state.sums.arrays
         places = np.flatnonzero(opened.any(1) | closed.any((1, 2)))
         table = pl.DataFrame(
             {
                 "item_id": [self._log.ids[place] for place in places.tolist()],
+                "first": first[places],
                 "tick": tick[places],
                 "closed": closed[places].reshape(len(places), closed.shape[1] * 2),
                 "opened": opened[places],
@@ -144,7 +145,8 @@ class Popular:
         table = pl.read_parquet(file, glob=False)
         places = self._log.places(table["item_id"])
         self._state.grow(int(places.max(initial=-1)) + 1)
-        tick, closed, opened = self._state.sums.arrays
+        first, tick, closed, opened = self._state.sums.arrays
+        first[places] = table["first"].to_numpy()
         tick[places] = table["tick"].to_numpy()
         closed[places] = table["closed"].to_numpy().reshape(len(places), *closed.shape[1:])
         opened[places] = table["opened"].to_numpy()
