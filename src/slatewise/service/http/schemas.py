@@ -52,11 +52,12 @@ Feature = (
     | None
 )
 """A number, a category, an embedding; null where it is unknown."""
-# Without the last words the document would allow anything under names that do not fit.
+_NO_OTHER: JsonDict = {"additionalProperties": False}
+"""for the document: without it, anything would be allowed under names that do not fit"""
 FeaturesBody = Annotated[
-    dict[Name, Feature],
-    Field(max_length=MOST_FEATURES, json_schema_extra={"additionalProperties": False}),
+    dict[Name, Feature], Field(max_length=MOST_FEATURES, json_schema_extra=_NO_OTHER)
 ]
+Caps = Annotated[dict[Name, Positive], Field(max_length=MOST, json_schema_extra=_NO_OTHER)]
 
 
 _EMPTY: JsonDict = {"default": []}
@@ -85,9 +86,7 @@ class RecommendBody(_Body):
     """items not to show"""
     allow: Ids | None = None
     """the only items to show, if given"""
-    groups: Positive | Annotated[dict[Name, Positive], Field(max_length=MOST)] | None = Field(
-        None, examples=[{"lamps": 2}]
-    )
+    groups: Positive | Caps | None = Field(None, examples=[{"lamps": 2}])
     """at most so many items of every group, or of the groups named"""
     clicked: Literal["exclude", "show"] = "exclude"
     """whether items she clicked before may be shown again"""
