@@ -100,7 +100,9 @@ class Posterior:
         self._least = {}
         for name, term in terms_of(config).items():
             self.shared[name] = around(torch.zeros(len(term.columns(config))))
-            self._least[name] = torch.tensor(term.least_weights(config))
+            least = torch.tensor(term.least_weights(config))
+            if torch.isfinite(least).any():
+                self._least[name] = least
         if "position" in config.terms:
             self.shared["position"] = around(torch.zeros(longest_slate))
         priors = {"evidence": config.sigma_evidence, "position": config.sigma_position}
