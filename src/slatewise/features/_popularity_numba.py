@@ -1,7 +1,8 @@
 """The loops over a log in time order that numba compiles: popularity; see `_numba` for the rules.
 
 Of each item they keep the ticks of its `first` and of its latest event; the decayed sums `closed`
-[H, 2] of clicks and views at the latest, of earlier ticks only; the counts `opened` [2] in it. H
+[H, 2] of clicks and views at the latest, of earlier ticks only; the counts `opened` [2] in it: all
+four are `sums`. `numbers` are half-lives per tick [H], hours of a tick, rate and strength. H
 half-lives.
 """
 
@@ -21,18 +22,9 @@ OLDEST = 28 * 24.0
 
 
 @compile_loop
-def _add(
-    item: Any,
-    now: Any,
-    click: Any,
-    view: Any,
-    steps: Any,
-    first: Any,
-    tick: Any,
-    closed: Any,
-    opened: Any,
-) -> None:
+def _add(item: Any, now: Any, click: Any, view: Any, steps: Any, sums: Any) -> None:
     """Count one event at tick `now`; steps [H] are half-lives per tick."""
+    first, tick, closed, opened = sums
     first[item] = min(first[item], now)
     past = tick[item]
     if past < now:
@@ -68,20 +60,10 @@ def _age(first: Any, now: Any, hours: Any) -> Any:
 
 
 @compile_loop
-def describe_item(
-    item: Any,
-    now: Any,
-    steps: Any,
-    hours: Any,
-    rate: Any,
-    strength: Any,
-    first: Any,
-    tick: Any,
-    closed: Any,
-    opened: Any,
-    row: Any,
-) -> Any:
+def describe_item(item: Any, now: Any, numbers: Any, sums: Any, row: Any) -> Any:
     """Fill in the features [2 H + 1] of an item at tick `now`; False if `now` lies too far back."""
+    steps, hours, rate, strength = numbers
+    first, tick, closed, opened = sums
     past = tick[item]
     if past > now:
         return False
@@ -98,26 +80,13 @@ def describe_item(
 
 
 @compile_loop
-def describe_items(
-    items: Any,
-    now: Any,
-    steps: Any,
-    hours: Any,
-    rate: Any,
-    strength: Any,
-    first: Any,
-    tick: Any,
-    closed: Any,
-    opened: Any,
-    out: Any,
-) -> Any:
+def describe_items(items: Any, now: Any, numbers: Any, sums: Any, out: Any) -> Any:
     """Fill in the features [K, 2 H + 1] of items [K]; return -1, or the first that cannot be."""
     for k in range(len(items)):
         item = np.int64(items[k])
-        if item < 0 or item >= len(tick):
+        if item < 0 or item >= len(sums[0]):
             return np.int64(k)
-        known = (first, tick, closed, opened)
-        if not describe_item(item, now, steps, hours, rate, strength, *known, out[k]):
+        if not describe_item(item, now, numbers, sums, out[k]):
             return np.int64(k)
     return np.int64(-1)
 
@@ -131,14 +100,8 @@ def stream(
     slate_offsets: Any,
     slate_items: Any,
     places: Any,
-    steps: Any,
-    hours: Any,
-    rate: Any,
-    strength: Any,
-    first: Any,
-    tick: Any,
-    closed: Any,
-    opened: Any,
+    numbers: Any,
+    sums: Any,
     out: Any,
 ) -> Any:
     """Go through interactions in time order: describe the cells of each, then count its events.
@@ -153,18 +116,16 @@ def stream(
             return n
         for j in range(start, end):
             item = np.int64(slate_items[j])
-            if item < 0 or item >= len(tick):
+            if item < 0 or item >= len(sums[0]):
                 return n
             if places[n] >= 0:
-                row = out[places[n] + j - start]
-                known = (first, tick, closed, opened)
-                describe_item(item, now, steps, hours, rate, strength, *known, row)
+                describe_item(item, now, numbers, sums, out[places[n] + j - start])
         for j in range(start, end):
             click = np.int64(j - start == clicks[n])
             if begins[n] or click:
                 view = np.int64(begins[n])
                 item = np.int64(slate_items[j])
-                _add(item, now, click, view, steps, first, tick, closed, opened)
+                _add(item, now, click, view, numbers[0], sums)
     return np.int64(-1)
 
 
@@ -194,10 +155,7 @@ def fill_rows(
     slate_offsets: Any,
     slate_items: Any,
     steps: Any,
-    first: Any,
-    tick: Any,
-    closed: Any,
-    opened: Any,
+    sums: Any,
     ends: Any,
     row_ticks: Any,
     row_sums: Any,
@@ -206,6 +164,7 @@ def fill_rows(
 
     `ends` [I] begins as where the rows of each item begin, and moves to where they end.
     """
+    _, tick, closed, opened = sums
     for m in range(len(order)):
         n = order[m]
         start = slate_offsets[n]
@@ -214,7 +173,7 @@ def fill_rows(
             if tick[item] != ticks[n]:
                 ends[item] += 1
             view = np.int64(begins[n])
-            _add(item, ticks[n], click, view, steps, first, tick, closed, opened)
+            _add(item, ticks[n], click, view, steps, sums)
             row = ends[item] - 1
             row_ticks[row] = ticks[n]
             for h in range(len(steps)):
@@ -230,13 +189,11 @@ def look_up(
     starts: Any,
     row_ticks: Any,
     row_sums: Any,
-    steps: Any,
-    hours: Any,
-    rate: Any,
-    strength: Any,
+    numbers: Any,
     out: Any,
 ) -> Any:
     """Fill in the features [F, 2 H + 1] of cells from an index; return -1 or the first bad one."""
+    steps, hours, rate, strength = numbers
     for n in range(len(slate_offsets) - 1):
         now = ticks[n]
         for j in range(slate_offsets[n], slate_offsets[n + 1]):

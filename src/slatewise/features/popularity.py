@@ -162,8 +162,8 @@ def stream(
         events.slate_offsets.cpu().numpy(),
         events.slate_items.cpu().numpy(),
         np.full(len(ticks), -1) if places is None else places,
-        *popularity.numbers,
-        *sums.arrays,
+        popularity.numbers,
+        sums.arrays,
         np.empty((0, len(popularity.names)), dtype=np.float32) if out is None else out,
     )
     if bad >= 0:

@@ -53,7 +53,7 @@ class PopularityIndex:
         ticks = np.empty(starts[-1], dtype=np.int64)
         rows = np.empty((len(ticks), *sums.closed.shape[1:]), dtype=np.float32)
         begins, ends = showing_starts(events).numpy(), starts[:-1].copy()
-        changed = (*sums.arrays, ends, ticks, rows)
+        changed = (sums.arrays, ends, ticks, rows)
         loops.fill_rows(order, when, begins, clicks, *cells, popularity.steps, *changed)
         return cls(popularity, starts, ticks, rows)
 
@@ -76,7 +76,7 @@ class PopularityIndex:
         known = self.popularity
         out = np.empty((len(items), len(known.names)), dtype=np.float32)
         rows = (self.starts, self.ticks, self.sums)
-        bad = loops.look_up(known.ticks(times), offsets, items, *rows, *known.numbers, out)
+        bad = loops.look_up(known.ticks(times), offsets, items, *rows, known.numbers, out)
         if bad >= 0:
             raise ValueError(f"slate {bad} has an unknown item")
         return out

@@ -71,8 +71,8 @@ class PopularityState:
             np.arange(len(times) + 1),
             events.items.astype(np.int32),
             np.full(len(times), -1),
-            *known.numbers,
-            *self.sums.arrays,
+            known.numbers,
+            self.sums.arrays,
             np.empty((0, len(known.names)), dtype=np.float32),
         )
 
@@ -101,7 +101,7 @@ class PopularityState:
         items = np.arange(len(self.sums.tick)) if items is None else items
         out = np.empty((len(items), len(known.names)), dtype=np.float32)
         now = int(known.ticks(np.array([time]))[0])
-        bad = loops.describe_items(items, now, *known.numbers, *self.sums.arrays, out)
+        bad = loops.describe_items(items, now, known.numbers, self.sums.arrays, out)
         if bad >= 0:
             raise _refusal(int(items[bad]), len(self.sums.tick))
         return out
