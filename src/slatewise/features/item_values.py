@@ -94,13 +94,13 @@ def misfit(column: Column, value: object) -> str | None:
     if isinstance(column, NumberColumn):
         return _of_number(column, value)
     if isinstance(column, CategoryColumn):
-        fits = isinstance(value, str) or _is_finite(value)
+        fits = isinstance(value, str) or is_finite(value)
         return None if fits else "a category is one text"
     return _of_vector(column, value)
 
 
 def _of_number(column: NumberColumn, value: object) -> str | None:
-    if not _is_finite(value):
+    if not is_finite(value):
         return f"{str(value)[:40]!r} is no number"
     far = abs(float(value) - column.mean) / column.sd
     if far <= FARTHEST:
@@ -109,7 +109,7 @@ def _of_number(column: NumberColumn, value: object) -> str | None:
 
 
 def _of_vector(column: EmbeddingColumn, value: object) -> str | None:
-    if not (isinstance(value, Sequence) and all(map(_is_finite, value))):
+    if not (isinstance(value, Sequence) and all(map(is_finite, value))):
         return "an embedding is a list of numbers, all of them known"
     vector, mean = np.array(value, np.float64), np.array(column.mean)
     if len(vector) != len(mean):
@@ -119,7 +119,8 @@ def _of_vector(column: EmbeddingColumn, value: object) -> str | None:
     return None
 
 
-def _is_finite(value: object) -> TypeGuard[float]:
+def is_finite(value: object) -> TypeGuard[float]:
+    """Say whether a value is a number, and none without end."""
     try:
         return isinstance(value, int | float) and math.isfinite(value)
     except OverflowError:  # a whole number of hundreds of digits

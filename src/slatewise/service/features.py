@@ -5,13 +5,13 @@ was trained with, as its encoder has it, and does not mind the rest.
 """
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic_core import from_json
 
 from slatewise.errors import InputError
+from slatewise.features.item_values import is_finite
 from slatewise.service.records import require_texts
 
 MOST_FEATURES = 100
@@ -53,12 +53,5 @@ def _is_value(value: object) -> bool:
     if value is None or isinstance(value, str):
         return True
     if isinstance(value, Sequence):
-        return len(value) <= LONGEST_VECTOR and all(map(_is_finite, value))
-    return _is_finite(value)
-
-
-def _is_finite(value: object) -> bool:
-    try:
-        return isinstance(value, int | float) and math.isfinite(value)
-    except OverflowError:  # a whole number of hundreds of digits
-        return False
+        return len(value) <= LONGEST_VECTOR and all(map(is_finite, value))
+    return is_finite(value)

@@ -16,8 +16,6 @@ from slatewise.service.records import Item, ItemState, Visit
 Progress = Callable[[str, int, int | None], None]
 """Called with a stage, how much of it is done, and how much there is, if known."""
 
-"""Microseconds in a day."""
-
 DESCRIBED: Final = "described"
 """The column of the change that told an item's features."""
 
