@@ -53,6 +53,14 @@ def test_prepare_ends_with_the_account(run: Run, files: tuple[Path, Path], tmp_p
     assert dataset.meta["split"]["valid_share"] == 0.3
 
 
+def test_integer_times_in_microseconds_are_read(
+    run: Run, files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    code, _, error = run(*options(files, tmp_path / "out"), "--time-unit", "us")
+    assert (code, error) == (0, "")
+    assert SlateDataset.open(tmp_path / "out").times.tolist() == list(range(12)) * 3
+
+
 def test_presets_can_be_changed(run: Run, files: tuple[Path, Path], tmp_path: Path) -> None:
     out = tmp_path / "out"
     code, _, _ = run(

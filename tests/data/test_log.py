@@ -150,6 +150,7 @@ def test_times_of_every_kind_are_microseconds(write_log: Write, tmp_path: Path) 
         ("2024-05-17 14:30:00+02:00", None),
         (micro // 10**6, "s"),
         (micro // 10**3, "ms"),
+        (micro, "us"),
         (micro * 1000, "ns"),
         (str(micro // 10**3), "ms"),
         (micro / 10**6, None),
@@ -283,6 +284,49 @@ def test_what_is_no_moment_of_the_calendar_is_refused(
         prepare(log, items, tmp_path / "out", log_format=layout)
     assert error.value.column == "time"
     assert "--time-unit" in error.value.remedy
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("dtype", [pl.Int64, pl.UInt64, pl.Int32])
+def test_times_up_to_the_year_9999_fit_every_integer_column(
+    unit: str, dtype: type[pl.DataType], write_log: Write, tmp_path: Path
+) -> None:
+    per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
+    greatest = {pl.Int64: 2**63 - 1, pl.UInt64: 2**64 - 1, pl.Int32: 2**31 - 1}[dtype]
+    latest = min(253_402_300_799 * per_second, greatest)
+    layout = LogFormat.build({"time_unit": unit}, "test")
+    log, items = write_log([row(time=latest)], schema={"time": dtype})
+    dataset = prepare(log, items, tmp_path / "out", log_format=layout)
+    assert dataset.times.tolist() == [round(latest * 10**6 / per_second)]
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us"])
+@pytest.mark.parametrize(
+    ("time", "dtype"),
+    [(2**63 - 1, pl.Int64), (-(2**63), pl.Int64), (2**64 - 1, pl.UInt64), (2**63, pl.UInt64)],
+)
+def test_a_time_at_the_limits_of_its_type_is_refused_with_its_row(
+    time: int, dtype: type[pl.DataType], unit: str, write_log: Write, tmp_path: Path
+) -> None:
+    log, items = write_log([row(), row(time=time)], schema={"time": dtype})
+    layout = LogFormat.build({"time_unit": unit}, "test")
+    with pytest.raises(InputError, match=f"{time} is not a time") as error:
+        prepare(log, items, tmp_path / "out", log_format=layout)
+    assert (error.value.file, error.value.row, error.value.column) == (log, 2, "time")
+    assert "--time-unit" in error.value.remedy
+
+
+@pytest.mark.parametrize("dtype", [pl.Datetime("ms"), pl.Datetime("us"), pl.Date])
+def test_a_date_beyond_the_calendar_is_refused_with_its_row(
+    dtype: pl.DataType, write_log: Write, tmp_path: Path
+) -> None:
+    log, items = write_log([row(), row(time=2**31 - 1 if dtype == pl.Date else 2**63 - 1)])
+    table = pl.read_parquet(log)
+    number = table["time"].cast(pl.Int32) if dtype == pl.Date else table["time"]
+    table.with_columns(number.cast(dtype)).write_parquet(log)
+    with pytest.raises(InputError, match=r"\d+ is not a time") as error:
+        prepare(log, items, tmp_path / "out")
+    assert (error.value.row, error.value.column) == (2, "time")
 
 
 def test_ids_beyond_64_bits_are_refused_with_a_way_out(write_log: Write, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from slatewise.errors import InputError
 IdType = type[pl.Int64] | type[pl.String]
 
 _DELIMITERS = ("|", ";", ",", "\t")
-_NANOSECONDS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+_MICROSECONDS = {"d": 86_400_000_000, "s": 1_000_000, "ms": 1_000, "us": 1}
 _WHOLE = r"^\s*(-?\d+)\.0\s*$"
 _FIRST, _LAST = (
     (moment - datetime(1970, 1, 1)) // timedelta(microseconds=1)
@@ -50,13 +50,19 @@ def parse(
     if lost.any():
         at = int(lost.arg_max() or 0)
         raise InputError(
-            f"{before.slice(at, 1).to_list()[0]!r} is not {wanted}.",
+            f"{_shown(before, at)} is not {wanted}.",
             remedy,
             file=file,
             row=int(batch[ROW][at]),
             column=column,
         )
     return after.alias(column)
+
+
+def _shown(values: pl.Series, at: int) -> str:
+    """Return a value as Python writes it; of dates that Python cannot hold, their number."""
+    one = values.slice(at, 1)
+    return repr((one.to_physical() if one.dtype.is_temporal() else one).to_list()[0])
 
 
 def _missing(values: pl.Series) -> pl.Series:
@@ -215,16 +221,23 @@ def _clock_times(values: pl.Series, unit: str | None) -> pl.Series:
         if unit is not None:
             return _clock_times(values.cast(pl.Float64, strict=False), unit)
         return _text_times(values).to_physical()
-    if values.dtype == pl.Date:
-        values = values.cast(pl.Datetime("us"))
-    if isinstance(values.dtype, pl.Datetime):
-        return values.dt.cast_time_unit("us").to_physical()
-    factor = _NANOSECONDS[unit or "s"] / 1_000
-    if values.dtype.is_float() or factor < 1:
-        return (values * factor).round().cast(pl.Int64, strict=False)
-    # What would overflow is no time in that unit, and becomes null.
-    fitting = values.cast(pl.Int64).set(values.abs() >= int(2**63 / factor), None)
-    return fitting * int(factor)
+    if values.dtype.is_temporal():
+        unit = values.dtype.time_unit if isinstance(values.dtype, pl.Datetime) else "d"
+        values = values.to_physical()
+        if unit == "ns":
+            return values // 1_000
+    elif not values.dtype.is_numeric():
+        raise pl.exceptions.SchemaError
+    if unit == "ns" or values.dtype.is_float():
+        factor = 1e-3 if unit == "ns" else _MICROSECONDS[unit or "s"]
+        return (values * float(factor)).round().cast(pl.Int64, strict=False)
+    return _in_microseconds(values, _MICROSECONDS[unit or "s"])
+
+
+def _in_microseconds(values: pl.Series, factor: int) -> pl.Series:
+    """Multiply whole numbers by the microseconds of their unit; null where that would overflow."""
+    whole = values.cast(pl.Int64, strict=False)
+    return whole.set(~whole.is_between(_FIRST // factor, _LAST // factor), None) * factor
 
 
 def are_clock_times(values: pl.Series, unit: str | None) -> bool:
