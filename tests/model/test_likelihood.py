@@ -8,6 +8,7 @@ from hypothesis import given
 from torch import Tensor
 
 from slatewise.data.interactions import Interactions
+from slatewise.errors import SlatewiseError
 from slatewise.model.config import ModelConfig
 from slatewise.model.dynamics import LinearWeights
 from slatewise.model.likelihood import (
@@ -225,6 +226,22 @@ def test_one_source_has_the_weight_of_the_configuration_and_others_none() -> Non
     assert paper.source_weights.tolist() == [1.0, 1.0]
     assert paper.sharpness == 1.0
     assert paper.is_choice
+
+
+def test_a_misspelt_source_is_refused_even_beside_a_right_one() -> None:
+    config = ModelConfig(likelihood="source-aware", exposure={"search": 0.3, "male": 1.0})
+    with pytest.raises(SlatewiseError, match="names 'male', which is not a source") as error:
+        Exposure.of(config, ["mail", "search"])
+    assert "mail, search" in error.value.remedy
+
+
+def test_the_default_weights_need_a_log_with_searches() -> None:
+    config = ModelConfig(likelihood="source-aware")
+    exposure = Exposure.of(config, ["mail", "search"])
+    assert exposure is not None
+    assert exposure.source_weights.tolist() == pytest.approx([0.0, 0.3])
+    with pytest.raises(SlatewiseError, match="'search'"):
+        Exposure.of(config, ["mail"])
 
 
 def test_without_a_weight_the_source_aware_likelihood_is_that_of_the_slate() -> None:

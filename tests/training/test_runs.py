@@ -283,6 +283,6 @@ def test_training_that_goes_nowhere_is_given_up_with_advice(
 
 def test_a_source_aware_model_needs_a_source_of_the_log(dataset: SlateDataset) -> None:
     model = ModelConfig(dimensions=4, likelihood="source-aware", exposure={"serch": 0.3})
-    with pytest.raises(SlatewiseError, match="names none of the log's sources") as error:
+    with pytest.raises(SlatewiseError, match="names 'serch', which is not a source") as error:
         fit(dataset, model, TRAINING)
     assert "search" in error.value.remedy

@@ -72,8 +72,8 @@ def run(config: OfflineConfig, unit: Unit, bench: Bench) -> Tables:
         tables = _judged(config, unit, dataset, dict(fit_baselines(dataset)), bench)
         return tables | {"dataset": [dataset_row(dataset, unit.seed)]}
     model = variant_config(unit.part, config.model)
-    if unknown_exposure(model, dataset):
-        why = f"no slate comes from {' or '.join(map(repr, model.exposure))}"
+    if unknown := unknown_exposure(model, dataset):
+        why = f"no slate comes from {' or '.join(map(repr, unknown))}"
         return {"left_out": [{"seed": unit.seed, "recommender": unit.part, "why": why}]}
     fitted = fit_variant(unit.part, config, dataset, unit.seed, bench)
     tables = _judged(config, unit, dataset, {unit.part: ModelRecommender(fitted)}, bench)

@@ -51,7 +51,8 @@ def fit_variant(
     )
 
 
-def unknown_exposure(model: ModelConfig, dataset: SlateDataset) -> bool:
-    """Return whether a source-aware model would find none of its sources in the dataset."""
-    missing = not set(model.exposure) & set(dataset.source_names)
-    return model.likelihood == "source-aware" and missing
+def unknown_exposure(model: ModelConfig, dataset: SlateDataset) -> list[str]:
+    """Return the sources that a source-aware model weighs and the dataset does not have."""
+    if model.likelihood != "source-aware":
+        return []
+    return sorted(set(model.exposure) - set(dataset.source_names))

@@ -45,12 +45,13 @@ class Exposure:
         if config.likelihood == "all-item":
             return cls(torch.ones(len(sources)), 1.0, is_choice=True)
         if config.likelihood == "source-aware":
-            weights = torch.tensor([config.exposure.get(source, 0.0) for source in sources])
-            if config.exposure and not config.exposure.keys() & set(sources):
+            unknown = sorted(config.exposure.keys() - set(sources))
+            if unknown:
                 raise SlatewiseError(
-                    "the source-aware likelihood names none of the log's sources.",
-                    f"Give one of {', '.join(sources)} a weight in [model.exposure].",
+                    f"[model.exposure] names '{unknown[0]}', which is not a source of the log.",
+                    f"The log's sources are {', '.join(sources)}: give weights to these alone.",
                 )
+            weights = torch.tensor([config.exposure.get(source, 0.0) for source in sources])
             return cls(weights, config.sharpness, is_choice=False)
         return None
 

@@ -90,7 +90,10 @@ def stages_of(model: ModelConfig, training: TrainingConfig, interactions: int) -
 
 @dataclass
 class Training:
-    """One training run in memory: call `run`, stop it at any step, save and load in between."""
+    """One training run in memory: iterate over `advance`, then take the `result`.
+
+    It can be interrupted after any step; `state` and `restore` carry it over.
+    """
 
     model: ModelConfig
     config: TrainingConfig

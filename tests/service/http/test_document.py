@@ -49,6 +49,8 @@ def test_the_document_describes_everything(anvil: TestClient) -> None:
     assert len(examples) > 20
     for name, schema in document["components"]["schemas"].items():
         assert schema["description"], name
+    item = document["components"]["schemas"]["SlateItem"]["properties"]
+    assert all(example > 0 for example in item["relevance"]["examples"])  # exp of a utility
 
 
 def test_references_of_the_document_lead_somewhere(anvil: TestClient) -> None:

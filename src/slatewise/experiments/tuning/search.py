@@ -36,8 +36,8 @@ def run(config: TuneConfig, unit: Unit, bench: Bench) -> Tables:
     """Search, or go on searching; then judge the best trial and ask the surrogate for surfaces."""
     require_ax()
     dataset, space = dataset_of(config, unit.seed, bench), config.space(unit.part)
-    if unknown_exposure(space.model, dataset):
-        why = f"no slate comes from {' or '.join(map(repr, space.model.exposure))}"
+    if unknown := unknown_exposure(space.model, dataset):
+        why = f"no slate comes from {' or '.join(map(repr, unknown))}"
         return {"left_out": [{"seed": unit.seed, "variant": unit.part, "why": why}]}
     log = TrialLog(bench.scratch / "trials.json")
     while len(log.trials) < config.trials:

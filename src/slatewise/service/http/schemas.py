@@ -101,7 +101,7 @@ class SlateItem(_Answer):
 
     id: str = Field(examples=["9"])
     group: str = Field(examples=["lamps"])
-    relevance: float | None = Field(examples=[-0.31])
+    relevance: float | None = Field(examples=[0.31])
     """the mean of the posterior: higher is more likely to be clicked"""
     uncertainty: float | None = Field(examples=[0.12])
     """its standard deviation"""
