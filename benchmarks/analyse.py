@@ -40,14 +40,14 @@ from slatewise.model.fitted import SlateModel
 from slatewise.model.posterior import Posterior
 from slatewise.model.terms import FittedTerms
 from slatewise.model.terms.history import HistoryTerm
-from slatewise.service.analysing import estimate, overview
-from slatewise.service.clock import DAY
+from slatewise.service.analysis import estimate, overview
 from slatewise.service.config import ArmConfig, ServiceConfig
-from slatewise.service.records import ItemState, Outcome, Serving, SlateRecord
+from slatewise.service.http.startup import begin_with
 from slatewise.service.serving import Request, Service
 from slatewise.service.serving.replaying import Replayer
-from slatewise.service.starting import begin_with
 from slatewise.service.store import Store
+from slatewise.service.store.clock import DAY
+from slatewise.service.store.records import ItemState, Outcome, Serving, SlateRecord
 from slatewise.service.store.rows import Shown, outcome_row, slate_row
 from slatewise.strategies import Recommender
 from slatewise.training import runs

@@ -16,8 +16,8 @@ from itertools import count, islice
 from pathlib import Path
 
 from harness import Row, Target, parser, report, seconds
-from slatewise.service.records import Outcome, Serving, SlateRecord
 from slatewise.service.store import Store
+from slatewise.service.store.records import Outcome, Serving, SlateRecord
 
 BATCHES = (1, 100, 500)
 CALLS = 40

@@ -10,8 +10,8 @@ from slatewise.cli import app
 from slatewise.service.config import ArmConfig
 from slatewise.service.store import Store
 from tests.cli.conftest import Run
-from tests.service.analysing.log import fill
-from tests.service.analysing.test_estimating import MIX, run_arm
+from tests.service.analysis.log import fill
+from tests.service.analysis.test_estimates import MIX, run_arm
 from tests.test_docs import shown, table
 
 SETTINGS = """

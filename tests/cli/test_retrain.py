@@ -12,12 +12,12 @@ from typer.main import get_command
 
 from slatewise.cli import app
 from slatewise.service.config import RetrainingConfig
-from slatewise.service.models import Models
-from slatewise.service.retraining import Night
-from slatewise.service.retraining.workspace import FOLDER, workspace
+from slatewise.service.nights import Night
+from slatewise.service.nights.workspace import FOLDER, workspace
+from slatewise.service.serving.models import Models
 from slatewise.service.store import Store
 from tests.cli.conftest import Run
-from tests.service.retraining.world import fill, visits
+from tests.service.nights.world import fill, visits
 from tests.test_docs import shown, table
 
 SETTINGS = """
@@ -92,7 +92,7 @@ def test_a_night_that_fails_is_told_by_the_exit_status(
     def full(*arguments: object, **more: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("slatewise.service.retraining.material.prepare", full)
+    monkeypatch.setattr("slatewise.service.nights.material.prepare", full)
     code, out, _ = run("retrain", shop, "--config", place / "quick.toml", "--now", "2024-01-03")
     assert code == 2
     assert "main: failed; the prior serves on." in out
@@ -125,7 +125,7 @@ def test_ctrl_c_that_a_library_makes_an_error_of_its_own_is_ctrl_c(
             pass
         raise ImportError("half of a module")  # as an extension that numpy could not be loaded for
 
-    monkeypatch.setattr("slatewise.service.retraining.night.Material", load)
+    monkeypatch.setattr("slatewise.service.nights.night.Material", load)
     if not pressed:
         with pytest.raises(ImportError, match="half of a module"):
             run("retrain", shop)

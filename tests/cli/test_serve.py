@@ -19,7 +19,9 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[Any, ...]]]:
     """Note what would be supervised."""
     found: list[tuple[Any, ...]] = []
     monkeypatch.delenv("SLATEWISE_TOKENS", raising=False)
-    monkeypatch.setattr("slatewise.service.supervisor.supervise", lambda *what: found.append(what))
+    monkeypatch.setattr(
+        "slatewise.service.http.supervisor.supervise", lambda *what: found.append(what)
+    )
     yield found
     for what in found:
         what[3].close()

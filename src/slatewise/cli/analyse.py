@@ -13,11 +13,11 @@ from rich.table import Table
 
 from slatewise.cli.show import console, progress, table
 from slatewise.errors import SlatewiseError
-from slatewise.service.clock import DAY
+from slatewise.service.store.clock import DAY
 
 if TYPE_CHECKING:
     from slatewise.evaluation.ab import Interval
-    from slatewise.service.analysing import Estimates, Report, Variety
+    from slatewise.service.analysis import Estimates, Report, Variety
     from slatewise.service.config import ArmConfig, ServiceConfig
     from slatewise.service.store import Store
 
@@ -60,15 +60,15 @@ def analyse(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
     """Say how the arms of a service do, when to stop, and what other arms would have done."""
-    from slatewise.service import analysing  # noqa: PLC0415 (torch is slow to load)
+    from slatewise.service import analysis  # noqa: PLC0415 (torch is slow to load)
     from slatewise.service.config import ServiceConfig  # noqa: PLC0415
 
     settings = ServiceConfig.read(config)
-    targets = [analysing.read_target(text) for text in estimate or []]
+    targets = [analysis.read_target(text) for text in estimate or []]
     with _opened(directory, settings) as store:
-        tally = analysing.Tally()
+        tally = analysis.Tally()
         tally.read(store)
-        found = analysing.report(
+        found = analysis.report(
             tally,
             settings,
             since=_micros(since),
@@ -77,9 +77,9 @@ def analyse(
             worth=worth,
             daily=True,
         )
-        varieties = analysing.varieties(store, found.start, found.end + 1, _SAMPLE)
+        varieties = analysis.varieties(store, found.start, found.end + 1, _SAMPLE)
         by_day = {
-            day: analysing.varieties(store, day * DAY, (day + 1) * DAY, _A_DAY)
+            day: analysis.varieties(store, day * DAY, (day + 1) * DAY, _A_DAY)
             for day in list(found.daily)[-_DAYS:]
         }
         estimates = [
@@ -87,8 +87,8 @@ def analyse(
             for target in targets
         ]
     if as_json:
-        plain = analysing.as_json(found, varieties, by_day)
-        plain["estimates"] = [analysing.estimates_json(one) for one in estimates]
+        plain = analysis.as_json(found, varieties, by_day)
+        plain["estimates"] = [analysis.estimates_json(one) for one in estimates]
         typer.echo(json.dumps(plain, indent=2))
     else:
         _show(found, varieties, by_day, estimates)
@@ -118,13 +118,13 @@ def _estimate(
     slates: int,
     draws: int,
 ) -> "Estimates":
-    from slatewise.service import analysing  # noqa: PLC0415
+    from slatewise.service import analysis  # noqa: PLC0415
     from slatewise.service.serving.replaying import Replayer  # noqa: PLC0415
 
-    visits = analysing.newest_visits(store, found.start, found.end + 1, slates)
+    visits = analysis.newest_visits(store, found.start, found.end + 1, slates)
     replayer = Replayer(directory, settings, store)
     with progress() as bars:
-        return analysing.estimate(
+        return analysis.estimate(
             replayer,
             visits,
             target,

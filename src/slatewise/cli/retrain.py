@@ -31,7 +31,7 @@ def retrain(
 ) -> None:
     """Train on the latest weeks, judge on the newest day, and serve it if it is no worse."""
     from slatewise.service.config import ServiceConfig  # noqa: PLC0415 (torch is slow to load)
-    from slatewise.service.retraining import retrain as retrain_service  # noqa: PLC0415
+    from slatewise.service.nights import retrain as retrain_service  # noqa: PLC0415
     from slatewise.service.store import Store  # noqa: PLC0415
 
     settings = ServiceConfig.read(config)

@@ -14,7 +14,7 @@ def rollback(
     model: Annotated[str | None, typer.Option(help="Which model, where there are several.")] = None,
 ) -> None:
     """Return to the version that served before; servers take it up by themselves."""
-    from slatewise.service.models import Models  # noqa: PLC0415 (torch is slow to load)
+    from slatewise.service.serving.models import Models  # noqa: PLC0415 (torch is slow to load)
 
     folder = directory / "models"
     names = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []

@@ -40,8 +40,8 @@ def serve(
     """Answer requests for slates, take feedback, and train at night."""
     # Torch and the web framework take seconds to load: only commands that need them pay.
     from slatewise.service.config import ServiceConfig  # noqa: PLC0415
-    from slatewise.service.starting import prepare  # noqa: PLC0415
-    from slatewise.service.supervisor import listen, supervise  # noqa: PLC0415
+    from slatewise.service.http.startup import prepare  # noqa: PLC0415
+    from slatewise.service.http.supervisor import listen, supervise  # noqa: PLC0415
 
     known = _tokens(tokens, open_, host)
     settings = _settings(ServiceConfig.read(config), retrain_at, store)

@@ -20,9 +20,9 @@ import httpx
 import psutil
 from sqlalchemy import func, select
 
-from slatewise.service.records import Visit
 from slatewise.service.store import Store
 from slatewise.service.store.engine import Database
+from slatewise.service.store.records import Visit
 from slatewise.service.store.schema import OUTCOMES
 
 SLATEWISE = [sys.executable, "-m", "slatewise"]

@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from slatewise.service.config import ServiceConfig
-from slatewise.service.models import Models
 from slatewise.service.serving import replay
+from slatewise.service.serving.models import Models
 from slatewise.service.store import Store
 from tests.service.live.conftest import CONFIG, Shop
 from tests.service.live.harness import SLATEWISE, eventually

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from slatewise.errors import SlatewiseError
 from slatewise.service.config import ServiceConfig
-from slatewise.service.features import Features
 from slatewise.service.serving import Replayer, Request, Service, described
 from slatewise.service.serving.described import Described
 from slatewise.service.serving.items import ItemLog
 from slatewise.service.serving.offers import Offers
 from slatewise.service.store import Store, StoreError
+from slatewise.service.store.features import Features
 from slatewise.strategies import Recommender
 from slatewise.strategies.predictive import Predictive
 from slatewise.strategies.tables import table_of

@@ -4,10 +4,10 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from slatewise.service.features import Features
-from slatewise.service.records import Item, ItemState
 from slatewise.service.serving import items
 from slatewise.service.serving.items import ItemLog
+from slatewise.service.store.features import Features
+from slatewise.service.store.records import Item, ItemState
 
 
 class Shop:

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slatewise.features.history import HistoryState
-from slatewise.service.records import SlateRecord, UserHistory, Visit
 from slatewise.service.serving.items import ItemLog
 from slatewise.service.serving.past import NO_PAST, Listener, Past, Told, tell
+from slatewise.service.store.records import SlateRecord, UserHistory, Visit
 from slatewise.strategies.history import Seen, Unclicked, read_history
 from tests.service.serving.test_offers import TRAINED, offers_of
 

@@ -11,10 +11,10 @@ from slatewise.features.popularity import PopularityConfig
 from slatewise.features.popularity_state import PopularityState
 from slatewise.features.showings import Showing
 from slatewise.model.terms.popularity import PopularityTerm
-from slatewise.service.records import Answer
 from slatewise.service.serving import popularity
 from slatewise.service.serving.items import ItemLog
 from slatewise.service.serving.popularity import COUNTS, Popular
+from slatewise.service.store.records import Answer
 from tests.service.serving.world import HOUR, a_model
 
 START = 1_700_000_000_000_000

@@ -7,9 +7,9 @@ import pytest
 
 from slatewise.errors import SlatewiseError
 from slatewise.service.config import ServiceConfig
-from slatewise.service.records import Outcome, SlateRecord
 from slatewise.service.serving import Replayer, Request, Service, replay
 from slatewise.service.store import Store
+from slatewise.service.store.records import Outcome, SlateRecord
 from tests.service.serving.world import (
     GROUPS,
     HOUR,

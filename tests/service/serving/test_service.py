@@ -8,9 +8,9 @@ import pytest
 
 from slatewise.errors import SlatewiseError
 from slatewise.service.config import ServiceConfig
-from slatewise.service.records import Item, ItemState, Outcome, SlateRecord, UserHistory
 from slatewise.service.serving import Request, Service
 from slatewise.service.store import Store
+from slatewise.service.store.records import Item, ItemState, Outcome, SlateRecord, UserHistory
 from slatewise.strategies import Recommender, Seen, Unclicked
 from tests.service.serving.world import (
     ITEMS,

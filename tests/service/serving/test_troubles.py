@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from slatewise.service.models import Models
-from slatewise.service.records import Item, UserHistory
 from slatewise.service.serving import Replayer, Request, Service
+from slatewise.service.serving.models import Models
 from slatewise.service.store import Store, StoreError
+from slatewise.service.store.records import Item, UserHistory
 from slatewise.training import runs
 from tests.service.serving.test_service import ALL, GREEDY, config, slate
 from tests.service.serving.world import a_model, a_service, promote, put, some_visits, visit

@@ -7,7 +7,7 @@ PROGRAM = """
 import tempfile, time
 from pathlib import Path
 from slatewise.service.config import ServiceConfig
-from slatewise.service.records import ItemState
+from slatewise.service.store.records import ItemState
 from slatewise.service.serving import Request, Service, warm_up
 from slatewise.service.store import Store
 

@@ -16,7 +16,7 @@ WORKER = """
 import json, sys
 from pathlib import Path
 from slatewise.service.config import ServiceConfig
-from slatewise.service.records import ItemState
+from slatewise.service.store.records import ItemState
 from slatewise.service.serving import Request, Service
 from slatewise.service.store import Store
 

@@ -16,12 +16,12 @@ from slatewise.model.terms import FittedTerms
 from slatewise.model.terms.history import HistoryTerm
 from slatewise.model.terms.popularity import PopularityTerm
 from slatewise.service.config import ServiceConfig
-from slatewise.service.features import Features
-from slatewise.service.models import Models
-from slatewise.service.records import ItemState, Outcome, SlateRecord
+from slatewise.service.http.startup import begin_with
 from slatewise.service.serving import Service
-from slatewise.service.starting import begin_with
+from slatewise.service.serving.models import Models
 from slatewise.service.store import Store
+from slatewise.service.store.features import Features
+from slatewise.service.store.records import ItemState, Outcome, SlateRecord
 from slatewise.training import runs
 
 ITEMS, GROUPS, D = 60, ("red", "green", "blue"), 4

@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 
-from slatewise.service.records import Outcome, Serving, SlateRecord
+from slatewise.service.store.records import Outcome, Serving, SlateRecord
 
 SERVED = Serving("main", "main", "3", "greedy", 7, 3, {"exclude": ["x"]}, 4, 2, 99, (0.1, 1 / 3))
 

@@ -13,12 +13,12 @@ import pytest
 from sqlalchemy import Engine, event
 
 from slatewise.errors import SlatewiseError
-from slatewise.service.records import SlateRecord, Visit
 from slatewise.service.store import Store, StoreError, engine
+from slatewise.service.store.records import SlateRecord, Visit
 from tests.service.conftest import new_schema
 from tests.service.postgres import PASSWORD, Postgres, free_port, running
 from tests.service.store.making import click, raw, rows, slate
-from tests.service.store.test_reading import LOCK
+from tests.service.store.test_queries import LOCK
 
 on_postgresql = pytest.mark.xdist_group("postgresql")
 

@@ -3,8 +3,8 @@ import threading
 import pytest
 
 from slatewise.errors import InputError
-from slatewise.service.records import Item, ItemState
 from slatewise.service.store import Store
+from slatewise.service.store.records import Item, ItemState
 
 SHOWN, HIDDEN, REMOVED = ItemState.SHOWN, ItemState.HIDDEN, ItemState.REMOVED
 

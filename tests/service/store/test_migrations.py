@@ -2,9 +2,9 @@ import pytest
 from sqlalchemy import Connection, inspect
 
 from slatewise.errors import SlatewiseError
-from slatewise.service.records import Item, ItemState
 from slatewise.service.store import Store, migrations
 from slatewise.service.store.engine import Database
+from slatewise.service.store.records import Item, ItemState
 from slatewise.service.store.schema import METADATA
 from tests.service.store.making import click, raw, rows, slate
 

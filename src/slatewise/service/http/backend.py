@@ -14,10 +14,10 @@ from slatewise.service.http import limits
 from slatewise.service.http.guard import Gate
 from slatewise.service.http.metrics import Metrics
 from slatewise.service.http.setup import Setup
-from slatewise.service.records import SlateRecord
 from slatewise.service.serving import Request, Service, warm_up
 from slatewise.service.store import Store, StoreError
-from slatewise.service.writer import Writer
+from slatewise.service.store.records import SlateRecord
+from slatewise.service.store.writer import Writer
 from slatewise.strategies import Slate
 
 QUEUE = 20_000

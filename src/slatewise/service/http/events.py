@@ -7,7 +7,7 @@ from typing import Final
 
 from slatewise.errors import SlatewiseError
 from slatewise.service.http.schemas import Event, EventAnswer, FeedbackAnswer
-from slatewise.service.records import Outcome, SlateRecord, Written
+from slatewise.service.store.records import Outcome, SlateRecord, Written
 
 AHEAD: Final = 5 * 60 * 1_000_000
 """microseconds by which a client's clock may be ahead of ours"""

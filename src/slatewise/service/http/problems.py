@@ -18,7 +18,7 @@ from starlette.routing import Match
 from slatewise.errors import SlatewiseError
 from slatewise.service.http import schemas
 from slatewise.service.store import StoreError
-from slatewise.service.writer import QueueFullError
+from slatewise.service.store.writer import QueueFullError
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = 1

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.config import JsonDict
 
-from slatewise.service.features import LONGEST_VECTOR, MOST_FEATURES
+from slatewise.service.store.features import LONGEST_VECTOR, MOST_FEATURES
 
 ID_LENGTH = 200
 TIME_LENGTH = 40

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from slatewise.service.records import Item, ItemState
 from slatewise.service.serving.growing import Growing
+from slatewise.service.store.records import Item, ItemState
 
 Places = npt.NDArray[np.int64]
 

@@ -15,16 +15,16 @@ from slatewise.model.fitted import SlateModel
 from slatewise.model.gaussian import Gaussian
 from slatewise.model.terms import FittedTerms
 from slatewise.ranking import Filter, ItemTable
-from slatewise.service.features import Features
-from slatewise.service.prior import prior_items, prior_model, prior_version
 from slatewise.service.serving.described import Described, FeatureSource
 from slatewise.service.serving.items import ItemLog
 from slatewise.service.serving.offers import Ints, NewItems, NewRows, Offers
 from slatewise.service.serving.past import Listener, Told
 from slatewise.service.serving.popularity import AnswerSource, Popular
+from slatewise.service.serving.prior import prior_items, prior_model, prior_version
 from slatewise.service.serving.relevance import Relevance
 from slatewise.service.serving.request import Request
 from slatewise.service.serving.turns import one_at_a_time
+from slatewise.service.store.features import Features
 from slatewise.strategies.exact import ExactRanker
 from slatewise.strategies.named import Strategy
 from slatewise.strategies.predictive import Predictive, Said

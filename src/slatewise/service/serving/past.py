@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from slatewise.features.history import CountedShowings
 from slatewise.features.showings import Showing
-from slatewise.service.records import UserHistory
 from slatewise.service.serving.items import ItemLog
 from slatewise.service.serving.offers import Offers
+from slatewise.service.store.records import UserHistory
 from slatewise.strategies.history import PastSlate
 
 Ints = npt.NDArray[np.int64]

@@ -18,10 +18,10 @@ from slatewise.errors import InputError
 from slatewise.features.popularity_state import CountedEvents, PopularityState
 from slatewise.model.terms import FittedTerms
 from slatewise.model.terms.popularity import PopularityTerm
-from slatewise.service.records import Answer
 from slatewise.service.serving.items import ItemLog, Places
 from slatewise.service.serving.offers import Floats
 from slatewise.service.serving.turns import one_at_a_time
+from slatewise.service.store.records import Answer
 
 logger = logging.getLogger(__name__)
 

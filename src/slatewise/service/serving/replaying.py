@@ -5,16 +5,16 @@ from typing import Final
 
 from slatewise.errors import SlatewiseError
 from slatewise.service.config import ServiceConfig
-from slatewise.service.models import Models
-from slatewise.service.prior import PRIOR, prior_version
-from slatewise.service.records import Serving, SlateRecord
 from slatewise.service.serving.items import ItemLog
 from slatewise.service.serving.live import Live
+from slatewise.service.serving.models import Models
 from slatewise.service.serving.past import NO_PAST, Past
+from slatewise.service.serving.prior import PRIOR, prior_version
 from slatewise.service.serving.request import Request
 from slatewise.service.serving.strategy import strategy_from
 from slatewise.service.serving.users import User
 from slatewise.service.store import Store
+from slatewise.service.store.records import Serving, SlateRecord
 from slatewise.strategies.named import Strategy
 from slatewise.strategies.propensities import Propensities, propensities
 from slatewise.strategies.slate import Slate

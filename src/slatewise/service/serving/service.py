@@ -10,20 +10,20 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from slatewise.errors import SlatewiseError
-from slatewise.service.arms import assign
-from slatewise.service.clock import Clock
 from slatewise.service.config import ServiceConfig
-from slatewise.service.features import Features
-from slatewise.service.models import Models
-from slatewise.service.records import Serving, SlateRecord
+from slatewise.service.serving.arms import assign
 from slatewise.service.serving.items import ItemLog
 from slatewise.service.serving.live import Answer, Live
+from slatewise.service.serving.models import Models
 from slatewise.service.serving.popularity import Popular
 from slatewise.service.serving.request import Request
 from slatewise.service.serving.strategy import strategy_line, strategy_of
 from slatewise.service.serving.users import NOBODY, User, UserCache
-from slatewise.service.shared import Stamps
 from slatewise.service.store import Store, StoreError
+from slatewise.service.store.clock import Clock
+from slatewise.service.store.features import Features
+from slatewise.service.store.records import Serving, SlateRecord
+from slatewise.service.store.stamps import Stamps
 from slatewise.strategies.propensities import propensities
 from slatewise.strategies.slate import Slate
 

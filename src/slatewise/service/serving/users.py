@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from slatewise.service.serving.items import ItemLog
 from slatewise.service.serving.offers import Offers
 from slatewise.service.serving.past import NO_PAST, Listener, Past, Told, tell
-from slatewise.service.shared import Stamps
 from slatewise.service.store import Store
+from slatewise.service.store.stamps import Stamps
 
 
 class User:

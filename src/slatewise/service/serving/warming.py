@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from slatewise.service.config import ServiceConfig
-from slatewise.service.features import Features
-from slatewise.service.records import Item, ItemState
 from slatewise.service.serving.items import ItemLog
 from slatewise.service.serving.live import Live
 from slatewise.service.serving.request import Request
 from slatewise.service.serving.strategy import strategy_of
 from slatewise.service.serving.users import NOBODY
+from slatewise.service.store.features import Features
+from slatewise.service.store.records import Item, ItemState
 
 
 class _TwoItems:

@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, bindparam, insert, select, update
 
-from slatewise.service.records import Item, ItemState
-from slatewise.service.store.counting import Counter, advance, take_turn
+from slatewise.service.store.counters import Counter, advance, take_turn
 from slatewise.service.store.engine import Database
-from slatewise.service.store.reading import FOREVER
+from slatewise.service.store.queries import FOREVER
+from slatewise.service.store.records import Item, ItemState
 from slatewise.service.store.schema import (
     ITEM_CHANGES,
     ITEM_FEATURES,

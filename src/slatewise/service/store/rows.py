@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from pydantic_core import from_json
 
-from slatewise.service.records import Answer, Outcome, Serving, SlateRecord, Visit
+from slatewise.service.store.records import Answer, Outcome, Serving, SlateRecord, Visit
 from slatewise.service.store.schema import OUTCOMES, SLATES, AnyRow
 
 

@@ -4,8 +4,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 from sqlalchemy import Connection
 
-from slatewise.service.features import Features, features_of, features_text
-from slatewise.service.records import (
+from slatewise.service.store import erasure, export, inserts, items, queries
+from slatewise.service.store.counters import Counter, last_number
+from slatewise.service.store.engine import Database, Result
+from slatewise.service.store.features import Features, features_of, features_text
+from slatewise.service.store.items import Given
+from slatewise.service.store.migrations import bring_up_to_date
+from slatewise.service.store.records import (
     Answer,
     Item,
     ItemState,
@@ -16,11 +21,6 @@ from slatewise.service.records import (
     Written,
     require_texts,
 )
-from slatewise.service.store import erasing, exporting, items, reading, writing
-from slatewise.service.store.counting import Counter, last_number
-from slatewise.service.store.engine import Database, Result
-from slatewise.service.store.items import Given
-from slatewise.service.store.migrations import bring_up_to_date
 
 Plain = tuple[str, str, ItemState]
 """id, group and state of an item"""
@@ -36,7 +36,7 @@ class Store:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._salt = database.read(erasing.read_salt)
+        self._salt = database.read(erasure.read_salt)
 
     @classmethod
     def open(cls, url: str) -> "Store":
@@ -70,13 +70,13 @@ class Store:
         written again, and a slate that differs from the one with its id does not replace it.
         """
         return self._database.write(
-            lambda connection: writing.write(connection, slates, outcomes, self._salt)
+            lambda connection: inserts.write(connection, slates, outcomes, self._salt)
         )
 
     def slate(self, slate_id: str) -> SlateRecord | None:
         """Return a slate by its id."""
         require_texts("the slate's id", (slate_id,))
-        return self._database.read(lambda connection: reading.slate(connection, slate_id))
+        return self._database.read(lambda connection: queries.slate(connection, slate_id))
 
     def history(self, user_id: str, last: int, until: int | None = None) -> UserHistory:
         """Return a user's `last` newest visits by the time of the slate, oldest first.
@@ -85,13 +85,13 @@ class Store:
         """
         require_texts("the user's id", (user_id,))
         return self._database.read(
-            lambda connection: reading.history(connection, user_id, last, until)
+            lambda connection: queries.history(connection, user_id, last, until)
         )
 
     def unanswered(self, user_id: str, last: int) -> list[SlateRecord]:
         """Return a user's `last` newest slates of which nothing was heard, oldest first."""
         require_texts("the user's id", (user_id,))
-        return self._database.read(lambda connection: reading.unanswered(connection, user_id, last))
+        return self._database.read(lambda connection: queries.unanswered(connection, user_id, last))
 
     def seq(self) -> int:
         """Return the last number given to a slate or an outcome."""
@@ -103,16 +103,16 @@ class Store:
         That order never changes: whoever counts them again counts the same.
         """
         return self._database.read(
-            lambda connection: reading.answers_since(connection, seq, limit, until)
+            lambda connection: queries.answers_since(connection, seq, limit, until)
         )
 
     def last_served(self) -> int:
         """Return the time of the newest slate that this service made; 0 for none."""
-        return self._database.read(reading.last_served)
+        return self._database.read(queries.last_served)
 
     def export(self, start: int, end: int, batch: int = 50_000) -> Iterator[list[Visit]]:
         """Return the visits of slates shown from `start` to before `end`, oldest first, batched."""
-        return exporting.export(self._database, start, end, batch)
+        return export.export(self._database, start, end, batch)
 
     def served(
         self, start: int, end: int, batch: int = 50_000
@@ -121,7 +121,7 @@ class Store:
 
         From `start` to before `end`, oldest first, in batches.
         """
-        return exporting.served(self._database, start, end, batch)
+        return export.served(self._database, start, end, batch)
 
     # Items
 
@@ -181,10 +181,10 @@ class Store:
         """
         require_texts("the user's id", (user_id,))
         slates = self._database.write(
-            lambda connection: erasing.erase(connection, self._salt, user_id, now)
+            lambda connection: erasure.erase(connection, self._salt, user_id, now)
         )
         if self._database.is_sqlite:
-            erasing.scrub(self._database)
+            erasure.scrub(self._database)
         return slates
 
 

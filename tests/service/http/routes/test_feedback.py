@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from slatewise.service import writer
 from slatewise.service.http.backend import Backend
-from slatewise.service.records import SlateRecord
-from slatewise.service.store import Store
+from slatewise.service.store import Store, writer
+from slatewise.service.store.records import SlateRecord
 from tests.service.http.conftest import TestClient, eventually
 
 DAY = 86_400_000_000

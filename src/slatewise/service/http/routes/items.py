@@ -6,7 +6,6 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 
 from slatewise.errors import SlatewiseError
-from slatewise.service.features import Features, features_text
 from slatewise.service.http.backend import Backend
 from slatewise.service.http.guard import guarded
 from slatewise.service.http.ids import PathId
@@ -22,7 +21,8 @@ from slatewise.service.http.schemas import (
     ItemsBody,
 )
 from slatewise.service.http.security import Role
-from slatewise.service.records import Item, ItemState
+from slatewise.service.store.features import Features, features_text
+from slatewise.service.store.records import Item, ItemState
 
 reading = APIRouter(prefix="/v1", tags=["items"], route_class=guarded(Role.READ))
 changing = APIRouter(prefix="/v1", tags=["items"], route_class=guarded(Role.WRITE))

@@ -73,7 +73,7 @@ async def show_experiment(request: Request) -> dict[str, Any]:
 
 def _overview(backend: Backend) -> dict[str, Any]:
     # The numerical parts of an analysis take a second to load: only who asks pays.
-    from slatewise.service.analysing import overview  # noqa: PLC0415
+    from slatewise.service.analysis import overview  # noqa: PLC0415
 
     return overview(backend.store, backend.config)
 

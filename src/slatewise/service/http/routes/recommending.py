@@ -10,7 +10,7 @@ from slatewise.service.http.guard import guarded
 from slatewise.service.http.problems import Problem
 from slatewise.service.http.schemas import RecommendAnswer, RecommendBody
 from slatewise.service.http.security import Role
-from slatewise.service.records import SlateRecord
+from slatewise.service.store.records import SlateRecord
 from slatewise.strategies import Slate
 
 USUAL_K = 20

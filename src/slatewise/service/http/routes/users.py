@@ -13,7 +13,7 @@ from slatewise.service.http.schemas import (
     VisitAnswer,
 )
 from slatewise.service.http.security import Role
-from slatewise.service.records import SlateRecord, Visit
+from slatewise.service.store.records import SlateRecord, Visit
 
 ERASING_SECONDS = 120.0
 """that a request waits for it: SQLite writes its file anew, 6 s of CPU for 850 MB"""
@@ -54,7 +54,7 @@ async def erase_user(request: Request, user_id: PathId) -> ErasedAnswer:
 
 def _clear_copies(backend: Backend) -> None:
     """Delete the copy of the log that a killed training left behind."""
-    from slatewise.service.retraining import clear_leftovers  # noqa: PLC0415 (training is large)
+    from slatewise.service.nights import clear_leftovers  # noqa: PLC0415 (training is large)
 
     clear_leftovers(backend.service.directory)
 

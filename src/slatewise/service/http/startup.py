@@ -1,0 +1,84 @@
+"""Before the first request: the directory, the store and, perhaps, a model to begin with."""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from slatewise.service.config import ServiceConfig
+from slatewise.service.store import Store
+from slatewise.service.store.records import ItemState
+
+if TYPE_CHECKING:
+    from slatewise.model.fitted import SlateModel
+    from slatewise.service.serving.models import Models
+
+FIRST = "main"
+_BATCH = 10_000
+_log = logging.getLogger(__name__)
+
+
+def prepare(directory: Path, config: ServiceConfig, run: Path | None) -> None:
+    """Make the directory and the store; `run` becomes the first version, where there is none yet.
+
+    What is wrong is found here, before any worker starts; a run that is none, before anything is
+    made.
+    """
+    model = None if run is None else _first_model(run, directory, config)
+    directory.mkdir(parents=True, exist_ok=True)
+    store = Store.open(config.store_url(directory))
+    try:
+        if run is not None and model is not None:
+            _begin(run, model, directory, config, store)
+    finally:
+        store.close()
+
+
+def begin_with(run: Path, directory: Path, config: ServiceConfig, store: Store) -> None:
+    """Put the items of a run into the store and let it serve; a model that has versions keeps them.
+
+    Items that the store has heard of stay as they are. Killed in between, it can be done again.
+    """
+    model = _first_model(run, directory, config)
+    if model is not None:
+        _begin(run, model, directory, config, store)
+
+
+def _first_model(run: Path, directory: Path, config: ServiceConfig) -> "SlateModel | None":
+    """Load a run; None where there is a model already, and it is not used."""
+    # Torch takes seconds to load, and a service that goes on needs nothing of this.
+    from slatewise.training import runs  # noqa: PLC0415
+
+    if _models(directory, config).current() is None:
+        return runs.load(run)
+    _log.warning("There is a model already: %s is not used.", run)
+    return None
+
+
+def _begin(
+    run: Path, model: "SlateModel", directory: Path, config: ServiceConfig, store: Store
+) -> None:
+    for batch in _new_items(model, store):
+        store.put_items(batch)
+    models = _models(directory, config)
+    models.promote(models.add(run), f"begun with {run.name}")
+
+
+def _models(directory: Path, config: ServiceConfig) -> "Models":
+    from slatewise.service.serving.models import Models  # noqa: PLC0415 (torch is slow to load)
+
+    return Models.of(directory, FIRST if FIRST in config.models else next(iter(config.models)))
+
+
+def _new_items(model: "SlateModel", store: Store) -> Iterator[list[tuple[str, str, ItemState]]]:
+    known = {item.item_id for batch in store.all_items() for item in batch}
+    names, groups = model.group_names, model.posterior.item_groups.tolist()
+    batch: list[tuple[str, str, ItemState]] = []
+    for item, group in zip(map(str, model.item_ids), groups, strict=True):
+        if item not in known:
+            batch.append((item, names[group], ItemState.SHOWN))
+        if len(batch) == _BATCH:
+            yield batch
+            batch = []
+    if batch:
+        yield batch

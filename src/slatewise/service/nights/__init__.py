@@ -1,0 +1,8 @@
+"""Nights: what was clicked becomes a better model, which serves if it is no worse."""
+
+from slatewise.service.nights.night import retrain
+from slatewise.service.nights.report import Night, last_report
+from slatewise.service.nights.schedule import next_night
+from slatewise.service.nights.workspace import clear_leftovers
+
+__all__ = ["Night", "clear_leftovers", "last_report", "next_night", "retrain"]

@@ -1,0 +1,100 @@
+"""What a night came to: for people in words, for programs in a file a night."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from slatewise.service.store.clock import iso
+from slatewise.training.runs import write_json
+from slatewise.version import __version__
+
+FORMAT: Final = "slatewise-night"
+VERSION: Final = 1
+REPORTS: Final = "reports"
+
+Outcome = Literal["promoted", "kept", "not enough", "failed"]
+"""`promoted`: a new version serves; otherwise what served before serves on."""
+
+
+@dataclass
+class Night:
+    """What became of one model in one night; filled in as the night goes on."""
+
+    model: str
+    time: int
+    """the end of the window, in microseconds since 1970"""
+    seed: int
+    outcome: Outcome = "failed"
+    why: str = ""
+    serving: str | None = None
+    """the version that serves now; None where there is none yet"""
+    before: str | None = None
+    """the version that served before"""
+    started_from: str | None = None
+    """the version whose posterior training set out from; None for a fresh start"""
+    seconds: float = 0.0
+    window: dict[str, Any] = field(default_factory=dict)
+    """its ends, and how much there is of everything"""
+    parts: dict[str, Any] = field(default_factory=dict)
+    """how many interactions were learned from, ended training and judged"""
+    fits: dict[str, Any] = field(default_factory=dict)
+    """the model's name, and epochs and validation likelihood of the judged and the final fit"""
+    scores: dict[str, Any] = field(default_factory=dict)
+    """of the `new` model, the one that was `serving`, and the `gain`, each with its interval"""
+    notes: list[str] = field(default_factory=list)
+    """what else happened that somebody should know"""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        head = {"format": FORMAT, "version": VERSION, "slatewise": __version__}
+        return head | asdict(self) | {"time": iso(self.time)}
+
+    def write(self, folder: Path) -> Path:
+        """Write it among the reports of its model."""
+        reports = folder / REPORTS
+        reports.mkdir(parents=True, exist_ok=True)
+        file = reports / f"{stamp(self.time)}.json"
+        write_json(file, self.to_json())
+        return file
+
+    def words(self) -> Iterator[str]:
+        """Say it in a few lines."""
+        outcome = {
+            "promoted": f"{self.serving} serves now",
+            "kept": f"{self.serving} serves on",
+            "not enough": "nothing changes: not enough yet",
+            "failed": f"failed; {self.serving or 'the prior'} serves on",
+        }
+        yield f"{self.model}: {outcome[self.outcome]}."
+        yield f"  Why: {self.why}."
+        if self.window:
+            yield "  Window: {start} to {end}, {slates:,} slates, {clicks:,} clicks.".format(
+                **self.window
+            )
+        if self.fits:
+            begun = f"from {self.started_from}" if self.started_from else "from nothing"
+            name, learned = self.fits["name"], self.parts["learned"]
+            yield f"  Trained {name} {begun}, judged after {learned:,} interactions."
+        for name in ("new", "serving"):
+            if name in self.scores:
+                found = self.scores[name]["log_likelihood"]
+                value, count = f"{found['value']:.4f}".replace("-", "−"), found["count"]
+                yield f"  {name}: {value} nats on {count:,} interactions of the newest day."
+        yield from (f"  {note}" for note in self.notes)
+
+
+def last_report(folder: Path) -> dict[str, Any] | None:
+    """Read what the last night of a model came to; None before the first."""
+    files = sorted((folder / REPORTS).glob("*.json"))
+    if not files:
+        return None
+    found: dict[str, Any] = json.loads(files[-1].read_text(encoding="utf-8"))
+    return found
+
+
+def stamp(time: int) -> str:
+    """Return a time as a name for files, in whose order times are."""
+    return datetime.fromtimestamp(time // 1_000_000, UTC).strftime("%Y%m%dT%H%M%SZ")

@@ -1,0 +1,128 @@
+"""The window of the log that a night learns from, taken out of the store as a log and its items."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from slatewise.data.columns import UNKNOWN, Columns
+from slatewise.service.store.features import Features
+from slatewise.service.store.records import Item, ItemState, Visit
+
+Progress = Callable[[str, int, int | None], None]
+"""Called with a stage, how much of it is done, and how much there is, if known."""
+
+DESCRIBED: Final = "described"
+"""The column of the change that told an item's features."""
+
+_SCHEMA: Final = pa.schema(
+    {
+        Columns.USER: pa.string(),
+        Columns.TIME: pa.timestamp("us", "UTC"),
+        Columns.SLATE: pa.list_(pa.string()),
+        Columns.CLICK: pa.list_(pa.string()),
+        Columns.SOURCE: pa.string(),
+    }
+)
+
+
+class VisitStore(Protocol):
+    """What a window is taken from."""
+
+    def export(self, start: int, end: int) -> Iterable[list[Visit]]:
+        """Stream the visits whose slates are of these times, the end left out."""
+
+    def all_items(self) -> Iterable[list[Item]]:
+        """Stream all items, also removed ones."""
+
+    def item_features(self, numbers: Sequence[int]) -> Mapping[int, Features]:
+        """Return the features that changes of items told, by the numbers of the changes."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """A log and an items table, and what they hold."""
+
+    log: Path
+    items: Path
+    described: Path
+    """which change told the features of an item, of those that have any"""
+    start: int
+    end: int
+    """microseconds since 1970, left out"""
+    slates: int
+    """of which something was seen"""
+    clicks: int
+    unseen: int
+    """slates of which nothing was seen; they tell nothing and are left out"""
+    unknown_items: int
+    """items that were shown but that nobody told of; they are in the group `unknown`"""
+
+
+def export_window(
+    store: VisitStore, folder: Path, start: int, end: int, progress: Progress
+) -> Window:
+    """Write the visits of [start, end) and the items they and the shop have, in a stream."""
+    log, items = folder / "log.parquet", folder / "items.parquet"
+    described = folder / "described.parquet"
+    shown: set[str] = set()
+    slates = clicks = unseen = 0
+    with pq.ParquetWriter(log, _SCHEMA) as writer:
+        for batch in store.export(start, end):
+            seen = [visit for visit in batch if visit.seen]
+            writer.write_table(_rows(seen))
+            for visit in seen:
+                shown.update(visit.slate.items[: visit.seen])
+            slates, unseen = slates + len(seen), unseen + len(batch) - len(seen)
+            clicks += sum(len(visit.clicked) for visit in seen)
+            progress("reading the log", slates, None)
+    unknown = _write_items(store, items, described, shown)
+    return Window(log, items, described, start, end, slates, clicks, unseen, unknown)
+
+
+def _rows(visits: list[Visit]) -> pa.Table:
+    """Return a row of the log for each visit."""
+    columns = {
+        Columns.USER: [_who(visit) for visit in visits],
+        Columns.TIME: [visit.slate.time for visit in visits],
+        Columns.SLATE: [list(visit.slate.items[: visit.seen]) for visit in visits],
+        Columns.CLICK: [list(visit.clicked) for visit in visits],
+        Columns.SOURCE: [visit.slate.source for visit in visits],
+    }
+    arrays = [pa.array(columns[field.name], field.type) for field in _SCHEMA]
+    return pa.Table.from_arrays(arrays, schema=_SCHEMA)
+
+
+def _who(visit: Visit) -> str:
+    # Somebody without a name is a user of one slate; the first letter keeps the two kinds apart.
+    if visit.slate.user_id is None:
+        return f"s{visit.slate.slate_id}"
+    return f"u{visit.slate.user_id}"
+
+
+def _write_items(store: VisitStore, file: Path, described: Path, shown: set[str]) -> int:
+    """Write the items that can be shown or were; return how many of those shown nobody told of.
+
+    Removed items that no slate of the window has are left out: a shop has ever more of them.
+    """
+    groups, told = dict[str, str](), dict[str, int]()
+    for batch in store.all_items():
+        for item in batch:
+            if item.state is not ItemState.REMOVED or item.item_id in shown:
+                groups[item.item_id] = item.group
+                if item.described:
+                    told[item.item_id] = item.described
+    unknown = shown - groups.keys()
+    groups |= dict.fromkeys(unknown, UNKNOWN)
+    # By id, so that the same log gives the same model.
+    rows = sorted(groups.items())
+    table = {Columns.ITEM: [item for item, _ in rows], Columns.GROUP: [group for _, group in rows]}
+    schema = {Columns.ITEM: pl.String, Columns.GROUP: pl.String}
+    pl.DataFrame(table, schema=schema).write_parquet(file)
+    of = {Columns.ITEM: list(told), DESCRIBED: list(told.values())}
+    pl.DataFrame(of, schema={Columns.ITEM: pl.String, DESCRIBED: pl.Int64}).write_parquet(described)
+    return len(unknown)

@@ -1,0 +1,152 @@
+"""Taking a port, and what workers are started with; their lives are in http/test_server."""
+
+import pickle
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+import uvicorn
+from uvicorn.config import STARTUP_FAILURE
+from uvicorn.supervisors.multiprocess import SIGNALS
+
+from slatewise.errors import SlatewiseError
+from slatewise.service.config import ServiceConfig
+from slatewise.service.http import supervisor
+from slatewise.service.http.security import read_tokens
+from slatewise.service.http.setup import Setup, worker
+from slatewise.service.http.supervisor import listen
+
+
+def test_a_port_is_taken_and_a_taken_one_is_refused_in_words() -> None:
+    with listen("127.0.0.1", 0) as first:
+        port = first.getsockname()[1]
+        assert port > 0
+        with pytest.raises(SlatewiseError, match="cannot be listened on") as refusal:
+            listen("127.0.0.1", port)
+        assert "--port" in refusal.value.remedy
+
+
+def test_a_host_that_is_not_this_one_is_refused_in_words() -> None:
+    for host in ("192.0.2.1", "no-such-host.invalid"):
+        with pytest.raises(SlatewiseError, match="cannot be listened on"):
+            listen(host, 0)
+
+
+def test_addresses_of_both_kinds_are_taken() -> None:
+    if socket.has_ipv6:
+        with listen("::1", 0) as six:
+            assert six.family is socket.AF_INET6
+    with listen("localhost", 0) as four:
+        assert four.family is socket.AF_INET
+
+
+def test_what_a_worker_is_started_with_travels_without_tokens(tmp_path: Path) -> None:
+    secret = "swordfish-swordfish"
+    tokens = read_tokens(None, {"SLATEWISE_TOKENS": f"read:{secret}"})
+    setup = Setup(tmp_path, ServiceConfig(), tokens, tmp_path / "rates")
+    sent = pickle.dumps(partial(worker, setup))
+    assert secret.encode() not in sent
+    assert pickle.loads(sent).args == (setup,)
+
+
+class Worker:
+    """A worker that answers, is silent or is dead, as it is told; one after another."""
+
+    made: ClassVar[list["Worker"]] = []
+
+    def __init__(self, config: object = None, sockets: object = None) -> None:
+        self.pid = 1_000 + len(self.made)
+        self.answer: bool | None = True
+        self.exitcode: int | None = None
+        self.process = self
+        self.started = self.killed = False
+        self.made.append(self)
+
+    def start(self) -> None:
+        self.started = True
+
+    def is_alive(self) -> bool:
+        return self.exitcode is None
+
+    def _healthcheck(self, timeout: float) -> bool | None:
+        return self.answer
+
+    def kill(self) -> None:
+        self.killed = True
+
+    def join(self) -> None: ...
+
+
+@pytest.fixture
+def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[supervisor.Supervisor]:
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
+    monkeypatch.setattr(supervisor, "Process", Worker)
+    monkeypatch.setattr(supervisor, "RETRY_SECONDS", 0.2)
+    monkeypatch.setattr(Worker, "made", [])
+    kept = {number: signal.getsignal(number) for number in SIGNALS}
+    made = supervisor.Supervisor(uvicorn.Config("x:y", workers=2, log_config=None), [])
+    made.processes = [Worker(), Worker()]  # type: ignore[list-item]
+    made.keep_subprocess_alive()
+    yield made
+    for number, handler in kept.items():
+        signal.signal(number, handler)
+
+
+def pids(watched: supervisor.Supervisor) -> list[int | None]:
+    return [process.pid for process in watched.processes]
+
+
+def test_workers_that_answer_are_left_alone(watched: supervisor.Supervisor) -> None:
+    watched.keep_subprocess_alive()
+    assert pids(watched) == [1_000, 1_001]
+
+
+def test_a_dead_worker_is_replaced_once(watched: supervisor.Supervisor) -> None:
+    Worker.made[1].exitcode = -9
+    for _ in range(3):
+        watched.keep_subprocess_alive()
+    assert pids(watched) == [1_000, 1_002]
+    assert Worker.made[2].started
+    assert not watched.should_exit.is_set()
+
+
+def test_a_silent_worker_is_replaced_after_a_while(
+    watched: supervisor.Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Worker.made[0].answer = None
+    watched.keep_subprocess_alive()
+    assert pids(watched) == [1_000, 1_001]
+    monkeypatch.setattr(supervisor, "SILENCE_SECONDS", 0.01)
+    time.sleep(0.02)
+    watched.keep_subprocess_alive()
+    assert pids(watched) == [1_002, 1_001]
+    assert Worker.made[0].killed
+
+
+def test_a_worker_that_cannot_start_beside_others_is_tried_again_later(
+    watched: supervisor.Supervisor,
+) -> None:
+    Worker.made[1].exitcode = STARTUP_FAILURE
+    watched.keep_subprocess_alive()
+    assert pids(watched) == [1_000, 1_001]
+    assert not watched.should_exit.is_set()
+    time.sleep(0.25)
+    watched.keep_subprocess_alive()
+    assert pids(watched) == [1_000, 1_002]
+    assert not watched.failed
+
+
+def test_if_no_worker_can_start_all_ends(watched: supervisor.Supervisor) -> None:
+    watched._served = False
+    for one in Worker.made:
+        one.answer = False
+        one.exitcode = STARTUP_FAILURE
+    watched.keep_subprocess_alive()
+    assert watched.failed
+    assert watched.should_exit.is_set()
+    assert len(Worker.made) == 2

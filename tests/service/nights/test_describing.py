@@ -1,0 +1,180 @@
+"""Nights of a model that was trained with features of items."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+
+from slatewise.features.item_features import ItemEncoder
+from slatewise.model.fitted import SlateModel
+from slatewise.model.item_features import ItemFeatures
+from slatewise.selection import Selection
+from slatewise.service.http.startup import begin_with
+from slatewise.service.nights import recipe
+from slatewise.service.nights.carrying import carried_to
+from slatewise.service.nights.describing import describe
+from slatewise.service.nights.material import Material
+from slatewise.service.serving.models import Models
+from slatewise.service.store import Store
+from slatewise.service.store.records import Item, ItemState
+from slatewise.training import TrainingConfig, fit, save
+from tests.service.nights.test_recipe import choosing
+from tests.service.nights.world import (
+    DAY,
+    ITEMS,
+    START,
+    Shelf,
+    fill,
+    night,
+    settings,
+    visits,
+)
+
+VISITS = visits(users=60)
+KINDS = {"price": "number", "brand": "category"}
+
+
+def material(folder: Path, shelf: Shelf | Store) -> Material:
+    folder.mkdir()
+    return Material(folder, shelf, START + 2 * DAY, 28, lambda *progress: None)
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> SlateModel:
+    """A model of two days that knows a price and a brand of every item."""
+    dataset = material(tmp_path_factory.mktemp("first") / "log", Shelf(VISITS)).dataset
+    count = dataset.num_items
+    table = pl.DataFrame(
+        {"price": np.arange(count, dtype=float), "brand": [f"b{n % 3}" for n in range(count)]}
+    )
+    encoder = ItemEncoder.fit(table, KINDS)  # type: ignore[arg-type]
+    features = ItemFeatures(torch.from_numpy(encoder.encode(table)), encoder)
+    training = TrainingConfig(max_epochs=3, batch_users=20)
+    return fit(dataset, settings().models["main"].model, training, item_features=features)
+
+
+def encoded(model: SlateModel, price: float | None, brand: str | None) -> list[float]:
+    assert model.item_encoder is not None
+    schema = {"price": pl.Float64, "brand": pl.String}
+    table = pl.DataFrame({"price": [price], "brand": [brand]}, schema=schema)
+    return model.item_encoder.encode(table)[0].tolist()  # type: ignore[no-any-return]
+
+
+def row(model: SlateModel, item: str) -> list[float]:
+    assert model.posterior.item_features is not None
+    return model.posterior.item_features[model.number_of(item)].tolist()  # type: ignore[no-any-return]
+
+
+def test_items_have_the_features_that_were_told_or_that_the_model_has_or_unknown_ones(
+    first: SlateModel, tmp_path: Path
+) -> None:
+    chair, lamp, stove, *others = ITEMS
+    shop = [
+        replace(chair, described=4),
+        replace(lamp, described=5),
+        replace(stove, described=7),
+        Item("new", "lamps", described=6),
+        Item("silent", "lamps"),
+        *others,
+    ]
+    told = {4: {"price": 99, "brand": "b1", "size": 3}, 5: {}, 6: {"brand": "b9"}}
+    told[7] = {"price": "dear", "brand": "b2"}
+    window = material(tmp_path / "log", Shelf(VISITS, shop, told))
+    found = describe(first, window)
+    assert found is not None
+    rows = dict(zip(window.dataset.item_ids, found.features.matrix.tolist(), strict=True))
+    assert rows[chair.item_id] == encoded(first, 99, "b1")
+    assert rows[lamp.item_id] == encoded(first, None, None)
+    assert rows[stove.item_id] == encoded(first, None, "b2")
+    assert rows["new"] == encoded(first, None, "b9")
+    assert rows["silent"] == encoded(first, None, None)
+    for item in others:
+        assert rows[item.item_id] == row(first, item.item_id)
+    assert found.misfits == 1
+    # Judged is what would be served: the new item is where group and features say.
+    carried = carried_to(first, window.dataset, found.features)
+    group = torch.tensor([first.group_names.index("lamps")])
+    expected, _ = first.posterior.prior.predictive(group, torch.tensor([rows["new"]]))
+    at = carried.number_of("new")
+    assert carried.item_vectors[at] == pytest.approx(expected[0].detach().numpy(), rel=1e-5)
+
+
+def test_a_model_without_features_has_none(tmp_path: Path, first: SlateModel) -> None:
+    plain = carried_to(first, material(tmp_path / "log", Shelf(VISITS)).dataset)
+    assert describe(plain, material(tmp_path / "again", Shelf(VISITS))) is None
+
+
+def begun(directory: Path, first: SlateModel) -> Store:
+    """Begin a service with the model, and tell it of some items."""
+    directory.mkdir(parents=True)
+    store = Store.open(settings().store_url(directory))
+    save(first, directory / "run")
+    begin_with(directory / "run", directory, settings(), store)
+    fill(store, VISITS)
+    fresh = {"price": 4, "brand": "b2"}
+    store.put_items([("new", "lamps", ItemState.SHOWN, fresh), ("new2", "lamps", ItemState.SHOWN)])
+    store.put_items([(ITEMS[0].item_id, ITEMS[0].group, ItemState.SHOWN, fresh)])
+    return store
+
+
+def loaded(directory: Path) -> SlateModel:
+    found = Models.of(directory, "main").load()
+    assert found is not None
+    return found.model
+
+
+def test_features_go_on_from_night_to_night(first: SlateModel, tmp_path: Path) -> None:
+    directory = tmp_path / "service"
+    store, always = begun(directory, first), settings(promote="always")
+    one = night(directory, store, 3, always)
+    assert (one.outcome, one.started_from, one.notes) == ("promoted", "1", [])
+    assert one.fits["name"] == "slate-linear-hier+features"
+    model = loaded(directory)
+    assert model.item_encoder == first.item_encoder
+    assert row(model, "new") == row(model, ITEMS[0].item_id) == encoded(first, 4, "b2")
+    assert row(model, "new2") == encoded(first, None, None)
+    assert row(model, ITEMS[1].item_id) == row(first, ITEMS[1].item_id)
+    weights = [one.posterior.shared["feature_weights"].mean for one in (first, model)]
+    assert 0 < (weights[1] - weights[0]).abs().max() < 1  # learned on
+    # Nobody has seen the new item: it is where what was learned now says.
+    group = torch.tensor([model.group_names.index("lamps")])
+    expected, _ = model.posterior.prior.predictive(group, torch.tensor([row(model, "new")]))
+    at = model.number_of("new")
+    assert model.item_vectors[at] == pytest.approx(expected[0].detach().numpy(), rel=1e-5)
+    store.put_items([("new", "lamps", ItemState.SHOWN, {"price": "dear"})])
+    two = night(directory, store, 4, always, fresh=True)
+    assert (two.outcome, two.started_from) == ("promoted", None)
+    assert two.notes == [
+        "1 features of items are of another kind than in training: they count as unknown."
+    ]
+    assert loaded(directory).item_encoder == first.item_encoder
+    assert row(loaded(directory), "new") == encoded(first, None, None)
+    assert row(loaded(directory), ITEMS[1].item_id) == row(first, ITEMS[1].item_id)
+    store.close()
+
+
+def test_a_service_that_chooses_terms_has_features_only_if_they_are_chosen(
+    first: SlateModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def choose(dataset: object, model: Any, **more: Any) -> Selection:
+        asked.append(more["item_features"])
+        return Selection(model, [], {}, [], {}, described=len(asked) == 1)
+
+    monkeypatch.setattr(recipe, "select", choose)
+    directory = tmp_path / "service"
+    store = begun(directory, first)
+    chosen = night(directory, store, 3, choosing())
+    assert chosen.notes == ["Terms were chosen: slate-linear-hier+features."]
+    assert loaded(directory).item_encoder == asked[0].encoder == first.item_encoder
+    assert night(directory, store, 3.5, choosing()).fits["name"] == "slate-linear-hier+features"
+    without = night(directory, store, 4, choosing(), fresh=True)
+    assert without.notes[0] == "Features of items were not chosen: the model goes on without them."
+    assert len(asked) == 2
+    assert loaded(directory).item_encoder is None
+    store.close()

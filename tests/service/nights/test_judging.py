@@ -1,0 +1,62 @@
+"""Calibration across halves, and paired scores."""
+
+import numpy as np
+import pytest
+
+from slatewise.data.ragged import offsets_of
+from slatewise.evaluation import Calibration, LogLikelihood, Predictions, bootstrap
+from slatewise.evaluation.predictions import Slates
+from slatewise.service.nights.judging import Score, cross_calibrated
+
+
+def predictions(sharpness: float, users: int = 400) -> Predictions:
+    """Predictions of clicks that really follow utilities of sharpness 1."""
+    rng = np.random.default_rng(5)
+    utilities = rng.normal(size=(users * 4, 3))
+    options = np.concatenate([utilities, np.zeros((users * 4, 1))], axis=1)
+    choice = (options + rng.gumbel(size=options.shape)).argmax(axis=1)
+    slates = Slates(
+        users=np.repeat(np.arange(users), 4),
+        sources=np.zeros(users * 4, np.uint8),
+        clicks=np.where(choice < 3, choice, -1).astype(np.int32),
+        offsets=offsets_of(np.full(users * 4, 3)),
+        items=np.tile(np.arange(3, dtype=np.int32), users * 4),
+    )
+    return Predictions.from_utilities(slates, sharpness * utilities.ravel(), np.zeros(users * 4))
+
+
+def test_a_model_that_is_too_sure_is_judged_as_if_it_were_not() -> None:
+    right, bold = (cross_calibrated(predictions(s), ["search"]) for s in (1.0, 3.0))
+    raw = LogLikelihood()(predictions(1.0))
+    assert LogLikelihood()(predictions(3.0)) < raw - 0.2
+    assert LogLikelihood()(bold) == pytest.approx(raw, abs=0.01)
+    assert LogLikelihood()(right) == pytest.approx(raw, abs=0.01)
+
+
+def test_nobody_is_calibrated_by_what_she_did_herself() -> None:
+    given = predictions(1.0, users=2)
+    found = cross_calibrated(given, ["search"])
+    assert found.users.tolist() == [1] * 4 + [0] * 4
+    first = Predictions.from_utilities(
+        given.take(np.arange(4))[0],
+        given.log_probabilities[:12],
+        given.no_click_log_probabilities[:4],
+    )
+    other = Calibration.fit(first, ["search"])
+    second = Predictions.from_utilities(
+        given.take(np.arange(4, 8))[0],
+        given.log_probabilities[12:],
+        given.no_click_log_probabilities[4:],
+    )
+    expected = other.apply(second, ["search"])
+    assert found.log_probabilities[:12] == pytest.approx(expected.log_probabilities)
+
+
+def test_the_interval_of_a_gain_is_that_of_paired_users() -> None:
+    one, two = (
+        bootstrap(LogLikelihood(), cross_calibrated(predictions(s), ["search"]), seed=3)
+        for s in (1.0, 0.8)
+    )
+    gain = (Score(one, one) - Score(two, two)).log_likelihood
+    assert gain.value == pytest.approx(one.value - two.value)
+    assert gain.high - gain.low < 0.2 * (one.high - one.low)
