@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.special import betaincinv, gammaincinv
 
 from slatewise.errors import SlatewiseError
 from slatewise.evaluation import (
@@ -17,7 +18,6 @@ from slatewise.evaluation import (
     rate_difference,
     relative_click_rate,
 )
-from slatewise.evaluation.beta import beta_quantile
 
 
 def singles(clicks: int, impressions: int) -> ArmTotals:
@@ -35,10 +35,16 @@ def heterogeneous(
 
 def test_single_impressions_give_the_beta_posterior() -> None:
     arm = singles(30, 100)
-    expected = [beta_quantile(share, 30.5, 70.5) for share in (0.025, 0.975)]
+    expected = [betaincinv(30.5, 70.5, share) for share in (0.025, 0.975)]
     for found in (click_rate(arm), independent_click_rate(arm)):
         assert [found.low, found.high] == pytest.approx(expected)
         assert found.value == 0.3
+
+
+def test_few_clicks_among_very_many_impressions_give_the_poisson_limit() -> None:
+    found = independent_click_rate(ArmTotals(np.array([3]), np.array([10**12])))
+    expected = [gammaincinv(3.5, share) / 1e12 for share in (0.025, 0.975)]
+    assert [found.low, found.high] == pytest.approx(expected, rel=1e-9)
 
 
 def test_many_impressions_give_the_textbook_intervals() -> None:
