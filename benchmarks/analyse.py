@@ -32,7 +32,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from harness import Row, Target, parser, report, seconds, show, write_seconds
+from harness import Row, Target, parse, parser, report, seconds, show, write_seconds
 from slatewise.evaluation.arms import ArmTotals
 from slatewise.evaluation.sequential import LEAST_USERS, anytime_difference
 from slatewise.model.config import ModelConfig, Term
@@ -57,6 +57,8 @@ START = 20_000 * DAY
 ARMS = {"greedy": ArmConfig(strategy="greedy"), "explore": ArmConfig()}
 DAYS, A_DAY, RATE, WORTH = 60, 10, 0.2, 0.04
 OFFERED, K, GROUPS = 60, 3, 50
+EXPERIMENTS, ASKED, KEPT = 2_000, 3_000, 500
+MINIATURE = {"slates": 2_000, "ITEMS": 500, "EXPERIMENTS": 10, "ASKED": 60, "KEPT": 20}
 COSTS = {"what": "{}", "of": "{}", "value": "{:,.3f}", "unit": "{}", "floor": "{:,.3f}"}
 COSTS |= {"ratio": "{:,.2f}"}
 CACHED: dict[str, tuple[Term, ...]] = {
@@ -71,21 +73,18 @@ def main() -> None:
     """Measure all of it."""
     arguments = parser(__doc__)
     arguments.add_argument("--slates", type=int, default=1_000_000, help="in the store")
-    arguments.add_argument("--quick", action="store_true", help="small sizes, in a minute")
-    options = arguments.parse_args()
-    slates, experiments, asked = options.slates, 2_000, 3_000
-    if options.quick:
-        slates, experiments, asked = 50_000, 200, 600
+    options = parse(arguments, globals())
+    slates = options.slates
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch)
         fill(place / "store.sqlite", slates)
         first, then = _overviews(place, slates)
         rows = [first, *_cached(place), *_erasure(place)]
-        rows.append(_per_position(place / "service", asked))
-    looks = list(_peeking(experiments))
+        rows.append(_per_position(place / "service", ASKED))
+    looks = list(_peeking(EXPERIMENTS))
     print(f"The next overview takes {then:.2f} CPU s.")
     show("Experiments that show a difference on any of 60 days", SHARES, looks)
-    allowed = 0.05 + 3 * math.sqrt(0.05 * 0.95 / experiments)
+    allowed = 0.05 + 3 * math.sqrt(0.05 * 0.95 / EXPERIMENTS)
     each = 1e6 * (first["value"] - then) / slates
     report(
         options,
@@ -196,12 +195,12 @@ def _kept(place: Path, terms: tuple[Term, ...]) -> float:
     for n in range(1_000, 1_050):  # others, so that what is shared is there
         service.recommend(Request(f"user-{n:08d}"))
     tracemalloc.start()
-    for n in range(500):
+    for n in range(KEPT):
         service.recommend(Request(f"user-{n:08d}"))
     kept, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     service.store.close()
-    return kept / 500
+    return kept / KEPT
 
 
 def a_service(directory: Path, config: ServiceConfig, model: SlateModel) -> Service:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from harness import Row, Target, parser, report
+from harness import Row, Target, parse, parser, report
 from slatewise.data.interactions import Interactions
 from slatewise.features import (
     Popularity,
@@ -28,17 +28,18 @@ from slatewise.features.gathering import cells_of_users
 from slatewise.features.popularity import Sums, stream
 
 USERS, STEPS, LONGEST = 512, 20, 25
-LOG_USERS = 50_000
+LOG_USERS, CATALOGUES = 50_000, (10_000, 1_000_000)
 MONTH = 30 * 86_400_000_000
+MINIATURE = {"USERS": 8, "LOG_USERS": 50, "CATALOGUES": (100, 200), "repeats": 1}
 
 
 def main() -> None:
     """Measure small and large catalogues."""
     arguments = parser(__doc__)
     arguments.add_argument("--repeats", type=int, default=10, help="of which the best counts")
-    options = arguments.parse_args()
+    options = parse(arguments, globals())
     torch.set_num_threads(1)
-    rows = [row for items in (10_000, 1_000_000) for row in _measure(items, options.repeats)]
+    rows = [row for items in CATALOGUES for row in _measure(items, options.repeats)]
     report(
         options,
         f"Features of {USERS} users, CPU time of one thread",

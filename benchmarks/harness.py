@@ -47,7 +47,25 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     )
     result.add_argument("--json", type=Path, help="write the numbers to this file")
     result.add_argument("--check", action="store_true", help="exit 1 when a target is missed")
+    result.add_argument(
+        "--small", action="store_true", help="tiny sizes, in seconds: shows that it runs"
+    )
     return result
+
+
+def parse(arguments: argparse.ArgumentParser, script: dict[str, Any]) -> argparse.Namespace:
+    """Return the options; with `--small`, take the sizes in the script's `MINIATURE`.
+
+    `script` are its globals. Keys in capitals are constants of the script, others are options.
+    """
+    options = arguments.parse_args()
+    if options.small:
+        for name, value in script["MINIATURE"].items():
+            if name.isupper():
+                script[name] = value
+            else:
+                setattr(options, name, value)
+    return options
 
 
 def report(

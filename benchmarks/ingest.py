@@ -13,10 +13,11 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from harness import Row, Target, parser, report, seconds, size_of, slatewise, write_seconds
+from harness import Row, Target, parse, parser, report, seconds, size_of, slatewise, write_seconds
 
 FINN_INTERACTIONS = 37_400_000
-LONG_SLATE = 300
+LONG_SLATE, PRESET = 300, "finn"
+MINIATURE = {"interactions": 1_000, "copies": 2, "long": 50, "LONG_SLATE": 30, "PRESET": "tiny"}
 
 
 def main() -> None:
@@ -27,12 +28,12 @@ def main() -> None:
     arguments.add_argument(
         "--long", type=int, default=250_000, help="interactions with long slates"
     )
-    options = arguments.parse_args()
+    options = parse(arguments, globals())
     with tempfile.TemporaryDirectory() as place:
         directory = Path(place)
         simulated = directory / "simulated"
         users = str(round(options.interactions / 16))
-        slatewise("simulate", str(simulated), "--preset", "finn", "--users", users)
+        slatewise("simulate", str(simulated), "--preset", PRESET, "--users", users)
         small, large = (
             _measure(_copies(simulated, directory / f"log-{copies}", copies), simulated)
             for copies in (1, options.copies)

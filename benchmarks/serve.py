@@ -31,7 +31,7 @@ from statistics import median
 
 import numpy as np
 
-from harness import Row, Target, parser, report, show
+from harness import Row, Target, parse, parser, report, show
 from shop import USERS, VISITS, Shop, ended, event, serving
 from slatewise.ranking import ItemTable, rank_draws, rank_means
 from slatewise.service.serving import Request, Service
@@ -42,7 +42,10 @@ from slatewise.training import runs
 
 ROOT = Path(__file__).parents[1]
 SMALL, LARGE = 100_000, 1_300_000
-K, DRAWS = 20, 12
+K, DRAWS, PARTS = 20, 12, 4
+STORES, SECONDS, SOAK, WARM_UP, WRK = ("sqlite", "postgresql"), 6.0, 120.0, 2.0, True
+MINIATURE = {"SMALL": 500, "LARGE": 500, "STORES": ("sqlite",), "WRK": False, "PARTS": 1}
+MINIATURE |= {"SECONDS": 0.2, "SOAK": 1.5, "WARM_UP": 0.1, "quick": True}
 NOT_RECORDED = 'slatewise_feedback_total{status="(duplicate|refused)"}'
 
 
@@ -50,12 +53,15 @@ def main() -> None:
     """Measure both catalogues, feedback on both stores, and the soak."""
     arguments = parser(__doc__)
     arguments.add_argument("--quick", action="store_true", help="100,000 items only, short runs")
-    options = arguments.parse_args()
-    seconds = 4 if options.quick else 6
+    options = parse(arguments, globals())
+    seconds = min(4.0, SECONDS) if options.quick else SECONDS
     rows: list[Row] = []
     soak, beside = Row(), Row()
     for items in (SMALL,) if options.quick else (SMALL, LARGE):
-        with tempfile.TemporaryDirectory() as scratch, serving(Path(scratch), items) as shop:
+        with (
+            tempfile.TemporaryDirectory() as scratch,
+            serving(Path(scratch), items, wrk=WRK) as shop,
+        ):
             print(f"{items:,} items are served.", file=sys.stderr)
             loaded = {arm: _slates(shop, arm, seconds) for arm in shop.config.arms}
             rows += [
@@ -66,7 +72,7 @@ def main() -> None:
             ]
             if items == SMALL:
                 beside = _beside(shop, seconds)
-                soak = _soak(shop, 30 if options.quick else 120)
+                soak = _soak(shop, min(30.0, SOAK) if options.quick else SOAK)
     events = _feedback(seconds)
     show("Feedback, one worker", {"store": "{}", "batch": "{}", "events_s": "{:,.0f}"}, events)
     print(
@@ -106,9 +112,9 @@ def _targets(rows: list[Row], soak: Row) -> list[Target]:
 
 def _slates(shop: Shop, arm: str, seconds: float) -> Row:
     lines = [json.dumps({"user_id": user, "k": K}) for user in shop.users(arm)]
-    shop.load("recommend", lines, 8, 2)  # caches, and whatever is compiled late
+    shop.load("recommend", lines, 8, WARM_UP)  # caches, and whatever is compiled late
     alone = shop.load("recommend", lines, 1, seconds)
-    parts = [_with_cpu(shop, lines, seconds / 2) for _ in range(4)]
+    parts = [_with_cpu(shop, lines, seconds / 2) for _ in range(PARTS)]
     best = {name: min(part[name] for part in parts) for name in ("server", "http")}
     return {
         "slates_s": max(part["requests"] / part["seconds"] for part in parts),
@@ -177,18 +183,18 @@ def _typical(work: Callable[[], object], times: int) -> float:
 def _feedback(seconds: float) -> list[Row]:
     """Return events a second on both stores, one or fifty in a request."""
     rng, rows = np.random.default_rng(3), []
-    for store in ("sqlite", "postgresql"):
+    for store in STORES:
         with ExitStack() as stack:
             options = [] if store == "sqlite" else ["--store", _postgresql(stack)]
             home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            shop = stack.enter_context(serving(home, 0, *options))
+            shop = stack.enter_context(serving(home, 0, *options, wrk=WRK))
             for batch in (1, 50):
                 bodies = [
                     {"events": [event(rng, 0, n * 50 + e, f"SLATE-{e}") for e in range(batch)]}
                     for n in range(20)
                 ]
                 lines = [json.dumps(body) for body in bodies]
-                shop.load("feedback", lines, 16, 1)
+                shop.load("feedback", lines, 16, min(1.0, WARM_UP))
                 found = shop.load("feedback", lines, 16, seconds)
                 rate = batch * found["requests"] / found["seconds"]
                 rows.append({"store": store, "batch": batch, "events_s": rate})

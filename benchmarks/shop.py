@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -44,11 +45,13 @@ requests_per_second = 1e6
 class Shop:
     """A running server, and what is asked of it."""
 
-    def __init__(self, directory: Path, config: Path, client: httpx.Client, pid: int) -> None:
+    def __init__(
+        self, directory: Path, config: Path, client: httpx.Client, pid: int, *, wrk: bool = True
+    ) -> None:
         self.directory, self.client = directory, client
         self.config = ServiceConfig.read(config)
         self._parent = psutil.Process(pid)
-        self._wrk = _program()
+        self._wrk = _program() if wrk else None
 
     @property
     def worker(self) -> psutil.Process:
@@ -93,14 +96,19 @@ class Shop:
         """Begin to send lines in turn; `ended` waits for what comes of it."""
         bodies = self.directory.with_name(f"{route}.jsonl")
         bodies.write_text("\n".join(lines) + "\n")
-        command = [self._wrk, "-t1", f"-c{connections}", f"-d{max(1, round(seconds))}s"]
-        command += ["--timeout", "20s", "-s", str(Path(__file__).with_name("serve.lua"))]
-        command += [str(self.client.base_url), "--", str(bodies), f"/v1/{route}"]
+        here, url = Path(__file__), str(self.client.base_url)
+        if self._wrk is None:
+            command = [sys.executable, str(here.with_name("load.py")), str(bodies)]
+            command += [f"{url}/v1/{route}", str(connections), str(seconds)]
+        else:
+            command = [self._wrk, "-t1", f"-c{connections}", f"-d{max(1, round(seconds))}s"]
+            command += ["--timeout", "20s", "-s", str(here.with_name("serve.lua"))]
+            command += [url, "--", str(bodies), f"/v1/{route}"]
         return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
 @contextmanager
-def serving(home: Path, items: int, *options: str) -> Iterator[Shop]:
+def serving(home: Path, items: int, *options: str, wrk: bool = True) -> Iterator[Shop]:
     """Serve so many made-up items, to users with a history; none without items."""
     run, config = home / "run", home / "service.toml"
     config.write_text(CONFIG)
@@ -108,7 +116,7 @@ def serving(home: Path, items: int, *options: str) -> Iterator[Shop]:
         _model(items, run)
         options = (*options, "--run", str(run))
     with _server(home, config, *options) as (client, pid):
-        shop = Shop(home / "service", config, client, pid)
+        shop = Shop(home / "service", config, client, pid, wrk=wrk)
         if items:
             shutil.rmtree(run)
             _histories(client, items)
@@ -130,7 +138,7 @@ def _model(items: int, path: Path) -> None:
 
 @contextmanager
 def _server(home: Path, config: Path, *options: str) -> Iterator[tuple[httpx.Client, int]]:
-    port, log = "8765", home / "log"
+    port, log = _free_port(), home / "log"
     command = [sys.executable, "-m", "slatewise", "serve", str(home / "service"), *options]
     command += ["--config", str(config), "--port", port, "--open"]
     with ExitStack() as stack:
@@ -146,6 +154,11 @@ def _server(home: Path, config: Path, *options: str) -> Iterator[tuple[httpx.Cli
                 sys.exit(f"The server ended:\n{log.read_text()}")
             time.sleep(0.2)
         yield client, server.pid
+
+
+def _free_port() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return str(listener.getsockname()[1])
 
 
 def _answers(client: httpx.Client) -> bool:

@@ -11,15 +11,16 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
-from harness import Row, Target, parser, report, seconds, size_of, slatewise, write_seconds
+from harness import Row, Target, parse, parser, report, seconds, size_of, slatewise, write_seconds
 from slatewise.simulation import SimulationConfig, load_config
 
 RUNS = (("demo", 6_000), ("finn", 10_000), ("finn", 40_000))
+MINIATURE = {"RUNS": (("tiny", 50), ("tiny", 50), ("tiny", 100))}
 
 
 def main() -> None:
     """Measure the demo, and a piece of the large preset at two sizes."""
-    options = parser(__doc__).parse_args()
+    options = parse(parser(__doc__), globals())
     rows = [_measure(preset, users) for preset, users in RUNS]
     demo, small, large = rows
     report(

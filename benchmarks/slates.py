@@ -30,7 +30,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from harness import Row, Target, parser, report, show, size_of
+from harness import Row, Target, parse, parser, report, show, size_of
 from slatewise.ranking import (
     Additions,
     Filter,
@@ -43,6 +43,7 @@ from slatewise.ranking import (
 
 DIMS, K, DRAWS, USERS = 25, 20, 20, 256
 SMALL, MIDDLE, LARGE = 100_000, 1_300_000, 10_000_000
+MINIATURE = {"SMALL": 2_000, "MIDDLE": 50_000, "USERS": 8, "repeats": 1}
 SCALES = (0.2, 0.5)
 AROUND = (0.05, 0.1, 0.2)
 """Standard deviation of profiles that differ: δ is about .3, .6 and 1.2."""
@@ -56,7 +57,7 @@ def main() -> None:
     arguments.add_argument(
         "--large", action="store_true", help="10 million items too; takes 5 GB of memory"
     )
-    options = arguments.parse_args()
+    options = parse(arguments, globals())
     rows = [
         _measure(num_items, scale, options.repeats)
         for num_items in (SMALL, MIDDLE, *((LARGE,) if options.large else ()))

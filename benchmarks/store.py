@@ -15,12 +15,13 @@ from collections.abc import Callable, Iterator
 from itertools import count, islice
 from pathlib import Path
 
-from harness import Row, Target, parser, report, seconds
+from harness import Row, Target, parse, parser, report, seconds
 from slatewise.service.store import Store
 from slatewise.service.store.records import Outcome, Serving, SlateRecord
 
 BATCHES = (1, 100, 500)
-CALLS = 40
+CALLS, LOOKUPS = 40, 500
+MINIATURE = {"visits": 2_000, "CALLS": 3, "LOOKUPS": 20}
 BYTES = 150
 """Of an outcome."""
 SERVING = Serving("main", "main", "1", "in-slate-thompson", 1, 20, {"exclude": []}, 5, 7)
@@ -31,7 +32,7 @@ def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--visits", type=int, default=200_000, help="in the store")
     arguments.add_argument("--postgresql", help="the URL of an empty database")
-    options = arguments.parse_args()
+    options = parse(arguments, globals())
     rows = []
     with tempfile.TemporaryDirectory() as place:
         floor = {batch: _floor(Path(place) / "floor", batch) for batch in BATCHES}
@@ -68,7 +69,7 @@ def _measure(name: str, store: Store, visits: int, floor: dict[int, float]) -> l
         rows.append(row | {"floor_us": floor[batch]})
     for last in (20, 200):
         what = f"history of {last} visits at most"
-        rows.append(_timed(name, what, lambda: store.history(_user(draw, people), last), 500))  # noqa: B023
+        rows.append(_timed(name, what, lambda: store.history(_user(draw, people), last), LOOKUPS))  # noqa: B023
     pages = store.export(0, visits, 1_000)
     return [
         *rows,

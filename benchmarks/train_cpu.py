@@ -30,7 +30,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harness import Row, Target, parser, report, seconds, show
+from harness import Row, Target, parse, parser, report, seconds, show
 from slatewise.data.interactions import Interactions
 from slatewise.model.config import ModelConfig
 from slatewise.model.kernels import RowAdam, slate_terms, unique_rows
@@ -42,6 +42,7 @@ from slatewise.training.steps import SparseSteps
 
 USERS, STEPS, LONGEST, DIMS = 512, 20, 25, 25
 SMALL, LARGE = 10_000, 1_000_000
+MINIATURE = {"USERS": 16, "SMALL": 300, "LARGE": 600, "repeats": 1}
 TERMS = ("bias", "history", "popularity", "propensity", "position")
 SOURCES = ("search", "recommendation")
 ITEM_FEATURES = 16
@@ -52,7 +53,7 @@ def main() -> None:
     """Measure small and large catalogues with even and uneven popularity."""
     arguments = parser(__doc__)
     arguments.add_argument("--repeats", type=int, default=20, help="of which the best counts")
-    options = arguments.parse_args()
+    options = parse(arguments, globals())
     torch.set_num_threads(1)
     rows: list[Row] = []
     for num_items in (SMALL, LARGE):

@@ -10,7 +10,7 @@ is seen a row read in each direction and a row of gradient added. Arithmetic, pa
 of popular items, the exposure term and launching come on top: the loss is read after every
 step, and while the next one is set out the GPU waits.
 
-`--device cpu` runs the same in miniature, uncompiled, to see that it works.
+`--small` runs the same in miniature, on a CPU and uncompiled.
 """
 
 import math
@@ -18,23 +18,24 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import product
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from harness import Row, Target, parser, report
+from harness import Row, Target, parse, parser, report
 from slatewise.data.interactions import Interactions
+from slatewise.model.config import ModelConfig
 from slatewise.model.likelihood import Candidates, Exposure
 from slatewise.model.posterior import Posterior
+from slatewise.training.config import TrainingConfig
 from slatewise.training.dense import DenseSteps, Noise, Passes, dense_negative_elbo, draw_noise
 from slatewise.training.validation import Validation
 
 TABLES, ROWS_PER_CELL = 25, 4
+SOURCES = ["search", "recommendation"]
 PASSES, ALL_USERS = 800, 2_300_000
 """What the paper's training took on a P100 in ten hours: passes over the FINN.no data."""
 
@@ -56,14 +57,25 @@ class Size:
 
 FULL = Size(users=120_000, batch=30_000, items=1_300_000, groups=300)
 TINY = Size(users=60, batch=30, items=500, groups=5, steps=5, dimensions=4, warm_up=1, repeats=2)
+CHECKED = replace(TINY, users=200, batch=200, items=1_000, dimensions=25, steps=20)
+TRAINED, PASSED = replace(FULL, users=16_000, batch=2_000, items=2_000, groups=20, dimensions=8), 30
+MINIATURE = {
+    "device": "cpu",
+    "FULL": TINY,
+    "CHECKED": replace(CHECKED, users=20, batch=20, items=100),
+    "TRAINED": replace(TRAINED, users=400, batch=100, steps=10, items=200),
+    "PASSED": 5,
+}
 
 
 def main() -> None:
     """Measure every variant compiled, the slate likelihood uncompiled as well, and train once."""
     arguments = parser(__doc__)
     arguments.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
-    options = arguments.parse_args()
-    size = FULL if options.device == "cuda" else TINY
+    options = parse(arguments, globals())
+    if options.device == "cpu":
+        torch.set_num_threads(1)  # the miniature is over before threads have met
+    size = FULL
     bandwidth = _bandwidth(options.device)
     rows: list[Row] = []
     for popularity in ("uniform", "zipf"):
@@ -128,35 +140,20 @@ def _machine(device: str) -> str:
     return f"{name}, torch {torch.__version__}"
 
 
-def _model(size: Size, dynamics: str, likelihood: str) -> Any:
-    """Return the fields of a ModelConfig, which needs pydantic, with its defaults."""
-    return SimpleNamespace(
-        likelihood=likelihood,
-        dynamics=dynamics,
-        prior="hierarchical",
-        initial_state="causal",
-        dimensions=size.dimensions,
-        state_size=size.dimensions,
-        temperature=1.0,
-        sigma_max=1.0,
-        kappa_mu=2.0,
-        kappa_sigma=1.0,
-        scale_floor=0.1,
-        sigma_rnn=1.0,
-        sigma_h0=1.0,
-        sigma_no_click=3.0,
-        negatives=128,
-    )
+def _model(size: Size, dynamics: str, likelihood: str) -> ModelConfig:
+    values = {"dynamics": dynamics, "likelihood": likelihood, "dimensions": size.dimensions}
+    return ModelConfig.build(values, "the benchmark")
 
 
 def _posterior(
-    model: Any, size: Size, device: str | torch.device, dtype: torch.dtype = torch.float32
+    model: ModelConfig, size: Size, device: str | torch.device, dtype: torch.dtype = torch.float32
 ) -> Posterior:
     generator = torch.Generator().manual_seed(0)
     # Groups of very different sizes, as categories have.
     share = torch.rand(size.items, generator=generator).square()
-    groups = (share * size.groups).long().to(device)
-    posterior = Posterior(model, groups, size.groups, size.longest, generator)
+    groups = (share * size.groups).long()
+    posterior = Posterior(model, groups, size.groups, size.longest, generator, SOURCES)
+    posterior.to_(device)
     for part in (posterior.items, *posterior.shared.values()):
         part.mean, part.raw = part.mean.to(dtype), part.raw.to(dtype)
         part.requires_grad_()
@@ -167,10 +164,8 @@ def _steps(
     data: Interactions, size: Size, dynamics: str, likelihood: str, compiled: bool
 ) -> DenseSteps:
     model = _model(size, dynamics, likelihood)
-    training: Any = SimpleNamespace(
-        batch_users=size.batch, gradient_limit=1.0, rate=lambda likelihood: 0.02
-    )
-    exposure = Exposure.of(model, ["search", "recommendation"])
+    training = TrainingConfig(batch_users=size.batch)
+    exposure = Exposure.of(model, SOURCES)
     posterior = _posterior(model, size, data.clicks.device)
     return DenseSteps(posterior, data, training, exposure, compiled=compiled)
 
@@ -260,7 +255,7 @@ def _floor_ms(data: Interactions, size: Size, bandwidth: float) -> float:
 
 def _agreement(device: str) -> dict[str, float]:
     """Return the largest relative error of loss and gradients, beside float64 on the CPU."""
-    size = replace(TINY, users=200, batch=200, items=1_000, dimensions=25, steps=20)
+    size = CHECKED
     data = _interactions(size, "uniform", "cpu")
     shape, chosen = (size.steps, size.longest), torch.arange(0, size.items, 8)
     passes = Passes.compiled() if device == "cuda" else Passes()
@@ -273,7 +268,7 @@ def _agreement(device: str) -> dict[str, float]:
 
         def results(posterior: Posterior, passes: Passes, noise: Noise = noise) -> list[Tensor]:
             like = posterior.items.mean
-            on_device = _moved(data, like.device)
+            on_device = data.to(like.device)
             batch = passes.pad(
                 on_device,
                 torch.arange(size.users, device=like.device),
@@ -281,7 +276,7 @@ def _agreement(device: str) -> dict[str, float]:
                 shape,
                 size.items,
             )
-            exposure = Exposure.of(posterior.config, ["search", "recommendation"])
+            exposure = Exposure.of(posterior.config, SOURCES)
             if exposure is not None:
                 exposure = replace(exposure, source_weights=exposure.source_weights.to(like))
             loss, _ = dense_negative_elbo(
@@ -308,22 +303,16 @@ def _agreement(device: str) -> dict[str, float]:
     return errors
 
 
-def _moved(data: Interactions, device: torch.device) -> Interactions:
-    return Interactions(**{f.name: getattr(data, f.name).to(device) for f in fields(data)})
-
-
 def _validation_score(data: Interactions, posterior: Posterior) -> float:
     half = replace(data, train_end=data.train_end // 2)
-    exposure = Exposure.of(posterior.config, ["search", "recommendation"])
-    on_device = _moved(half, posterior.items.mean.device)
+    exposure = Exposure.of(posterior.config, SOURCES)
+    on_device = half.to(posterior.items.mean.device)
     return Validation(on_device, exposure, len(posterior.item_groups)).score(posterior)
 
 
 def _training_check(device: str, dynamics: str) -> dict[str, float]:
     """Train on clicks that a user makes on what is near her, and see the likelihood rise."""
-    size = replace(FULL, users=16_000, batch=2_000, items=2_000, groups=20, dimensions=8)
-    if device == "cpu":
-        size = replace(size, users=400, batch=100, steps=10)
+    size = TRAINED
     data = _interactions(size, "uniform", device)
     count = len(data.clicks)
     generator = torch.Generator(device).manual_seed(1)
@@ -340,7 +329,7 @@ def _training_check(device: str, dynamics: str) -> dict[str, float]:
     steps = _steps(data, size, dynamics, "slate", compiled=device == "cuda")
     batches = torch.split(steps.users, size.batch)
     passes = []
-    for epoch in range(30):
+    for epoch in range(PASSED):
         results = [
             steps.step(batch, torch.Generator().manual_seed(epoch * 1000 + n), 0.02)
             for n, batch in enumerate(batches)

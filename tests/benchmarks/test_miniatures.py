@@ -1,0 +1,52 @@
+"""Every benchmark runs with `--small`: what nothing runs stops running unnoticed."""
+
+import json
+import runpy
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+FOLDER = Path(__file__).parents[2] / "benchmarks"
+SHARED = {"harness", "load", "shop"}
+"""Modules of the folder that measure nothing themselves."""
+BENCHMARKS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in SHARED)
+
+
+@pytest.fixture(autouse=True)
+def _as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let a benchmark import its neighbours, and undo what it does to the process."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    threads, known = torch.get_num_threads(), set(sys.modules)
+    yield
+    torch.set_num_threads(threads)
+    for name in (SHARED | set(BENCHMARKS)) & (set(sys.modules) - known):
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_a_benchmark_runs_in_miniature_and_reports(
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = tmp_path / "numbers.json"
+    monkeypatch.setattr(sys, "argv", [name, "--small", "--json", str(file)])
+    runpy.run_path(str(FOLDER / f"{name}.py"), run_name="__main__")
+    numbers = json.loads(file.read_text())
+    assert numbers["rows"]
+    assert numbers["targets"]
+    assert numbers["title"][:40] in capsys.readouterr().out
+
+
+def test_a_benchmark_without_a_miniature_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "new.py"
+    script.write_text("from harness import parse, parser\nparse(parser('new'), globals())\n")
+    monkeypatch.setattr(sys, "argv", ["new", "--small"])
+    with pytest.raises(KeyError, match="MINIATURE"):
+        runpy.run_path(str(script), run_name="__main__")
