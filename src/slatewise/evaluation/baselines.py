@@ -19,11 +19,11 @@ from slatewise.data import SlateDataset
 from slatewise.data.interactions import Interactions
 from slatewise.data.ragged import Int64Array, ranges
 from slatewise.errors import SlatewiseError
-from slatewise.evaluation.choice_fit import LinearChoice
 from slatewise.evaluation.counts import Counts, last_clicked
 from slatewise.evaluation.held_out import HeldOut
 from slatewise.evaluation.predictions import Predictions, Slates
 from slatewise.evaluation.rows import Floats
+from slatewise.features.linear_choice import LinearChoice
 
 ROWS: Final = 1 << 14
 """Targets that `CoClick` ranks at once."""
@@ -52,8 +52,8 @@ class Choice:
         items[:, 0] = log_scores
         no_click[:, 1] = np.log(np.maximum(slates.scroll_lengths, 1))
         no_click[np.arange(len(slates)), 2 + slates.sources.astype(np.int64)] = 1
-        mean, sd = np.zeros(size), np.full(size, 10.0)
-        theta = LinearChoice(slates, items, no_click, mean, sd).fit(least=0.0)
+        choice = LinearChoice.with_no_click(slates.offsets, slates.clicks, items, no_click)
+        theta = choice.fit(least=0.0)
         return cls(float(theta[0]), float(theta[1]), theta[2:])
 
 

@@ -12,8 +12,8 @@ from typing import Any, Final, Self
 import numpy as np
 
 from slatewise.errors import SlatewiseError
-from slatewise.evaluation.choice_fit import LinearChoice
 from slatewise.evaluation.predictions import Predictions
+from slatewise.features.linear_choice import LinearChoice
 
 HOTTEST: Final = 20.0
 """The greatest temperature: there a recommender that knows nothing is as good as flat."""
@@ -45,8 +45,9 @@ class Calibration:
                 slates, cells = predictions.take(rows)
                 items = predictions.log_probabilities[cells]
                 no_click = predictions.no_click_log_probabilities[rows]
-                scale, offset = LinearChoice(
-                    slates,
+                scale, offset = LinearChoice.with_no_click(
+                    slates.offsets,
+                    slates.clicks,
                     np.stack([items, np.zeros_like(items)], axis=1),
                     np.stack([no_click, np.ones_like(no_click)], axis=1),
                     mean=np.array([1.0, 0.0]),

@@ -14,10 +14,10 @@ import torch
 
 from slatewise.data import SlateDataset
 from slatewise.errors import SlatewiseError
-from slatewise.evaluation.choice_fit import LinearChoice
 from slatewise.evaluation.counts import training_batches
 from slatewise.evaluation.predictions import Slates
 from slatewise.evaluation.rows import Floats
+from slatewise.features.linear_choice import LinearChoice
 
 TRIED: Final = tuple(4.0**power for power in range(7))
 """Hours: from one to half a year, as far as the log reaches."""
@@ -88,11 +88,10 @@ class _Search:
     def _log_density(self, half_lives: list[int]) -> float:
         items = self.features[:, half_lives].reshape(len(self.features), -1)
         weights, sources = items.shape[1], self.sources.shape[1]
-        choice = LinearChoice(
-            self.slates,
+        choice = LinearChoice.with_no_click(
+            self.slates.offsets,
+            self.slates.clicks,
             np.pad(items, ((0, 0), (0, sources))),
             np.pad(self.sources, ((0, 0), (weights, 0))),
-            np.zeros(weights + sources),
-            np.full(weights + sources, 10.0),
         )
-        return choice.log_density(choice.fit(least=-np.inf))
+        return choice.log_density(choice.fit())

@@ -22,13 +22,13 @@ from torch import Tensor
 from slatewise.data import SlateDataset
 from slatewise.data.interactions import Interactions
 from slatewise.evaluation.baselines import Choice, SmoothedCTR
-from slatewise.evaluation.choice_fit import LinearChoice
 from slatewise.evaluation.counts import Counts
 from slatewise.evaluation.half_lives import half_lives_of
 from slatewise.evaluation.held_out import HeldOut
 from slatewise.evaluation.predictions import Predictions, Slates
 from slatewise.evaluation.rows import Floats
 from slatewise.features import positions
+from slatewise.features.linear_choice import LinearChoice
 
 if TYPE_CHECKING:
     from slatewise.model.terms import Describer, FeatureTerm, FittedTerms
@@ -41,8 +41,6 @@ LOGITS: Final[Mapping[str, Sequence[str]]] = {
 }
 """What each looks at: terms of a model, `position` as one number log(place), and `click rate`, the
 logarithm of the smoothed CTR."""
-
-_PRIOR_SD: Final = 10.0
 
 
 @dataclass(frozen=True)
@@ -92,13 +90,12 @@ class Logit:
         """Find the weights of greatest likelihood, with a wide prior around 0."""
         of_items, of_no_click = columns.of(held.batch, held.everything)
         p, q = of_items.shape[1], of_no_click.shape[1]
-        weights = LinearChoice(
-            held.slates,
+        weights = LinearChoice.with_no_click(
+            held.slates.offsets,
+            held.slates.clicks,
             np.pad(of_items, ((0, 0), (0, q))),
             np.pad(of_no_click, ((0, 0), (p, 0))),
-            np.zeros(p + q),
-            np.full(p + q, _PRIOR_SD),
-        ).fit(least=-np.inf)
+        ).fit()
         return cls(columns, weights[:p], weights[p:])
 
     def predict(self, interactions: Interactions, scored: Tensor) -> Predictions:

@@ -12,14 +12,16 @@ since the last click. Shapes: N interactions scored, S positions, U users.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
 from slatewise.data.dataset import SlateDataset
+from slatewise.data.ragged import offsets_of
 from slatewise.evaluation.parts import scored_interactions
+from slatewise.features.linear_choice import LinearChoice
 from slatewise.simulation import Marketplace, SimulationConfig, Users
-from slatewise.simulation.arrays import Bools, Doubles, Ints
+from slatewise.simulation.arrays import Bools, Ints
 from slatewise.simulation.choice import Choice
 from slatewise.simulation.log import HOUR, START, Chunk, chunks
 
@@ -31,7 +33,9 @@ SWITCHES: Final[Mapping[str, Mapping[str, Mapping[str, float]]]] = {
 }
 """Settings without which the cause of a term is gone."""
 
-_ROUNDS: Final = 30
+_PRIOR_MEAN: Final = np.array([1.0, 0.0])
+_PRIOR_SD: Final = 1e3
+"""Of temperature and level: only where a source does not tell one of them does it matter."""
 
 
 def worth_of_causes(config: SimulationConfig, dataset: SlateDataset) -> dict[str, float]:
@@ -163,12 +167,6 @@ def _joined(parts: list[Choice]) -> Choice:
     return Choice(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-class _Fit(NamedTuple):
-    loss: float
-    gradient: Doubles  # [2]
-    curvature: Doubles  # [2, 2]
-
-
 def _loss(true: Choice, other: Choice, searched: Bools) -> float:
     """Mean divergence of `other` from the truth, calibrated by source."""
     total = 0.0
@@ -180,32 +178,12 @@ def _loss(true: Choice, other: Choice, searched: Bools) -> float:
 
 
 def _calibrated(true: Choice, other: Choice) -> float:
-    """Mean divergence after Newton's method for temperature and level; it is convex in both."""
-    weights = np.array([1.0, 0.0])
-    here = _fit(true, other, weights)
-    for _ in range(_ROUNDS):
-        step = np.linalg.lstsq(here.curvature, here.gradient, rcond=None)[0]
-        size = 1.0
-        while size > 1e-6 and (at := _fit(true, other, weights - size * step)).loss > here.loss:
-            size /= 2
-        if size <= 1e-6 or here.loss - at.loss < 1e-10:
-            break
-        weights, here = weights - size * step, at
-    return here.loss
-
-
-def _fit(true: Choice, other: Choice, weights: Doubles) -> _Fit:
-    """Mean divergence where utility is w₀ · log(q_i / q_none) + w₁, with its derivatives."""
-    row, place = np.nonzero(true.items)
-    p = true.items[row, place]
-    x = np.stack([np.log(other.items[row, place] / other.no_click[row]), np.ones(len(row))])
-    raised = np.exp(weights @ x)
-    total = 1 + np.bincount(row, raised, len(true.no_click))  # [N]
-    q = raised / total[row]
-    none = true.no_click * np.log(true.no_click * total)
-    mean = np.stack([np.bincount(row, q * one, len(total)) for one in x])  # [2, N]
-    return _Fit(
-        float(((p * np.log(p / q)).sum() + none.sum()) / len(total)),
-        x @ (q - p) / len(total),
-        ((x * q) @ x.T - mean @ mean.T) / len(total),
+    """Mean divergence after calibration: utility is temperature · log(q_i / q_none) + level."""
+    p, q = (np.column_stack([c.items, c.no_click]) for c in (true, other))  # [N, S + 1]
+    row, option = np.nonzero(p)
+    features = np.stack(
+        [np.log(q[row, option] / other.no_click[row]), option < true.items.shape[1]], axis=1
     )
+    p = p[row, option]
+    choice = LinearChoice(features, offsets_of(np.bincount(row)), p, _PRIOR_MEAN, _PRIOR_SD)
+    return (float(p @ np.log(p)) - choice.log_likelihood(choice.fit())) / len(true.no_click)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from slatewise.data import SlateDataset
 from slatewise.data.ragged import Int64Array, offsets_of
 from slatewise.errors import SlatewiseError
-from slatewise.features.conditional_logit import ConditionalLogit
+from slatewise.features.linear_choice import LinearChoice
 from slatewise.features.popularity import SECOND, Popularity, PopularityConfig, Sums, stream
 
 Doubles = npt.NDArray[np.float64]
@@ -93,8 +93,8 @@ class _Fits:
     """[F, H, 2]"""
     offsets: Int64Array
     """[M + 1]"""
-    chosen: Int64Array
-    """[M]"""
+    clicked: Doubles
+    """[F] 1 where the item was clicked"""
 
     @classmethod
     def of(cls, popularity: Popularity, dataset: SlateDataset, drawn: Int64Array) -> "_Fits":
@@ -105,7 +105,9 @@ class _Fits:
         sums = Sums.empty(dataset.num_items, popularity)
         stream(popularity, dataset.interactions(), sums, places, out)
         features = out[:, :-1].astype(np.float64).reshape(len(out), -1, 2)  # without the age
-        return cls(features, offsets, offsets[:-1] + dataset.clicks[drawn])
+        clicked = np.zeros(len(out))
+        clicked[offsets[:-1] + dataset.clicks[drawn]] = 1
+        return cls(features, offsets, clicked)
 
     @property
     def at_random(self) -> float:
@@ -113,4 +115,5 @@ class _Fits:
 
     def log_likelihood(self, half_lives: list[int]) -> float:
         features = self.features[:, half_lives].reshape(len(self.features), -1)
-        return ConditionalLogit(features, self.offsets, self.chosen).fit()[1]
+        choice = LinearChoice(features, self.offsets, self.clicked)
+        return choice.log_likelihood(choice.fit())

@@ -1,0 +1,123 @@
+"""Choices between options whose utilities are linear in a few weights, fitted by Newton's method.
+
+Shapes: M choices, F options of all of them, P weights.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from slatewise.data.ragged import Int64Array
+
+Doubles = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+_STEPS: Final = 50
+_ENOUGH: Final = 1e-10
+
+
+@dataclass(frozen=True)
+class LinearChoice:
+    """A softmax over the options of each choice, with a Gaussian prior of the weights.
+
+    The log-likelihood of a softmax of linear utilities is concave, and with the prior strictly so,
+    even where a feature is constant: Newton's method with step halving finds its one maximum.
+    """
+
+    features: Doubles
+    """[F, P]"""
+    offsets: Int64Array
+    """[M + 1] where the options of each choice begin; none is empty"""
+    shares: Doubles
+    """[F] probability that each option was chosen: 1 and 0 where the choice was seen"""
+    mean: Doubles | float = 0.0
+    """[P] of the prior"""
+    sd: Doubles | float = 10.0
+    """[P] of the prior"""
+
+    @classmethod
+    def with_no_click(
+        cls,
+        offsets: Int64Array,
+        clicks: npt.NDArray[np.integer],
+        items: Doubles,
+        no_click: Doubles,
+        mean: Doubles | float = 0.0,
+        sd: Doubles | float = 10.0,
+    ) -> "LinearChoice":
+        """Add to each slate the option of no click, behind its items.
+
+        Args:
+            offsets: [M + 1] of the items of the slates, which may be empty.
+            clicks: [M] position in the slate, −1 for no click.
+            items: [number of items, P] features.
+            no_click: [M, P] features.
+            mean: [P] of the prior.
+            sd: [P] of the prior.
+        """
+        ends = offsets + np.arange(len(offsets))
+        added = ends[1:] - 1  # [M]
+        features = np.empty((int(ends[-1]), items.shape[1]))
+        is_item = np.ones(len(features), dtype=bool)
+        is_item[added] = False
+        features[is_item], features[added] = items, no_click
+        shares = np.zeros(len(features))
+        shares[np.where(clicks < 0, added, ends[:-1] + clicks)] = 1
+        return cls(features, ends, shares, mean, sd)
+
+    def fit(self, least: float = -np.inf) -> Doubles:
+        """Return the weights [P] of greatest density whose first is `least` or more."""
+        weights = np.zeros(self.features.shape[1]) + self.mean
+        free = np.ones(len(weights), dtype=bool)
+        best = self._newton(weights, free)
+        if best[0] < least:
+            # The density is concave: the constrained maximum lies on the boundary.
+            free[0] = False
+            best = self._newton(np.concatenate([[least], best[1:]]), free)
+        return best
+
+    def log_likelihood(self, weights: Doubles) -> float:
+        """Return the log-probability of what was chosen, summed over the choices."""
+        return float(self.shares @ self._log_probabilities(weights))
+
+    def log_density(self, weights: Doubles) -> float:
+        """Return log-likelihood + log prior, up to a constant."""
+        prior = ((weights - self.mean) / self.sd) ** 2
+        return self.log_likelihood(weights) - float(prior.sum()) / 2
+
+    def _newton(self, weights: Doubles, free: Bools) -> Doubles:
+        """Climb from these weights, moving only the `free` [P] ones."""
+        if not free.any():
+            return weights
+        value = self.log_density(weights)
+        for _ in range(_STEPS):
+            slope, curvature = self._derivatives(weights)
+            step = np.zeros_like(weights)
+            step[free] = np.linalg.solve(curvature[np.ix_(free, free)], slope[free])
+            gain = float(slope @ step)
+            while (new := self.log_density(weights + step)) < value and gain > _ENOUGH:
+                step, gain = step / 2, gain / 2
+            if gain <= _ENOUGH * (1 + abs(value)):
+                break
+            weights, value = weights + step, new
+        return weights
+
+    def _log_probabilities(self, weights: Doubles) -> Doubles:
+        utilities, starts = self.features @ weights, self.offsets[:-1]
+        lengths = np.diff(self.offsets)
+        utilities -= np.repeat(np.maximum.reduceat(utilities, starts), lengths)
+        total = np.log(np.add.reduceat(np.exp(utilities), starts))
+        out: Doubles = utilities - np.repeat(total, lengths)
+        return out
+
+    def _derivatives(self, weights: Doubles) -> tuple[Doubles, Doubles]:
+        """Return the slope [P] and the negative curvature [P, P] of the log-density."""
+        probabilities = np.exp(self._log_probabilities(weights))
+        weighted = self.features * probabilities[:, None]
+        expected = np.add.reduceat(weighted, self.offsets[:-1])  # [M, P]
+        precision = np.zeros(len(weights)) + 1 / np.square(self.sd)
+        slope = (self.shares - probabilities) @ self.features - (weights - self.mean) * precision
+        curvature = weighted.T @ self.features - expected.T @ expected
+        return slope, curvature + np.diag(precision)
