@@ -43,9 +43,16 @@ def test_train_then_evaluate(run: Run, place: Path, tmp_path: Path) -> None:
     assert code == 0
     for part in ("base rate", "smoothed CTR", "co-click", "2 draws", "P(click) by source"):
         assert part in text
+    said = " ".join(text.split())
+    assert "Verdict: slate-linear-flat" in said
     code, text, _ = run("evaluate", out, place / "set", "--samples", 2, "--json", "--k", 5)
-    judged = json.loads(text)["slate-linear-flat"]
     assert code == 0
+    judged, verdict = (json.loads(text)[name] for name in ("slate-linear-flat", "verdict"))
+    assert verdict["metric"] == "log_likelihood"
+    own = judged["calibrated"]["metrics"]["log_likelihood"]["value"]
+    best = json.loads(text)[verdict["baseline"]]["metrics"]["log_likelihood"]["value"]
+    assert verdict["difference"]["value"] == pytest.approx(own - best)
+    assert verdict["sentence"] in said
     assert judged["metrics"]["recall@5"]["value"] >= 0
     assert judged["calibrated"]["metrics"]["log_likelihood"]["count"] == judged["interactions"]
 
@@ -57,6 +64,7 @@ def test_an_all_item_model_says_what_its_likelihood_is_not(
     run("train", place / "set", out, "--config", place / "quick.toml", "--likelihood", "all-item")
     _, text, _ = run("evaluate", out, place / "set", "--samples", 1)
     assert "no usable P(click)" in " ".join(text.split())
+    assert "Difference in recall@20" in " ".join(text.split())
 
 
 def test_resuming_from_the_command_line(run: Run, place: Path, tmp_path: Path) -> None:

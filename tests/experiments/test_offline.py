@@ -176,3 +176,11 @@ def test_units_are_one_model_each() -> None:
 def test_the_tables_are_json_too(result: StudyResult, place: Path) -> None:
     pooled = json.loads((place / "offline" / "pooled.json").read_text())
     assert pooled == result.tables["pooled"].to_dicts()
+
+
+def test_a_model_with_popularity_is_judged_too(tmp_path: Path, tiny: SlateDataset) -> None:
+    one = {"variants": ("slate-linear-hier",), "seeds": (0,), "dataset": tiny.path}
+    settings = config(**one, model={"terms": ["popularity"]}, training={"max_epochs": 1})
+    found = run_study(STUDY, settings, tmp_path)
+    judged = found.tables["scores"].filter(recommender="slate-linear-hier", metric="recall@20")
+    assert judged["value"].is_not_null().all()

@@ -13,7 +13,7 @@ from slatewise.cli.show import console, progress, table
 from slatewise.data.dataset import SlateDataset
 
 if TYPE_CHECKING:
-    from slatewise.evaluation import Evaluation, Predictor
+    from slatewise.evaluation import BaselineVerdict, Evaluation, Predictor
 
 
 _WIDE = 130
@@ -51,7 +51,8 @@ def evaluate(
         else evaluation.calibrate(recommender, opened)
         for title, recommender in titles.items()
     }
-    recommenders: dict[str, Predictor] = {**titles, **evaluation.fit_baselines(opened)}
+    baselines = evaluation.fit_baselines(opened)
+    recommenders: dict[str, Predictor] = {**titles, **baselines}
     found = {}
     with progress() as bars:
         for title, recommender in recommenders.items():
@@ -64,18 +65,30 @@ def evaluate(
                 calibration=calibrations.get(title),
                 progress=partial(_renamed, bars, title),
             )
+    # An all-item likelihood has no P(click) of a slate: such a model is judged by what it ranks.
+    all_item = model.config.likelihood == "all-item"
+    metric = f"recall@{found[name].about['k']}" if all_item else "log_likelihood"
+    verdict = evaluation.judge(name, found[name], {one: found[one] for one in baselines}, metric)
     if as_json:
-        typer.echo(json.dumps({title: one.to_json() for title, one in found.items()}, indent=2))
+        results = {title: one.to_json() for title, one in found.items()}
+        typer.echo(json.dumps(results | {"verdict": verdict.to_json()}, indent=2))
         return
     console.print(_scores(evaluation.table(found, [*_SHOWN, f"recall@{k}", f"hitrate@{k}"])))
     console.print(_rates(found[name]))
-    if model.config.likelihood == "all-item":
+    if all_item:
         console.print(
             "The all-item likelihood has no usable P(click): read its log-likelihood and "
             "calibration after calibration only.",
             style="dim",
         )
+    console.print(f"\n{_in_words(verdict)}", soft_wrap=True)
     console.print(f"\nRun: {run}, {part} part of {dataset}")
+
+
+def _in_words(verdict: "BaselineVerdict") -> str:
+    found, name = verdict.difference, verdict.metric.replace("_", "-")
+    numbers = f"{found.value:+.3f} [{found.low:+.3f}, {found.high:+.3f}]".replace("-", "−")
+    return f"Verdict: {verdict.sentence} Difference in {name}: {numbers}, paired by user."
 
 
 def _renamed(

@@ -66,6 +66,7 @@ from slatewise.evaluation.recommender import Predictor, Ranker, target_ranks, to
 from slatewise.evaluation.reliability import ExpectedCalibrationError, reliability
 from slatewise.evaluation.sequential import Advice, Verdict, advise, anytime_difference
 from slatewise.evaluation.slate_probability import epsilon_mix_probability
+from slatewise.evaluation.verdict import BaselineVerdict, judge
 
 __all__ = [
     "BASELINES",
@@ -75,6 +76,7 @@ __all__ = [
     "ArmTotals",
     "BaseRate",
     "Baseline",
+    "BaselineVerdict",
     "Calibration",
     "ClickRate",
     "CoClick",
@@ -130,6 +132,7 @@ __all__ = [
     "independent_click_rate",
     "intra_list_distance",
     "ips",
+    "judge",
     "little_seen",
     "part_bounds",
     "per_position",

@@ -76,7 +76,8 @@ def run(config: OfflineConfig, unit: Unit, bench: Bench) -> Tables:
         why = f"no slate comes from {' or '.join(map(repr, unknown))}"
         return {"left_out": [{"seed": unit.seed, "recommender": unit.part, "why": why}]}
     fitted = fit_variant(unit.part, config, dataset, unit.seed, bench)
-    tables = _judged(config, unit, dataset, {unit.part: ModelRecommender(fitted)}, bench)
+    recommender = ModelRecommender(fitted, log=dataset)
+    tables = _judged(config, unit, dataset, {unit.part: recommender}, bench)
     trained = {"seed": unit.seed, "recommender": unit.part, **fitted.metrics}
     return tables | {"training": [trained]}
 

@@ -46,7 +46,7 @@ def judged(
 def _test_values(
     config: TuneConfig, unit: Unit, dataset: SlateDataset, model: SlateModel
 ) -> dict[str, Row]:
-    recommender = ModelRecommender(model)
+    recommender = ModelRecommender(model, log=dataset)
     # All-item has no P(click) of a slate before calibration.
     calibrated = model.config.likelihood == "all-item"
     found = evaluate(

@@ -107,7 +107,8 @@ def best_trial(trials: Sequence[Trial]) -> Trial:
 
 
 def _hitrate(model: SlateModel, dataset: SlateDataset, k: int) -> float:
-    found = evaluate(ModelRecommender(model), dataset, part="validation", k=k, resamples=1)
+    recommender = ModelRecommender(model, log=dataset)
+    found = evaluate(recommender, dataset, part="validation", k=k, resamples=1)
     value = found[hitrate_name(dataset, k)].value
     if not isfinite(value):
         raise SlatewiseError(
