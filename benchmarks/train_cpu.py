@@ -31,10 +31,11 @@ import torch
 from torch import Tensor
 
 from harness import Row, Target, parse, parser, report, seconds, show
+from slatewise.compiled.compilation import reordered
+from slatewise.compiled.vectors import add, load, store
 from slatewise.data.interactions import Interactions
 from slatewise.model.config import ModelConfig
 from slatewise.model.kernels import RowAdam, slate_terms, unique_rows
-from slatewise.model.kernels import _numba as loops
 from slatewise.model.posterior import Posterior
 from slatewise.model.terms import terms_of
 from slatewise.training.config import TrainingConfig
@@ -224,17 +225,15 @@ def _measure(batch: _Batch, local_table: bool, repeats: int) -> Row:
     }
 
 
-@loops._njit(
-    fastmath=set(loops.REORDER), error_model="numpy"
-)  # not cached: it inlines another file
+@reordered
 def _gather_and_add(items: Any, gradient: Any, gathered: Any, cells: Any) -> None:
     """Copy the row of every cell, then add each copy to the gradient of its row."""
     for j in range(len(cells)):
-        loops._store(gathered, j, loops._load(items, np.int64(cells[j]), DIMS))
+        store(gathered, j, load(items, np.int64(cells[j]), DIMS))
     for j in range(len(cells)):
         row = np.int64(cells[j])
-        added = loops._add(loops._load(gradient, row, DIMS), loops._load(gathered, j, DIMS))
-        loops._store(gradient, row, added)
+        added = add(load(gradient, row, DIMS), load(gathered, j, DIMS))
+        store(gradient, row, added)
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@ import math
 
 import numpy as np
 
-from slatewise.ranking.loops.compiling import compiled
-from slatewise.ranking.loops.lanes import random_lanes, store
+from slatewise.compiled.compilation import compiled
+from slatewise.compiled.lanes import random_lanes, store
 from slatewise.ranking.loops.randomness import normal, uniform
 
 

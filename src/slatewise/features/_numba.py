@@ -1,39 +1,23 @@
 """The loops over users that numba compiles: showings, history, propensity.
 
-What one of them calls stays in this file: numba's cache looks only at the file of the outermost
-function. No fast arithmetic: serving and training must agree to the last bit.
+No fast arithmetic: serving and training must agree to the last bit.
 """
 
 import math
-from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 
-Kernel = Callable[..., Any]
-
-# numba's own signature describes the Python function, not what the decorator makes of it.
-_njit: Any = numba.njit
+from slatewise.compiled.compilation import exact
 
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 """2^64 over the golden ratio: multiplied by it, neighbouring numbers end up far apart."""
 
 
-def compile_loop(function: Kernel) -> Kernel:
-    """Compile a function, kept on disk where there is a place for it."""
-    options = {"error_model": "numpy", "nogil": True}
-    try:
-        kernel: Kernel = _njit(cache=True, **options)(function)
-    except RuntimeError:  # no directory to keep the cache in
-        kernel = _njit(**options)(function)
-    return kernel
-
-
 # Showings.
 
 
-@compile_loop
+@exact
 def _goes_on(
     n: Any, times: Any, sources: Any, clicks: Any, slate_offsets: Any, slate_items: Any
 ) -> Any:
@@ -51,7 +35,7 @@ def _goes_on(
     return True
 
 
-@compile_loop
+@exact
 def mark_showings(
     user_offsets: Any,
     times: Any,
@@ -70,7 +54,7 @@ def mark_showings(
             )
 
 
-@compile_loop
+@exact
 def count_training(
     user_offsets: Any,
     train_end: Any,
@@ -93,7 +77,7 @@ def count_training(
 # History.
 
 
-@compile_loop
+@exact
 def _largest(user_offsets: Any, slate_offsets: Any) -> Any:
     """Return the most cells of a user and the longest slate."""
     most, longest = np.int64(1), np.int64(0)
@@ -105,7 +89,7 @@ def _largest(user_offsets: Any, slate_offsets: Any) -> Any:
     return most, longest
 
 
-@compile_loop
+@exact
 def _bits_for(cells: Any) -> Any:
     """Return the bits of a hash table that at most half fills with so many cells."""
     bits = np.int64(1)
@@ -114,7 +98,7 @@ def _bits_for(cells: Any) -> Any:
     return bits
 
 
-@compile_loop
+@exact
 def history(
     user_offsets: Any,
     begins: Any,
@@ -176,7 +160,7 @@ def history(
 # Propensity.
 
 
-@compile_loop
+@exact
 def propensity_value(count: Any, clicks: Any, expected: Any, rate: Any, strength: Any) -> Any:
     """Return the log-odds of a user's clicks less those of an average user in the same slates."""
     if count == 0:
@@ -186,7 +170,7 @@ def propensity_value(count: Any, clicks: Any, expected: Any, rate: Any, strength
     return own - (math.log(expected + yes) - math.log(count - expected + no))
 
 
-@compile_loop
+@exact
 def propensity(
     user_offsets: Any,
     begins: Any,

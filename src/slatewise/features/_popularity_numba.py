@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from slatewise.features._numba import compile_loop
+from slatewise.compiled.compilation import exact
 
 NEVER = -(2**62)
 """The tick of an item without events; far enough back to weigh nothing, near enough to subtract."""
@@ -21,7 +21,7 @@ OLDEST = 28 * 24.0
 """Hours after which an item is as old as any."""
 
 
-@compile_loop
+@exact
 def _add(item: Any, now: Any, click: Any, view: Any, steps: Any, sums: Any) -> None:
     """Count one event at tick `now`; steps [H] are half-lives per tick."""
     first, tick, closed, opened = sums
@@ -44,7 +44,7 @@ def _add(item: Any, now: Any, click: Any, view: Any, steps: Any, sums: Any) -> N
         closed[item, h, 1] += view * weight
 
 
-@compile_loop
+@exact
 def _describe(clicks: Any, views: Any, rate: Any, strength: Any, h: Any, row: Any) -> None:
     """Fill in the two features of a half-life from its decayed clicks and views."""
     # As `closed` would hold them: the next event must not show in the last bit.
@@ -53,13 +53,13 @@ def _describe(clicks: Any, views: Any, rate: Any, strength: Any, h: Any, row: An
     row[2 * h + 1] = math.log1p(clicks)
 
 
-@compile_loop
+@exact
 def _age(first: Any, now: Any, hours: Any) -> Any:
     """Return the logarithm of an item's age, of `hours` a tick; 0 before its first event."""
     return math.log1p(min(hours * max(now - first, 0), OLDEST))
 
 
-@compile_loop
+@exact
 def describe_item(item: Any, now: Any, numbers: Any, sums: Any, row: Any) -> Any:
     """Fill in the features [2 H + 1] of an item at tick `now`; False if `now` lies too far back."""
     steps, hours, rate, strength = numbers
@@ -79,7 +79,7 @@ def describe_item(item: Any, now: Any, numbers: Any, sums: Any, row: Any) -> Any
     return True
 
 
-@compile_loop
+@exact
 def describe_items(items: Any, now: Any, numbers: Any, sums: Any, out: Any) -> Any:
     """Fill in the features [K, 2 H + 1] of items [K]; return -1, or the first that cannot be."""
     for k in range(len(items)):
@@ -91,7 +91,7 @@ def describe_items(items: Any, now: Any, numbers: Any, sums: Any, out: Any) -> A
     return np.int64(-1)
 
 
-@compile_loop
+@exact
 def stream(
     order: Any,
     ticks: Any,
@@ -129,7 +129,7 @@ def stream(
     return np.int64(-1)
 
 
-@compile_loop
+@exact
 def count_rows(
     order: Any, ticks: Any, slate_offsets: Any, slate_items: Any, tick: Any, counts: Any
 ) -> Any:
@@ -146,7 +146,7 @@ def count_rows(
     return np.int64(-1)
 
 
-@compile_loop
+@exact
 def fill_rows(
     order: Any,
     ticks: Any,
@@ -181,7 +181,7 @@ def fill_rows(
                     row_sums[row, h, e] = closed[item, h, e] + np.float32(opened[item, e])
 
 
-@compile_loop
+@exact
 def look_up(
     ticks: Any,
     slate_offsets: Any,

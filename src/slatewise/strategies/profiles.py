@@ -8,13 +8,12 @@ Shapes: E events, which are clicks or slates without one (see `history`), J draw
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from slatewise.compiled.compilation import fast
 from slatewise.data.interactions import Interactions
 from slatewise.model.posterior import Posterior
 from slatewise.model.predicting import present_profiles
@@ -23,10 +22,6 @@ Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
 
 _MOVING = ("initial_state", "drift_logit", "from_item", "from_state", "output", "evidence")
-
-_compile: Callable[..., Any] = numba.njit(
-    cache=True, nogil=True, fastmath=True, error_model="numpy"
-)
 
 
 class UserDynamics:
@@ -131,7 +126,7 @@ def _slate_share(fraction: Floats, gap: Floats) -> Floats:
     return np.where(fraction > 0, fraction, fraction * relevance)
 
 
-@_compile
+@fast
 def _slate_step(inputs: Floats, fraction: float, state: Floats) -> None:
     """Move the state [d_h] by a slate without a click: W_i v is [3 d_h]."""
     hidden = len(state)
@@ -145,7 +140,7 @@ def _slate_step(inputs: Floats, fraction: float, state: Floats) -> None:
         state[h] += share * gap[h]
 
 
-@_compile
+@fast
 def _gru(
     vectors: Floats,
     kinds: Ints,

@@ -1,10 +1,6 @@
 import math
-import shutil
-import subprocess
-import sys
 from dataclasses import dataclass, replace
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from slatewise.model.kernels import catalogue
 from slatewise.model.kernels.catalogue import catalogue_log_sum, catalogue_terms, many_distances
 
 BACKENDS = ["numba", "torch"]
@@ -387,42 +382,3 @@ def test_distances_of_points_that_coincide_are_small() -> None:
     expected = torch.linalg.vector_norm(profiles - items, dim=1)
     assert (actual - expected).abs().max() < 1e-2
     assert (actual > 0).all()  # a root at zero would have an infinite gradient
-
-
-CHANGED = """
-import sys
-sys.path.insert(0, sys.argv[1])
-import numpy as np
-from slatewise.model.kernels import _catalogue_numba as module
-assert module.__file__.startswith(sys.argv[1])
-columns, none = np.array([[3.0]], np.float32), np.empty(0, np.float32)
-kernel = module.catalogue_kernel(1, False)
-total, _ = kernel(
-    np.zeros((1, 1), np.float32), columns.T.copy(), none, columns, np.empty(0, np.int32),
-    np.zeros(1, np.int64), np.full(1, -1, np.int32), np.ones(1, np.float32),
-    np.float32(0), np.float32(1), False, columns, columns, none, columns,
-)
-print(round(total, 3), len(kernel.stats.cache_hits))
-"""
-
-
-def test_the_cache_notices_a_change_in_the_file_of_the_parts(tmp_path: Path) -> None:
-    """Here exp(0) becomes 2, once for the candidate and once for the greatest of the terms."""
-    kernels = tmp_path / "slatewise" / "model" / "kernels"
-    kernels.mkdir(parents=True)
-    for package in (kernels, *kernels.parents[:2]):
-        (package / "__init__.py").touch()
-    source = Path(catalogue.__file__).parent
-    for name in ("_numba.py", "_catalogue_numba.py"):
-        shutil.copy(source / name, kernels)
-
-    def run() -> list[str]:
-        command = [sys.executable, "-c", CHANGED, str(tmp_path)]
-        return subprocess.check_output(command, text=True).split()
-
-    assert run() == ["-3.0", "0"]
-    assert run() == ["-3.0", "1"]
-    changed = (kernels / "_numba.py").read_text()
-    changed = changed.replace("mantissa * _float_of", "_ONE + mantissa * _float_of")
-    (kernels / "_numba.py").write_text(changed)
-    assert run() == [str(round(math.log(4) - 3, 3)), "0"]

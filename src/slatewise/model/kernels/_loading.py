@@ -3,8 +3,7 @@
 import functools
 import importlib
 from collections.abc import Iterable
-from types import ModuleType
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -12,16 +11,22 @@ from torch import Tensor
 Backend = Literal["auto", "numba", "torch"]
 
 MOST_DIMS = 256
-"""Beyond this a row no longer fits the registers and compiling it takes long."""
+"""Beyond this, a row no longer fits the registers and compiling it takes long."""
 
 
 @functools.cache
-def compiled() -> ModuleType | None:
-    """Return the module of compiled loops, or None where numba is missing."""
+def has_numba() -> bool:
+    """Return whether numba can be imported, and with it the compiled loops."""
     try:
-        return importlib.import_module("slatewise.model.kernels._numba")
+        importlib.import_module("numba")
     except ImportError:
-        return None
+        return False
+    return True
+
+
+def loops(name: str) -> Any:
+    """Return a module of `kernels.loops`."""
+    return importlib.import_module(f"slatewise.model.kernels.loops.{name}")
 
 
 def takes_numba(backend: Backend, dims: int, floats: Iterable[Tensor]) -> bool:
@@ -31,7 +36,7 @@ def takes_numba(backend: Backend, dims: int, floats: Iterable[Tensor]) -> bool:
         obstacle = "takes float32 on the CPU only"
     elif not 1 <= dims <= MOST_DIMS:
         obstacle = f"takes 1 to {MOST_DIMS} dimensions"
-    elif backend != "torch" and compiled() is None:
+    elif backend != "torch" and not has_numba():
         obstacle = "needs numba"
     if backend == "numba" and obstacle:
         raise ValueError(f"the numba backend {obstacle}")

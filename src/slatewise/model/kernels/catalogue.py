@@ -3,15 +3,15 @@
 Shapes: M states, N interactions, R item rows, K candidates, D dimensions.
 """
 
-import importlib
 import math
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from slatewise.model.kernels._loading import Backend, plain, takes_numba
+from slatewise.model.kernels._loading import Backend, loops, plain, takes_numba
 from slatewise.model.kernels.slate import check_items, split_bias
 
 
@@ -158,7 +158,6 @@ class _Fused(torch.autograd.Function):
         sharpness: float,
         include_bias: bool,
     ) -> Tensor:
-        module = importlib.import_module("slatewise.model.kernels._catalogue_numba")
         floats = [plain(states), plain(items)]
         floats.append(floats[0].new_empty(0) if no_click is None else plain(no_click))
         columns = floats[1].index_select(0, candidates).T.contiguous()  # [D, K], or [D + 1, K]
@@ -168,13 +167,14 @@ class _Fused(torch.autograd.Function):
         wanted = any(ctx.needs_input_grad[:3])
         gradients = [torch.zeros_like(part) if wanted else part for part in (*floats, columns)]
         dims = states.shape[1]
-        total, fault = module.catalogue_kernel(dims, include_bias and items.shape[1] > dims)(
+        has_bias = include_bias and items.shape[1] > dims
+        total, fault = loops("catalogue").catalogue_kernel(dims, has_bias)(
             *(part.numpy() for part in (*floats, columns, place)),
             plain(state_of, torch.int64).numpy(),
             plain(clicked, torch.int32).numpy(),
             plain(weights).numpy(),
-            module.np.float32(math.log(catalogue / len(candidates))),
-            module.np.float32(sharpness),
+            np.float32(math.log(catalogue / len(candidates))),
+            np.float32(sharpness),
             wanted,
             *(gradient.numpy() for gradient in gradients),
         )

@@ -6,11 +6,12 @@ Shapes: R items, G groups, D dimensions.
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from slatewise.model.kernels._loading import Backend, compiled, plain, takes_numba
+from slatewise.model.kernels._loading import Backend, loops, plain, takes_numba
 
 
 @dataclass(frozen=True)
@@ -113,8 +114,6 @@ class _Fused(torch.autograd.Function):
         weights: Tensor,
         sigma_max: float,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        module = compiled()
-        assert module is not None
         ctx.has_offsets = offsets is not None
         offsets = mean[:0] if offsets is None else offsets
         floats = mean, raw, centres, offsets, noise, weights
@@ -123,9 +122,9 @@ class _Fused(torch.autograd.Function):
         vectors, shares = torch.empty_like(mean), torch.empty_like(mean)
         squares, mass = torch.zeros_like(centres), centres.new_zeros(len(centres))
         inputs = (mean, raw, noise, groups, weights, centres, offsets)
-        log_scale, fault = module.draw_kernel(mean.shape[1], ctx.has_offsets)(
+        log_scale, fault = loops("items").draw_kernel(mean.shape[1], ctx.has_offsets)(
             *(tensor.numpy() for tensor in inputs),
-            module.np.float32(sigma_max),
+            np.float32(sigma_max),
             *(tensor.numpy() for tensor in (vectors, shares, squares, mass)),
         )
         if fault >= 0:
@@ -140,8 +139,6 @@ class _Fused(torch.autograd.Function):
     def backward(
         ctx: Any, vectors_slope: Tensor, squares_slope: Tensor, log_slope: Tensor, _: Tensor
     ) -> tuple[Tensor | None, ...]:
-        module = compiled()
-        assert module is not None
         mean, *_, centres, offsets = saved = ctx.saved_tensors
         # The shares turn into the gradient of raw: fresh memory costs more than the arithmetic.
         shares, ctx.shares = ctx.shares, None
@@ -152,12 +149,12 @@ class _Fused(torch.autograd.Function):
             )
         gradients = [torch.empty_like(mean), shares, torch.zeros_like(centres)]
         gradients.append(torch.empty_like(offsets))
-        module.draw_gradient_kernel(mean.shape[1], ctx.has_offsets)(
+        loops("items").draw_gradient_kernel(mean.shape[1], ctx.has_offsets)(
             *(tensor.numpy() for tensor in saved),
-            module.np.float32(ctx.sigma_max),
+            np.float32(ctx.sigma_max),
             plain(vectors_slope).numpy(),
             plain(squares_slope).numpy(),
-            module.np.float32(log_slope.item()),
+            np.float32(log_slope.item()),
             *(gradient.numpy() for gradient in gradients),
         )
         of_offsets = gradients.pop() if ctx.has_offsets else None

@@ -3,14 +3,13 @@
 Shapes: R rows of a table, C columns, of which D are averaged, F cells, K ranges of cells.
 """
 
-import importlib
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from slatewise.model.kernels._loading import Backend, plain, takes_numba
+from slatewise.model.kernels._loading import Backend, loops, plain, takes_numba
 
 
 def row_means(
@@ -57,11 +56,10 @@ class _Fused(torch.autograd.Function):
     def forward(
         ctx: Any, table: Tensor, cells: Tensor, starts: Tensor, ends: Tensor, dims: int
     ) -> Tensor:
-        module = importlib.import_module("slatewise.model.kernels._means_numba")
         ranges = cells.contiguous(), starts.contiguous(), ends.contiguous()
         out = table.new_empty(len(starts), dims)
         arrays = (part.numpy() for part in (plain(table), *ranges, out))
-        fault = module.means_kernel(dims)(*arrays)
+        fault = loops("means").means_kernel(dims)(*arrays)
         if fault >= 0:
             raise IndexError(f"cell {fault} is not one of the {len(table):,} rows")
         ctx.save_for_backward(*ranges)
@@ -71,8 +69,7 @@ class _Fused(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, slopes: Tensor) -> tuple[Tensor | None, ...]:
-        module = importlib.import_module("slatewise.model.kernels._means_numba")
         gradient = slopes.new_zeros(ctx.shape)
         arrays = (part.numpy() for part in (plain(slopes), *ctx.saved_tensors, gradient))
-        module.spread_kernel(slopes.shape[1])(*arrays)
+        loops("means").spread_kernel(slopes.shape[1])(*arrays)
         return gradient, None, None, None, None

@@ -6,7 +6,6 @@ here one compiled pass rolls out all users, and another goes back.
 Shapes: B users, K steps, M = B + K states, d_h hidden units, D dimensions, E sources that count.
 """
 
-import importlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from slatewise.model.kernels._loading import plain
+from slatewise.model.kernels._loading import loops, plain
 
 
 def roll_linear(
@@ -64,10 +63,6 @@ def _by_user(active: Sequence[int]) -> tuple[Any, Any]:
     return counts.cumsum() - counts, counts
 
 
-def _loops() -> Any:
-    return importlib.import_module("slatewise.model.kernels._rolling_numba")
-
-
 def _arrays(*tensors: Tensor) -> list[Any]:
     return [tensor.numpy() for tensor in tensors]
 
@@ -87,7 +82,7 @@ class _Linear(torch.autograd.Function):
         states = torch.cat([plain(initial), torch.empty_like(inputs)])
         ctx.drift, ctx.steps, ctx.users = np.float32(drift.item()), _by_user(active), len(initial)
         ctx.save_for_backward(states, inputs, kinds, fractions)
-        _loops().linear_kernel(inputs.shape[1])(
+        loops("linear").linear_kernel(inputs.shape[1])(
             *_arrays(states, inputs), ctx.drift, *_arrays(kinds, fractions), *ctx.steps
         )
         return states
@@ -98,7 +93,7 @@ class _Linear(torch.autograd.Function):
         states, inputs, kinds, fractions = ctx.saved_tensors
         slopes = slopes.clone(memory_format=torch.contiguous_format)
         of_inputs, of_fractions = slopes[ctx.users :], torch.zeros_like(fractions).double()
-        of_drift = _loops().linear_gradient_kernel(inputs.shape[1])(
+        of_drift = loops("linear").linear_gradient_kernel(inputs.shape[1])(
             *_arrays(slopes, states, inputs),
             ctx.drift,
             *_arrays(kinds, fractions),
@@ -131,7 +126,7 @@ class _Gru(torch.autograd.Function):
         wide = [_widened(part) for part in weights]
         ctx.steps, ctx.users = _by_user(active), len(initial)
         ctx.save_for_backward(output, states, inputs, *across, *wide, kinds, fractions)
-        _loops().gru_kernel(units, inputs.shape[1])(
+        loops("gru").gru_kernel(units, inputs.shape[1])(
             *_arrays(states, inputs, *across, kinds, fractions), *ctx.steps
         )
         return states @ output.T
@@ -146,7 +141,7 @@ class _Gru(torch.autograd.Function):
         of_inputs = of_states[ctx.users :] if same else torch.empty_like(inputs)
         of_fractions = torch.zeros_like(fractions).double()
         of_item, of_state = torch.zeros_like(from_item), torch.zeros_like(from_state)
-        _loops().gru_gradient_kernel(units, inputs.shape[1])(
+        loops("gru").gru_gradient_kernel(units, inputs.shape[1])(
             *_arrays(of_states, *saved),
             *ctx.steps,
             *_arrays(of_inputs, of_item, of_state, of_fractions),
@@ -164,4 +159,4 @@ def _across(weights: Tensor, units: int) -> Tensor:
 def _widened(rows: Tensor) -> Tensor:
     """Put zeros at the end of rows, to the length that the loops want."""
     length = rows.shape[1]
-    return torch.nn.functional.pad(rows, (0, _loops().wide(length) - length))
+    return torch.nn.functional.pad(rows, (0, loops("gru").wide(length) - length))

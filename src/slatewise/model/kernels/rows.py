@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from slatewise.model.kernels._loading import compiled
+from slatewise.model.kernels._loading import has_numba, loops
 
 
 def unique_rows(cells: Tensor, scratch: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
@@ -25,8 +25,7 @@ def unique_rows(cells: Tensor, scratch: Tensor | None = None) -> tuple[Tensor, T
         rows [R] int64, local [F] int32 with `rows[local] == cells`, counts [R] int32.
 
     """
-    module = compiled()
-    if scratch is None or module is None or cells.device.type != "cpu":
+    if scratch is None or not has_numba() or cells.device.type != "cpu":
         rows, local, counts = torch.unique(cells, return_inverse=True, return_counts=True)
         return rows.long(), local.int(), counts.int()
     if scratch.dtype != torch.int32 or not scratch.is_contiguous():
@@ -34,7 +33,7 @@ def unique_rows(cells: Tensor, scratch: Tensor | None = None) -> tuple[Tensor, T
     rows = torch.empty(len(cells), dtype=torch.int64)
     local, counts = (torch.empty(len(cells), dtype=torch.int32) for _ in range(2))
     arrays = (tensor.numpy() for tensor in (cells.contiguous(), scratch, rows, local, counts))
-    found = module.first_appearances(*arrays)
+    found = loops("rows").first_appearances(*arrays)
     if found < 0:
         raise IndexError(f"a cell is not one of the {len(scratch):,} rows")
     return rows[:found], local, counts[:found]
@@ -78,13 +77,13 @@ class RowAdam:
         if self._most_steps >= len(self._corrections):
             self._corrections = self._corrections_up_to(2 * self._most_steps)
         lr = self.lr if lr is None else lr
-        module = compiled()
-        if module is None or self.table.device.type != "cpu" or self.table.dtype != torch.float32:
+        on_cpu = self.table.device.type == "cpu" and self.table.dtype == torch.float32
+        if not on_cpu or not has_numba():
             self._torch_step(rows, gradient, lr)
             return
         # 1 - beta in float64: 1 - float32(0.999) would be off by 1e-5.
         shares = [share for beta in self.betas for share in (beta, 1 - beta)]
-        if not module.adam_kernel(self.table.shape[1])(
+        if not loops("rows").adam_kernel(self.table.shape[1])(
             self.table.numpy(),
             self.momentum.numpy(),
             self.second_moment.numpy(),

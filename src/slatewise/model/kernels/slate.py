@@ -7,11 +7,12 @@ D dimensions, P features of a cell, S slate positions.
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from slatewise.model.kernels._loading import Backend, compiled, plain, takes_numba
+from slatewise.model.kernels._loading import Backend, loops, plain, takes_numba
 
 
 @dataclass(frozen=True)
@@ -242,8 +243,6 @@ class _Fused(torch.autograd.Function):
         positions: Tensor | None,
         constants: dict[str, Any],
     ) -> tuple[Tensor, Tensor, Tensor]:
-        module = compiled()
-        assert module is not None
         nothing = no_click.new_empty(0)
         inputs = (states, items, no_click, feature_weights, positions)
         floats = [nothing if tensor is None else plain(tensor) for tensor in inputs]
@@ -258,7 +257,7 @@ class _Fused(torch.autograd.Function):
         terms = items.shape[1] > dims or feature_weights is not None or positions is not None
         num_features = 0 if feature_weights is None else len(feature_weights)
         floats[3] = floats[3][None]  # a row, as the kernel reads it
-        total, fault = module.slate_kernel(dims, terms, num_features)(
+        total, fault = loops("slate").slate_kernel(dims, terms, num_features)(
             *(value.numpy() for value in floats),
             (nothing[:, None] if features is None else plain(features)).numpy(),
             plain(constants["state_of"], torch.int64).numpy(),
@@ -267,7 +266,7 @@ class _Fused(torch.autograd.Function):
             plain(constants["clicks"], torch.int32).numpy(),
             plain(constants["weights"]).numpy(),
             (nothing if exposure_weights is None else plain(exposure_weights)).numpy(),
-            module.np.float32(constants["sharpness"]),
+            np.float32(constants["sharpness"]),
             constants["include_no_click"],
             constants["include_bias"],
             log_likelihood.numpy(),

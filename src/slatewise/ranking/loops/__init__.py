@@ -1,1 +1,1 @@
-"""The inner loops of ranking, compiled by numba: vectors, random numbers, heaps, passes, draws."""
+"""The inner loops of ranking, compiled by numba: random numbers, heaps, passes, draws."""

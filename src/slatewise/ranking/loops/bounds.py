@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from slatewise.ranking.loops.compiling import inlined
-from slatewise.ranking.loops.lanes import (
+from slatewise.compiled.compilation import inlined
+from slatewise.compiled.lanes import (
     add,
     divide,
     everywhere,

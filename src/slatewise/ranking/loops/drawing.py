@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from slatewise.ranking.loops.compiling import compiled
+from slatewise.compiled.compilation import compiled
+from slatewise.compiled.lanes import WIDTH
 from slatewise.ranking.loops.heap import best_first, keep, lowered, may
-from slatewise.ranking.loops.lanes import WIDTH
 from slatewise.ranking.loops.offers import extremes, offer_of
 from slatewise.ranking.loops.passes import TILE, survey
 from slatewise.ranking.loops.randomness import normal

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from slatewise.ranking.loops.compiling import compiled, inlined
-from slatewise.ranking.loops.lanes import (
+from slatewise.compiled.compilation import compiled, inlined
+from slatewise.compiled.lanes import (
     WIDTH,
     add,
     everywhere,

@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from slatewise.ranking.loops.compiling import compiled, inlined
-from slatewise.ranking.loops.heap import among, best_first, keep, lowered, may
-from slatewise.ranking.loops.lanes import (
+from slatewise.compiled.compilation import compiled, inlined
+from slatewise.compiled.lanes import (
     WIDTH,
     add,
     at_most,
@@ -26,6 +25,7 @@ from slatewise.ranking.loops.lanes import (
     store,
     subtract,
 )
+from slatewise.ranking.loops.heap import among, best_first, keep, lowered, may
 from slatewise.ranking.loops.offers import ceilings, extremes, offer_of, same_ends
 
 MARGIN = 2e-5

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from slatewise.ranking.loops.compiling import compiled
+from slatewise.compiled.compilation import compiled
 
 
 @compiled

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from slatewise.ranking.loops.compiling import compiled
-from slatewise.ranking.loops.lanes import (
+from slatewise.compiled.compilation import compiled
+from slatewise.compiled.lanes import (
     WIDTH,
     add,
     divide,

@@ -9,10 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from slatewise.ranking.loops.bounds import chance_bound, tail_bound, unsure_bound
-from slatewise.ranking.loops.compiling import compiled, inlined
-from slatewise.ranking.loops.heap import among, keep, lowered, may
-from slatewise.ranking.loops.lanes import (
+from slatewise.compiled.compilation import compiled, inlined
+from slatewise.compiled.lanes import (
     WIDTH,
     add,
     at_most,
@@ -30,6 +28,8 @@ from slatewise.ranking.loops.lanes import (
     subtract,
     sum_of,
 )
+from slatewise.ranking.loops.bounds import chance_bound, tail_bound, unsure_bound
+from slatewise.ranking.loops.heap import among, keep, lowered, may
 from slatewise.ranking.loops.offers import ROUNDING, ceilings_in_draws, offer_of
 from slatewise.ranking.loops.passes import TILE
 from slatewise.ranking.loops.randomness import normal, uniform

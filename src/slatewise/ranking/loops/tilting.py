@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from slatewise.ranking.loops.compiling import compiled
+from slatewise.compiled.compilation import compiled
 from slatewise.ranking.loops.randomness import normal, uniform
 
 

@@ -1,36 +1,35 @@
-"""Sixteen floats side by side, as explicit vector code.
+"""Sixteen floats side by side, for loops over blocks [D, 16] of sixteen items each."""
 
-numba's own loops over a block `[D, 16]` keep the sums in memory and take twice as long.
-"""
-
-from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.core import cgutils
 from numba.extending import models, register_model
 
-Kernel = Callable[..., Any]
-WIDTH = 16
+from slatewise.compiled.compilation import CONTRACT, Kernel
+from slatewise.compiled.llvm import (
+    FLOAT,
+    INT32,
+    INT64,
+    add_halves,
+    ask_for,
+    broadcast,
+    declare,
+    first_lane,
+    intrinsic,
+    read,
+    start_of,
+    write,
+)
 
-# numba's own signatures describe the Python functions, not what these decorators make of them.
-_make_intrinsic: Any = numba.extending.intrinsic
-_declare: Any = cgutils.get_or_insert_function
+WIDTH = 16
+FLOATS, INTS = ir.VectorType(FLOAT, WIDTH), ir.VectorType(INT32, WIDTH)
+
+# numba's own signatures describe the Python functions, not what these make of them.
 _loop: Any = cgutils.for_range
 _local: Any = cgutils.alloca_once_value
-
-
-def _intrinsic(function: Kernel) -> Kernel:
-    result: Kernel = _make_intrinsic(prefer_literal=True)(function)
-    return result
-
-
-FLOAT, INT32, INT64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
-FLOATS, INTS = ir.VectorType(FLOAT, WIDTH), ir.VectorType(INT32, WIDTH)
-CONTRACT = ("contract",)
 
 
 class Lanes(types.Type):
@@ -49,64 +48,47 @@ class _LanesModel(models.PrimitiveModel):
         super().__init__(manager, kind, FLOATS)  # type: ignore[no-untyped-call]
 
 
-def _data(context: Any, builder: Any, table: Any, value: Any) -> Any:
-    return context.make_array(table)(context, builder, value).data
-
-
-def _broadcast(builder: Any, value: Any) -> Any:
-    undefined = ir.Constant(ir.VectorType(value.type, WIDTH), ir.Undefined)
-    single = builder.insert_element(undefined, value, ir.Constant(INT32, 0))
-    return builder.shuffle_vector(single, undefined, ir.Constant(INTS, [0] * WIDTH))
-
-
-def _read(builder: Any, data: Any, at: Any) -> Any:
-    place = builder.bitcast(builder.gep(data, [at]), FLOATS.as_pointer())
-    return builder.load(place, align=4)
-
-
-@_intrinsic
+@intrinsic
 def load(typing: Any, table: Any, at: Any) -> Any:
     """Read sixteen floats of an array, from element `at` on."""
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return _read(builder, _data(context, builder, table, values[0]), values[1])
+        start = builder.gep(start_of(context, builder, table, values[0]), [values[1]])
+        return read(builder, start, FLOATS)
 
     return lanes(table, types.int64), generate
 
 
-@_intrinsic
+@intrinsic
 def store(typing: Any, table: Any, at: Any, vector: Any) -> Any:
     """Write sixteen floats to an array, from element `at` on."""
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        place = builder.gep(_data(context, builder, table, values[0]), [values[1]])
-        builder.store(values[2], builder.bitcast(place, FLOATS.as_pointer()), align=4)
+        start = builder.gep(start_of(context, builder, table, values[0]), [values[1]])
+        write(builder, start, values[2])
         return context.get_dummy_value()
 
     return types.void(table, types.int64, lanes), generate
 
 
-@_intrinsic
+@intrinsic
 def prefetch(typing: Any, table: Any, at: Any) -> Any:
     """Ask for the cache line of element `at` of an array."""
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        place = builder.gep(_data(context, builder, table, values[0]), [values[1]])
-        start = builder.bitcast(place, ir.IntType(8).as_pointer())
-        kind = ir.FunctionType(ir.VoidType(), [start.type, INT32, INT32, INT32])
-        flags = [ir.Constant(INT32, flag) for flag in (0, 3, 1)]  # to read, to keep, data
-        builder.call(_declare(builder.module, kind, "llvm.prefetch.p0"), [start, *flags])
+        start = start_of(context, builder, table, values[0])
+        ask_for(builder, builder.gep(start, [values[1]]), [0])
         return context.get_dummy_value()
 
     return types.void(table, types.int64), generate
 
 
-@_intrinsic
+@intrinsic
 def everywhere(typing: Any, number: Any) -> Any:
     """Return a number in all lanes."""
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return _broadcast(builder, values[0])
+        return broadcast(builder, values[0], WIDTH)
 
     return lanes(types.float32), generate
 
@@ -118,7 +100,7 @@ def _lanewise(operation: str) -> Kernel:
 
         return lanes(lanes, lanes), generate
 
-    return _intrinsic(typed)
+    return intrinsic(typed)
 
 
 add, subtract = _lanewise("fadd"), _lanewise("fsub")
@@ -132,20 +114,20 @@ def _chosen(comparison: str) -> Kernel:
 
         return lanes(lanes, lanes), generate
 
-    return _intrinsic(typed)
+    return intrinsic(typed)
 
 
 larger, smaller = _chosen(">"), _chosen("<")
 """Where either is not a number, the second is taken."""
 
 
-@_intrinsic
+@intrinsic
 def root(typing: Any, vector: Any) -> Any:
     """Return the square root of every lane."""
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         kind = ir.FunctionType(FLOATS, [FLOATS])
-        return builder.call(_declare(builder.module, kind, "llvm.sqrt.v16f32"), values)
+        return builder.call(declare(builder.module, kind, "llvm.sqrt.v16f32"), values)
 
     return lanes(lanes), generate
 
@@ -158,14 +140,14 @@ def _compared(comparison: str) -> Kernel:
 
         return types.int64(lanes, lanes), generate
 
-    return _intrinsic(typed)
+    return intrinsic(typed)
 
 
 below, at_most = _compared("<"), _compared("<=")
 """One bit for every lane."""
 
 
-@_intrinsic
+@intrinsic
 def where_reached(typing: Any, reach: Any, vector: Any) -> Any:
     """Return the vector where the reach is not negative, and 0 elsewhere."""
 
@@ -176,28 +158,20 @@ def where_reached(typing: Any, reach: Any, vector: Any) -> Any:
     return lanes(lanes, lanes), generate
 
 
-@_intrinsic
+@intrinsic
 def sum_of(typing: Any, vector: Any) -> Any:
     """Add up the lanes."""
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         total = values[0]
-        for width in (8, 4, 2, 1):
-            halves = (
-                builder.shuffle_vector(
-                    total,
-                    ir.Constant(total.type, ir.Undefined),
-                    ir.Constant(ir.VectorType(INT32, width), list(range(start, start + width))),
-                )
-                for start in (0, width)
-            )
-            total = builder.fadd(*halves)
-        return builder.extract_element(total, ir.Constant(INT32, 0))
+        while total.type.count > 1:
+            total = add_halves(builder, total, ())
+        return first_lane(builder, total)
 
     return types.float32(lanes), generate
 
 
-@_intrinsic
+@intrinsic
 def power_of_two(typing: Any, vector: Any) -> Any:
     """Return at least 2^x and at most 1.07 · 2^x for x in [-126, 0]: chords between integers."""
 
@@ -216,7 +190,7 @@ def power_of_two(typing: Any, vector: Any) -> Any:
 _LOG2 = (-7.91495844e-2, 3.12211590e-1, -6.69512499e-1, 1.43609711, 2.04257e-4 - 2.1e-4)
 
 
-@_intrinsic
+@intrinsic
 def log_of_two(typing: Any, vector: Any) -> Any:
     """Return at most log2(x), and at least that less 0.0004, for a positive x."""
 
@@ -238,7 +212,7 @@ def log_of_two(typing: Any, vector: Any) -> Any:
     return lanes(lanes), generate
 
 
-@_intrinsic
+@intrinsic
 def random_lanes(typing: Any, first: Any, key: Any, other_key: Any) -> Any:
     """Return a float in [0, 1) with 24 bits for each number from `first` on and these keys.
 
@@ -249,10 +223,10 @@ def random_lanes(typing: Any, first: Any, key: Any, other_key: Any) -> Any:
         def constant(value: int) -> Any:
             return ir.Constant(INTS, [value] * WIDTH)
 
-        count = _broadcast(builder, builder.trunc(values[0], INT32))
+        count = broadcast(builder, builder.trunc(values[0], INT32), WIDTH)
         x = builder.add(count, ir.Constant(INTS, list(range(WIDTH))))
         for value in values[1:]:
-            x = builder.xor(x, _broadcast(builder, value))
+            x = builder.xor(x, broadcast(builder, value, WIDTH))
             for shift, factor in ((16, 0x21F0AAAD), (15, 0x735A2D97)):
                 x = builder.xor(x, builder.lshr(x, constant(shift)))
                 x = builder.mul(x, constant(factor))
@@ -263,7 +237,7 @@ def random_lanes(typing: Any, first: Any, key: Any, other_key: Any) -> Any:
     return lanes(types.int64, types.int32, types.int32), generate
 
 
-@_intrinsic
+@intrinsic
 def squared_distances(typing: Any, blocks: Any, block: Any, rows: Any, row: Any, count: Any) -> Any:
     """Return the squared distances of the 16 columns of a block [D, 16] to `count` rows [D]."""
     number = count.literal_value
@@ -272,7 +246,7 @@ def squared_distances(typing: Any, blocks: Any, block: Any, rows: Any, row: Any,
         array = context.make_array(blocks)(context, builder, values[0])
         size = builder.extract_value(array.shape, 1)
         start = builder.mul(values[1], builder.mul(size, ir.Constant(INT64, WIDTH)))
-        points = _data(context, builder, rows, values[2])
+        points = start_of(context, builder, rows, values[2])
         begin = [
             builder.mul(builder.add(values[3], ir.Constant(INT64, which)), size)
             for which in range(number)
@@ -282,10 +256,10 @@ def squared_distances(typing: Any, blocks: Any, block: Any, rows: Any, row: Any,
             builder.store(ir.Constant(FLOATS, None), total)
         with _loop(builder, size) as loop:
             at = builder.add(start, builder.mul(loop.index, ir.Constant(INT64, WIDTH)))
-            column = _read(builder, array.data, at)
+            column = read(builder, builder.gep(array.data, [at]), FLOATS)
             for total, first in zip(sums, begin, strict=True):
                 number_at = builder.gep(points, [builder.add(first, loop.index)])
-                gap = builder.fsub(column, _broadcast(builder, builder.load(number_at)))
+                gap = builder.fsub(column, broadcast(builder, builder.load(number_at), WIDTH))
                 square = builder.fmul(gap, gap, flags=CONTRACT)
                 builder.store(builder.fadd(builder.load(total), square, flags=CONTRACT), total)
         results = [builder.load(total) for total in sums]

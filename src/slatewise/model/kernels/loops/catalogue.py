@@ -1,4 +1,4 @@
-"""The pass over states and candidates that numba compiles; imported only where numba is installed.
+"""The fused pass over states and candidates.
 
 Candidates lie in columns here, K of them side by side: unlike D, that is long enough for the
 loops that LLVM makes of it.
@@ -6,26 +6,18 @@ loops that LLVM makes of it.
 
 import functools
 import math
-from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 
-from slatewise.model.kernels import _numba as parts
-from slatewise.model.kernels._numba import REORDER, SOURCE, Kernel, exponential
+from slatewise.compiled.compilation import Kernel, part, reordered
+from slatewise.compiled.functions import bits, exponential, float_of_bits
+from slatewise.compiled.vectors import add, load, squared_norm, store, subtract, times
 
-_load, _store, _times = parts._load, parts._store, parts._times
-_add, _subtract, _squared_norm = parts._add, parts._subtract, parts._squared_norm
-_bits, _float_of_bits = parts._bits, parts._float_of_bits
 _ZERO, _INFINITY = np.float32(0), np.float32(np.inf)
 
-# Inlined into the kernel and kept with it, so never in a cache of their own.
-_njit: Any = numba.njit
-_part: Callable[[Kernel], Kernel] = _njit(fastmath=set(REORDER), error_model="numpy")
 
-
-@_part
+@part
 def _measure(state: Any, columns: Any, distances: Any) -> Any:
     """Fill in the distances [K] of a state [D] from columns [D, K]; return the least."""
     distances[:] = _ZERO
@@ -36,14 +28,14 @@ def _measure(state: Any, columns: Any, distances: Any) -> Any:
             distances[k] += gap * gap
     # Floats that are not negative are in the order of their bits, and unlike the least float, of
     # which NaN makes a special case, the least integer is found in vectors: 0.1 for 0.7 ms.
-    least = _bits(_INFINITY)
+    least = bits(_INFINITY)
     for k in range(len(distances)):
-        least = min(least, _bits(distances[k]))
+        least = min(least, bits(distances[k]))
         distances[k] = math.sqrt(distances[k])
-    return math.sqrt(_float_of_bits(least))
+    return math.sqrt(float_of_bits(least))
 
 
-@_part
+@part
 def _discount(distances: Any, biases: Any, remoteness: Any) -> Any:
     """Fill in distances less biases [K], which are utilities negated; return the least."""
     least = _INFINITY
@@ -53,7 +45,7 @@ def _discount(distances: Any, biases: Any, remoteness: Any) -> Any:
     return least
 
 
-@_part
+@part
 def _relate(remoteness: Any, nearest: Any, sharpness: Any, relevances: Any) -> Any:
     """Fill in the relevances [K], 1 for the nearest; return their sum."""
     total = _ZERO
@@ -64,7 +56,7 @@ def _relate(remoteness: Any, nearest: Any, sharpness: Any, relevances: Any) -> A
     return total
 
 
-@_part
+@part
 def _sum_without(relevances: Any, place: Any) -> Any:
     """Sum up again: taking the one off the sum would cost digits where it is most of it."""
     kept = relevances[place]
@@ -76,7 +68,7 @@ def _sum_without(relevances: Any, place: Any) -> Any:
     return total
 
 
-@_part
+@part
 def _pull(
     state: Any, columns: Any, slopes: Any, columns_gradient: Any, state_gradient: Any
 ) -> None:
@@ -90,7 +82,7 @@ def _pull(
         state_gradient[d] -= along
 
 
-@_part
+@part
 def _by_state(
     state_of: Any, clicked: Any, weights: Any, first: Any, following: Any, rows: Any
 ) -> Any:
@@ -116,9 +108,8 @@ def catalogue_kernel(dims: int, has_bias: bool) -> Kernel:  # noqa: PLR0915 - on
     [D, K] are the candidates; `place` [R] is the column of each item, -1 for none, and empty where
     the candidates are the catalogue. Gradients are added to the arrays given.
     """
-    source = SOURCE
 
-    @parts._compile(*REORDER)
+    @reordered
     def kernel(  # noqa: PLR0912, PLR0915 - one loop is the point
         states: Any,
         items: Any,
@@ -136,7 +127,6 @@ def catalogue_kernel(dims: int, has_bias: bool) -> Kernel:  # noqa: PLR0915 - on
         no_click_gradient: Any,
         columns_gradient: Any,
     ) -> Any:
-        _ = source
         total, count = 0.0, columns.shape[1]
         first, following = np.full(len(states), -1), np.empty(len(state_of), np.int64)
         fault = _by_state(state_of, clicked, weights, first, following, len(items))
@@ -149,7 +139,7 @@ def catalogue_kernel(dims: int, has_bias: bool) -> Kernel:  # noqa: PLR0915 - on
             n = first[m]
             if n < 0:
                 continue
-            state = _load(states, m, dims)
+            state = load(states, m, dims)
             nearest = _measure(states[m], columns, distances)
             if has_bias:
                 nearest = _discount(distances, columns[dims], remoteness)
@@ -162,9 +152,7 @@ def catalogue_kernel(dims: int, has_bias: bool) -> Kernel:  # noqa: PLR0915 - on
                 own_distance: Any = _ZERO
                 own, at = -_INFINITY, np.int64(-1)
                 if known:
-                    own_distance = math.sqrt(
-                        _squared_norm(_subtract(state, _load(items, row, dims)))
-                    )
+                    own_distance = math.sqrt(squared_norm(subtract(state, load(items, row, dims))))
                     own, at = -sharpness * own_distance, np.int64(place[row])
                     if has_bias:
                         own += sharpness * items[row, dims]
@@ -189,10 +177,10 @@ def catalogue_kernel(dims: int, has_bias: bool) -> Kernel:  # noqa: PLR0915 - on
                         if has_bias:
                             items_gradient[row, dims] += share * own_part
                         slope = share * own_part / (own_distance if own_distance > 0 else _INFINITY)
-                        step = _times(_subtract(state, _load(items, row, dims)), slope)
-                        _store(items_gradient, row, _add(_load(items_gradient, row, dims), step))
-                        left = _subtract(_load(states_gradient, m, dims), step)
-                        _store(states_gradient, m, left)
+                        step = times(subtract(state, load(items, row, dims)), slope)
+                        store(items_gradient, row, add(load(items_gradient, row, dims), step))
+                        left = subtract(load(states_gradient, m, dims), step)
+                        store(states_gradient, m, left)
                 n = following[n]
             if want_gradients:
                 for k in range(count):

@@ -1,0 +1,95 @@
+"""How kernels are compiled, and when a result on disk is still valid.
+
+The decorators differ in what LLVM may do to floating-point arithmetic, from nothing to anything:
+`exact`, `compiled`, `reordered`, `fast`. None changes results from one run to the next.
+"""
+
+import functools
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numba
+
+Kernel = Callable[..., Any]
+
+CONTRACT = ("contract",)
+"""A product and a sum may become one operation, rounded once."""
+# Without nnan and ninf: -inf is a legitimate utility, and a NaN must stay one.
+REORDER = ("reassoc", "contract", "nsz", "arcp")
+"""Sums may also be added up in another order, as vectors need it."""
+
+# numba's own signature describes the Python function, not what the decorator makes of it.
+_njit: Any = numba.njit
+_OPTIONS = {"error_model": "numpy", "nogil": True}
+
+
+def _compiler(*flags: str) -> Callable[[Kernel], Kernel]:
+    """Return a decorator that compiles with these flags of LLVM and keeps the result on disk.
+
+    numba compares only the file of the outermost function to tell whether a result is still
+    valid, although the code of other files is compiled into it. The stamp is of all files that a
+    kernel may draw upon: those of its own folder and of this one. Where the stamp cannot be set,
+    or there is no directory to write to, the result is not kept.
+    """
+    options = {"fastmath": set(flags), **_OPTIONS}
+
+    def compile_(function: Kernel) -> Kernel:
+        try:
+            kernel = _njit(cache=True, **options)(function)
+            _set_stamp(kernel._cache._cache_file, stamp_of(function))
+        except (RuntimeError, AttributeError):
+            kernel = _njit(**options)(function)
+        result: Kernel = kernel
+        return result
+
+    return compile_
+
+
+exact = _compiler()
+"""Compile arithmetic as it is written: the same bits wherever the same thing is computed."""
+compiled = _compiler(*CONTRACT)
+"""Compile with fused products and sums, of which bounds and margins are still proven."""
+reordered = _compiler(*REORDER)
+"""Compile with sums in any order; infinities and NaN stay what they are."""
+fast = _compiler("fast")
+"""Compile with anything allowed, for numbers that are finite."""
+
+
+def inlined(function: Kernel) -> Kernel:
+    """Compile a piece of vector code into whatever calls it, as `compiled` does.
+
+    As a call it would pass its vectors through memory, which costs draws a tenth.
+    """
+    result: Kernel = _njit(forceinline=True, fastmath=set(CONTRACT), **_OPTIONS)(function)
+    return result
+
+
+def part(function: Kernel) -> Kernel:
+    """Compile a part of `reordered` kernels, kept on disk with them and not by itself."""
+    result: Kernel = _njit(fastmath=set(REORDER), **_OPTIONS)(function)
+    return result
+
+
+def stamp_of(function: Kernel) -> str:
+    """Return a digest of all code that may be compiled into a function."""
+    return digest(Path(function.__code__.co_filename).parent) + _TOOLKIT
+
+
+@functools.cache
+def digest(folder: Path) -> str:
+    """Return a digest of all modules in a folder."""
+    result = hashlib.blake2b(digest_size=16)
+    for file in sorted(folder.glob("*.py")):
+        result.update(file.read_bytes())
+    return result.hexdigest()
+
+
+_TOOLKIT = digest(Path(__file__).parent)
+
+
+def _set_stamp(file: Any, stamp: str) -> None:
+    if not hasattr(file, "_source_stamp"):
+        raise AttributeError("numba keeps its stamp elsewhere")
+    file._source_stamp = stamp

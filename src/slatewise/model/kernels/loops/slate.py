@@ -1,0 +1,214 @@
+"""The fused pass over slates: log-likelihood, exposure term and gradients.
+
+Shapes as in `kernels.slate`: M states, N interactions, F cells, R item rows, D dimensions, P
+features of a cell, S slate positions.
+"""
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+
+from slatewise.compiled.compilation import Kernel, exact, reordered
+from slatewise.compiled.functions import exponential
+from slatewise.compiled.vectors import (
+    AHEAD,
+    add,
+    dot,
+    load,
+    prefetch,
+    squared_norm,
+    store,
+    subtract,
+    times,
+    zeros,
+)
+
+_ZERO = np.float32(0)
+
+
+@exact
+def _longest_slate(offsets: Any, num_cells: Any) -> Any:
+    """Return the greatest slate length, -1 where the offsets do not partition the cells."""
+    longest = np.int64(0)
+    if offsets[0] < 0 or offsets[-1] > num_cells:
+        return np.int64(-1)
+    for n in range(len(offsets) - 1):
+        length = offsets[n + 1] - offsets[n]
+        if length < 0:
+            return np.int64(-1)
+        longest = max(longest, length)
+    return longest
+
+
+@functools.cache
+def slate_kernel(dims: int, terms: bool, num_features: int) -> Kernel:  # noqa: PLR0915
+    """Return the fused pass for vectors of so many dimensions; see `slate.slate_terms`.
+
+    With `terms`, a row of items one longer than that ends with the item's bias, and positions and
+    so many features count; without, the loop is compiled as if they did not exist. It returns the
+    total and -1, or the first interaction with an index out of range. Gradients are added to the
+    arrays given; those of inputs that need none are empty.
+    """
+    has_features, lanes = num_features > 0, max(1, num_features)
+
+    @reordered
+    def kernel(  # noqa: PLR0912, PLR0915 - one loop is the point
+        states: Any,
+        items: Any,
+        no_click: Any,
+        feature_weights: Any,
+        positions: Any,
+        features: Any,
+        state_of: Any,
+        cells: Any,
+        offsets: Any,
+        clicks: Any,
+        weights: Any,
+        exposure_weights: Any,
+        sharpness: Any,
+        include_no_click: Any,
+        include_bias: Any,
+        log_likelihood: Any,
+        exposed: Any,
+        want_gradients: Any,
+        states_gradient: Any,
+        items_gradient: Any,
+        no_click_gradient: Any,
+        weights_gradient: Any,
+        positions_gradient: Any,
+    ) -> Any:
+        total = 0.0
+        has_bias, has_exposure = terms and items.shape[1] > dims, len(exposure_weights) > 0
+        last_position = len(positions) - 1 if terms else -1
+        to_states, to_items = len(states_gradient) > 0, len(items_gradient) > 0
+        to_no_click = len(no_click_gradient) > 0
+        to_weights = has_features and len(weights_gradient) > 0
+        to_positions = terms and len(positions_gradient) > 0
+        longest = _longest_slate(offsets, len(cells))
+        if longest < 0:
+            return total, np.int64(0)
+        distances = np.empty(longest, np.float32)
+        utilities = np.empty(longest, np.float32)
+        exposing = np.empty(longest, np.float32) if terms else utilities
+        parts = np.empty(longest, np.float32)
+        # All cells add to these few numbers: too many for float32.
+        weights_slope, of_slate = np.zeros(lanes, np.float64), np.empty((1, lanes), np.float32)
+        positions_slope = np.zeros(last_position + 1, np.float64)
+        for n in range(len(offsets) - 1):
+            start, length = offsets[n], offsets[n + 1] - offsets[n]
+            click = clicks[n]
+            at = state_of[n]
+            if click < -1 or click >= length or at < 0 or at >= len(states):
+                return total, np.int64(n)
+            state = load(states, at, dims)
+
+            best_item: Any = np.float32(-np.inf)
+            best_exposing: Any = np.float32(-np.inf)
+            for j in range(length):
+                if start + j + AHEAD < len(cells):
+                    soon = np.int64(cells[start + j + AHEAD])
+                    prefetch(items, soon, dims)
+                    if to_items:
+                        prefetch(items_gradient, soon, dims)
+                row = np.int64(cells[start + j])
+                if row < 0 or row >= len(items):
+                    return total, np.int64(n)
+                difference = subtract(state, load(items, row, dims))
+                distance = math.sqrt(squared_norm(difference))
+                distances[j] = distance
+                utility = -distance
+                if has_bias:
+                    utility += items[row, dims]
+                in_exposure = utility if include_bias else -distance
+                exposing[j] = in_exposure
+                best_exposing = in_exposure if in_exposure > best_exposing else best_exposing
+                if has_features:
+                    described = load(features, start + j, lanes)
+                    utility += dot(described, load(feature_weights, np.int64(0), lanes))
+                if last_position >= 0:
+                    utility += positions[min(j, last_position)]
+                utilities[j] = utility
+                best_item = utility if utility > best_item else best_item
+
+            nothing = no_click[n]
+            best = nothing if nothing > best_item else best_item
+            part_of_nothing = exponential(nothing - best)
+            parts_sum = part_of_nothing
+            for j in range(length):
+                part = exponential(utilities[j] - best)
+                parts[j] = part
+                parts_sum += part
+            chosen = utilities[click] if click >= 0 else nothing
+            value = (chosen - best) - math.log(parts_sum)
+            log_likelihood[n] = value
+
+            exposed_nothing, exposed_sum, exposure = _ZERO, _ZERO, _ZERO
+            if has_exposure:
+                exposure = exposure_weights[n]
+                best = best_exposing
+                if include_no_click and nothing > best:
+                    best = nothing
+                exposed[n] = best
+                if best > -np.inf:
+                    if include_no_click:
+                        exposed_nothing = exponential(sharpness * (nothing - best))
+                    exposed_sum = exposed_nothing
+                    for j in range(length):
+                        part = exponential(sharpness * (exposing[j] - best))
+                        exposing[j] = part
+                        exposed_sum += part
+                    exposed[n] = sharpness * best + math.log(exposed_sum)
+                if exposure != 0:
+                    value += exposure * exposed[n]
+            weight = weights[n]
+            if weight != 0:
+                total += np.float64(weight) * np.float64(value)
+            if not want_gradients:
+                continue
+
+            # The slope of the choice made is weight * (1 - its part): take 1 off the part here.
+            if click >= 0:
+                parts[click] -= parts_sum
+            else:
+                part_of_nothing -= parts_sum
+            scale = -weight / parts_sum
+            exposed_scale = _ZERO
+            if exposure != 0 and exposed_sum > 0:
+                exposed_scale = weight * exposure * sharpness / exposed_sum
+            if to_no_click:
+                no_click_gradient[n] = scale * part_of_nothing + exposed_scale * exposed_nothing
+            state_slope, feature_slope = zeros(dims), zeros(lanes)
+            for j in range(length):
+                slope = scale * parts[j]
+                if has_features:
+                    described = load(features, start + j, lanes)
+                    feature_slope = add(feature_slope, times(described, slope))
+                if to_positions:
+                    positions_slope[min(j, last_position)] += slope
+                bias_slope = slope
+                if exposed_scale != 0:
+                    slope += exposed_scale * exposing[j]
+                row = np.int64(cells[start + j])
+                if has_bias and to_items:
+                    items_gradient[row, dims] += slope if include_bias else bias_slope
+                # A distance has no slope at 0; any value between -1 and 1 will do, so take 0.
+                slope /= np.float32(np.inf) if distances[j] == 0 else distances[j]
+                step = times(subtract(state, load(items, row, dims)), slope)
+                state_slope = subtract(state_slope, step)
+                if to_items:
+                    store(items_gradient, row, add(load(items_gradient, row, dims), step))
+            if to_weights:
+                store(of_slate, np.int64(0), feature_slope)
+                for p in range(lanes):
+                    weights_slope[p] += np.float64(of_slate[0, p])
+            if to_states:
+                store(states_gradient, at, add(load(states_gradient, at, dims), state_slope))
+        if to_weights:
+            weights_gradient[:] = weights_slope
+        if to_positions:
+            positions_gradient[:] = positions_slope
+        return total, np.int64(-1)
+
+    return kernel

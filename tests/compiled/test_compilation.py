@@ -1,0 +1,109 @@
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slatewise.compiled import compilation, functions
+from slatewise.compiled.compilation import digest, stamp_of
+from slatewise.features import _popularity_numba
+from slatewise.model.kernels.loops import rows, slate
+from slatewise.ranking.loops import drawing, heap
+from slatewise.strategies import profiles
+
+KERNELS = {
+    "ranking": heap.keep,
+    "another file of ranking": drawing.draw,
+    "training": rows.first_appearances,
+    "made for its dimensions": slate.slate_kernel(2, False, 0),
+    "features": _popularity_numba.stream,
+    "strategies": profiles._gru,
+}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernels_are_kept_on_disk_under_the_stamp_of_all_their_code(name: str) -> None:
+    kernel = KERNELS[name]
+    file = kernel._cache._cache_file  # type: ignore[attr-defined]
+    assert file._source_stamp == stamp_of(kernel.py_func)  # type: ignore[attr-defined]
+
+
+def test_a_stamp_is_of_the_folder_of_a_kernel_and_of_the_toolkit() -> None:
+    own, toolkit = (digest(Path(module.__file__).parent) for module in (heap, compilation))
+    assert stamp_of(heap.keep.py_func) == own + toolkit  # type: ignore[attr-defined]
+    assert own != toolkit
+
+
+def test_a_digest_changes_with_any_file(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    for folder in (one, other):
+        shutil.copytree(Path(heap.__file__).parent, folder)
+    assert digest(one) == digest(Path(heap.__file__).parent)
+    with (other / "heap.py").open("a") as stream:
+        stream.write("# another\n")
+    assert digest(other) != digest(one)
+
+
+SCRIPT = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+from kernels import outer
+assert outer.__file__.startswith(sys.argv[1])
+print(outer.double(np.float32(0)), len(outer.double.stats.cache_hits))
+"""
+OUTER = """
+from slatewise.compiled.compilation import reordered
+from slatewise.compiled.functions import exponential
+from kernels.inner import add_one
+@reordered
+def double(x):
+    return 2 * add_one(exponential(x))
+"""
+INNER = """
+from slatewise.compiled.compilation import part
+@part
+def add_one(x):
+    return x + 1
+"""
+
+
+def test_the_cache_notices_a_change_in_any_file_that_a_kernel_draws_upon(tmp_path: Path) -> None:
+    kernels, toolkit = tmp_path / "kernels", tmp_path / "slatewise" / "compiled"
+    kernels.mkdir()
+    shutil.copytree(
+        Path(compilation.__file__).parent, toolkit, ignore=shutil.ignore_patterns("__pycache__")
+    )
+    for package in (kernels, toolkit.parent):
+        (package / "__init__.py").touch()
+    (kernels / "outer.py").write_text(OUTER)
+    (kernels / "inner.py").write_text(INNER)
+
+    def run() -> list[str]:
+        command = [sys.executable, "-c", SCRIPT, str(tmp_path)]
+        return subprocess.check_output(command, text=True).split()
+
+    assert run() == ["4.0", "0"]
+    assert run() == ["4.0", "1"]
+    (kernels / "inner.py").write_text(INNER.replace("x + 1", "x + 2"))
+    assert run() == ["6.0", "0"]
+    assert run() == ["6.0", "1"]
+    changed = (toolkit / "functions.py").read_text()
+    changed = changed.replace("mantissa * float_of", "_ONE + mantissa * float_of")
+    (toolkit / "functions.py").write_text(changed)
+    assert run() == ["8.0", "0"]
+
+
+@given(x=st.floats(-1e4, 0, width=32))
+def test_the_exponential_is_exact_to_a_few_roundings(x: float) -> None:
+    expected = np.exp(x) if x >= -80 else 0.0
+    assert abs(functions.exponential(np.float32(x)) - expected) <= 2e-7 * expected
+
+
+def test_the_exponential_of_nan_is_nan() -> None:
+    assert np.isnan(functions.exponential(np.float32(np.nan)))
+    assert functions.exponential(np.float32(-np.inf)) == 0
