@@ -15,7 +15,7 @@ from slatewise.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from slatewise.data.dataset import SlateDataset as SlateDataset
-    from slatewise.data.preparing import prepare as prepare
+    from slatewise.data.preparation import prepare as prepare
     from slatewise.evaluation import ModelRecommender as ModelRecommender
     from slatewise.evaluation import evaluate as evaluate
     from slatewise.model.config import ModelConfig as ModelConfig
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "SlateDataset": "slatewise.data.dataset",
-    "prepare": "slatewise.data.preparing",
+    "prepare": "slatewise.data.preparation",
     "ModelConfig": "slatewise.model.config",
     "SlateModel": "slatewise.model.fitted",
     "TrainingConfig": "slatewise.training",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from slatewise.data.preparing import prepare
+from slatewise.data.preparation import prepare
 from slatewise.selection import forward
 from slatewise.simulation import load_config, write_log
 from slatewise.training import fitting, load

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from slatewise.cli import app
 from slatewise.data.public.download import FINN_FILES
-from slatewise.data.public.fetching import FetchError
+from slatewise.data.public.fetcher import FetchError
 
 
 def test_files_that_are_there_are_kept(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from slatewise.data.preparing import prepare
+from slatewise.data.preparation import prepare
 from slatewise.features.item_kinds import item_kinds
 from slatewise.simulation import load_config, write_log
 from slatewise.training import load

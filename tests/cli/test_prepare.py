@@ -166,7 +166,7 @@ def test_a_full_disk_leaves_nothing_behind(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("slatewise.data.writing.DatasetWriter.append", full)
+    monkeypatch.setattr("slatewise.data.writer.DatasetWriter.append", full)
     before = sorted(tmp_path.iterdir())
     code, _, errors = run(*options(files, tmp_path / "out"))
     assert (code, errors.splitlines()[0]) == (2, "error: No space left on device.")
@@ -209,7 +209,7 @@ def test_a_polite_end_leaves_nothing_behind(
     script = (
         "import time\n"
         "from slatewise.cli import main\n"
-        "from slatewise.data.writing import DatasetWriter\n"
+        "from slatewise.data.writer import DatasetWriter\n"
         "DatasetWriter.finish = lambda *a, **k: time.sleep(60)\n"
         "main()\n"
     )

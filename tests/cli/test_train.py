@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from slatewise.data.preparing import prepare
+from slatewise.data.preparation import prepare
 from slatewise.simulation import load_config, write_log
 from slatewise.training import fitting, load
 from tests.cli.conftest import Run

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from slatewise.data import SlateDataset
-from slatewise.data.describing import count_views, describe, views_histogram
-from slatewise.data.preparing import prepare
+from slatewise.data.description import count_views, describe, views_histogram
+from slatewise.data.preparation import prepare
 from slatewise.data.split import SplitConfig
 from slatewise.errors import InputError, SlatewiseError
 

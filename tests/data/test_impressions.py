@@ -11,10 +11,10 @@ import pytest
 from slatewise.data import log as log_module
 from slatewise.data import spill
 from slatewise.data.formats import LogFormat
-from slatewise.data.preparing import prepare
+from slatewise.data.preparation import prepare
 from slatewise.data.reductions import PrepareConfig
 from slatewise.errors import InputError
-from tests.data.recovering import rows_of
+from tests.data.recovery import rows_of
 
 
 def impression(**changes: Any) -> dict[str, Any]:

@@ -9,10 +9,10 @@ import pytest
 
 from slatewise.data.formats import ItemsFormat, LogFormat, load_formats
 from slatewise.data.log import Log
-from slatewise.data.preparing import prepare
+from slatewise.data.preparation import prepare
 from slatewise.errors import InputError, SlatewiseError
-from tests.data.making import GOOD, Write, found, row
-from tests.data.recovering import rows_of
+from tests.data.log_rows import GOOD, Write, found, row
+from tests.data.recovery import rows_of
 
 
 @pytest.mark.parametrize("missing", ["user_id", "time", "slate", "click", "source"])

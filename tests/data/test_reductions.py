@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
-from slatewise.data.preparing import prepare
+from slatewise.data.preparation import prepare
 from slatewise.data.reductions import PRESETS, PrepareConfig
-from tests.data.making import Write, found, many, row
-from tests.data.recovering import rows_of
+from tests.data.log_rows import Write, found, many, row
+from tests.data.recovery import rows_of
 
 
 def test_several_clicks_become_interactions_or_only_the_first(

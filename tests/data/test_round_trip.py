@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from slatewise.data import log as log_module
 from slatewise.data import spill
-from slatewise.data.preparing import prepare
+from slatewise.data.preparation import prepare
 from slatewise.simulation import load_config, write_log
-from tests.data.recovering import rows_of
+from tests.data.recovery import rows_of
 
 Row = dict[str, Any]
 

@@ -8,11 +8,11 @@ from typing import Any
 import polars as pl
 import pytest
 
-from slatewise.data.preparing import prepare
+from slatewise.data.preparation import prepare
 from slatewise.data.tables import open_tables
 from slatewise.errors import InputError
-from tests.data.making import GOOD, Write, row
-from tests.data.recovering import rows_of
+from tests.data.log_rows import GOOD, Write, row
+from tests.data.recovery import rows_of
 
 ROW = {"user_id": "ann", "time": 1, "slate": ["a", "b"], "click": "b", "source": "search"}
 ITEMS = pl.DataFrame({"item_id": ["a", "b"], "group": ["g", "h"]})

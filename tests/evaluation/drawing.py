@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from slatewise.data import SlateDataset
 from slatewise.data.interactions import Interactions
-from slatewise.data.preparing import prepare
+from slatewise.data.preparation import prepare
 from slatewise.data.split import SplitConfig
 from slatewise.evaluation import Predictions
 from slatewise.evaluation.predictions import Slates

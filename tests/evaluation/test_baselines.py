@@ -10,7 +10,7 @@ from hypothesis import given
 
 from slatewise.data import SlateDataset
 from slatewise.data.interactions import Interactions
-from slatewise.data.preparing import prepare
+from slatewise.data.preparation import prepare
 from slatewise.data.split import SplitConfig
 from slatewise.evaluation import (
     BASELINES,

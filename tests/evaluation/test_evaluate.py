@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from slatewise.data import SlateDataset
-from slatewise.data.preparing import prepare
+from slatewise.data.preparation import prepare
 from slatewise.data.split import SplitConfig
 from slatewise.errors import SlatewiseError
 from slatewise.evaluation import (

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from slatewise.data import SlateDataset
-from slatewise.data.preparing import prepare
+from slatewise.data.preparation import prepare
 from slatewise.data.split import SplitConfig
 from slatewise.simulation import load_config, write_log
 

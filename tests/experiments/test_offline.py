@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from slatewise.data import SlateDataset
-from slatewise.data.preparing import prepare
+from slatewise.data.preparation import prepare
 from slatewise.data.split import SplitConfig
 from slatewise.errors import SlatewiseError
 from slatewise.evaluation import LOGITS, ModelRecommender, evaluate

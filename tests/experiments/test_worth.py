@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from slatewise.data import SlateDataset
-from slatewise.data.preparing import prepare
+from slatewise.data.preparation import prepare
 from slatewise.data.split import SplitConfig
 from slatewise.experiments.worth import _calibrated, _choices, _log_of, _scored, worth_of_causes
 from slatewise.simulation import Marketplace, SimulationConfig, load_config, write_log

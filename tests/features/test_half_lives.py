@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from slatewise.data import SlateDataset
-from slatewise.data.preparing import prepare
+from slatewise.data.preparation import prepare
 from slatewise.errors import SlatewiseError
 from slatewise.features import PopularityConfig, search_half_lives
 

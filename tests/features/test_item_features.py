@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from slatewise.data import SlateDataset
-from slatewise.data.preparing import prepare
+from slatewise.data.preparation import prepare
 from slatewise.errors import InputError
 from slatewise.features import ItemEncoder, read_item_columns
 from slatewise.features.item_columns import Kind

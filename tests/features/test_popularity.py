@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from slatewise.data import SlateDataset
 from slatewise.data.interactions import Interactions
-from slatewise.data.preparing import prepare
+from slatewise.data.preparation import prepare
 from slatewise.errors import SlatewiseError
 from slatewise.features import (
     Popularity,

@@ -8,7 +8,7 @@ import pytest
 
 from slatewise.data import SlateDataset
 from slatewise.data.formats import LogFormat
-from slatewise.data.preparing import prepare
+from slatewise.data.preparation import prepare
 from slatewise.data.split import SplitConfig
 from slatewise.model.config import ModelConfig
 from slatewise.model.item_features import ItemFeatures

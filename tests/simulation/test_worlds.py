@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from slatewise.data.preparing import prepare
+from slatewise.data.preparation import prepare
 from slatewise.errors import SlatewiseError
 from slatewise.simulation import (
     FrontPage,

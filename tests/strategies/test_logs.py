@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from slatewise.data import SlateDataset
-from slatewise.data.preparing import prepare
+from slatewise.data.preparation import prepare
 from slatewise.features.showings import replay
 from slatewise.strategies import Recommender, Seen
 from slatewise.strategies.history import read_history

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from slatewise.data.preparing import prepare
+from slatewise.data.preparation import prepare
 from slatewise.data.ragged import Int64Array
 from slatewise.evaluation import Evaluation, ModelRecommender, evaluate
 from slatewise.model.config import ModelConfig

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from slatewise.data.dataset import SlateDataset
-from slatewise.data.preparing import prepare
+from slatewise.data.preparation import prepare
 from slatewise.errors import SlatewiseError
 from slatewise.evaluation import ModelRecommender, require_same_items
 from slatewise.model.config import ModelConfig

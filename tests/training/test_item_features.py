@@ -9,7 +9,7 @@ import torch
 
 import slatewise
 from slatewise.data import SlateDataset
-from slatewise.data.preparing import prepare
+from slatewise.data.preparation import prepare
 from slatewise.data.split import SplitConfig
 from slatewise.errors import SlatewiseError
 from slatewise.model.config import ModelConfig

@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file
 
 from slatewise.data import SlateDataset
-from slatewise.data.preparing import prepare
+from slatewise.data.preparation import prepare
 from slatewise.data.split import SplitConfig
 from slatewise.errors import InputError, SlatewiseError
 from slatewise.model.config import ModelConfig

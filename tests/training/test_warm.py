@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from slatewise.data.dataset import SlateDataset
-from slatewise.data.preparing import prepare
+from slatewise.data.preparation import prepare
 from slatewise.data.split import SplitConfig
 from slatewise.errors import SlatewiseError
 from slatewise.model.config import ModelConfig

@@ -16,7 +16,7 @@ from slatewise.cli import (
     download,
     evaluate,
     experiment,
-    importing,
+    import_log,
     prepare,
     recommend,
     report,
@@ -46,7 +46,7 @@ app.command()(recommend.recommend)
 app.command()(experiment.experiment)
 app.command()(report.report)
 app.command()(serve.serve)
-app.command("import")(importing.import_log)
+app.command("import")(import_log.import_log)
 app.command()(download.download)
 app.command()(retrain.retrain)
 app.command()(rollback.rollback)

@@ -18,12 +18,12 @@ def describe(
     ] = False,
 ) -> None:
     """Show users, items, rates and histograms of a dataset."""
-    from slatewise.data import describing  # noqa: PLC0415
+    from slatewise.data.description import describe as describe_dataset  # noqa: PLC0415
 
     opened = SlateDataset.open(dataset)
     if verify:
         opened.verify()
-    facts = describing.describe(opened)
+    facts = describe_dataset(opened)
     if as_json:
         typer.echo(json.dumps(facts, indent=2))
     else:

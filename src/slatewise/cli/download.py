@@ -18,7 +18,7 @@ from rich.progress import (
 from slatewise.cli.show import console
 from slatewise.data.public import download_finn
 from slatewise.data.public.drive import DRIVE
-from slatewise.data.public.fetching import Fetcher
+from slatewise.data.public.fetcher import Fetcher
 
 
 class Downloadable(StrEnum):

@@ -7,9 +7,9 @@ import typer
 
 from slatewise.cli.show import console, progress, table
 from slatewise.data.dataset import SlateDataset
-from slatewise.data.describing import split_counts
+from slatewise.data.description import split_counts
 from slatewise.data.formats import ItemsFormat, LogFormat, load_formats
-from slatewise.data.preparing import prepare as prepare_dataset
+from slatewise.data.preparation import prepare as prepare_dataset
 from slatewise.data.reductions import PRESETS, PrepareConfig
 from slatewise.data.split import SplitConfig
 

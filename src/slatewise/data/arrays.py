@@ -13,7 +13,7 @@ from slatewise.data.ragged import pieces
 from slatewise.errors import InputError
 
 
-class GrowingArray:
+class ArrayWriter:
     """A one-dimensional `.npy` file written in pieces, with a running digest of its content."""
 
     def __init__(self, path: Path, dtype: npt.DTypeLike) -> None:
@@ -59,7 +59,7 @@ class GrowingArray:
 
 def write_array(path: Path, values: npt.NDArray[Any]) -> str:
     """Write a whole array and return the digest of its content."""
-    with GrowingArray(path, values.dtype) as array:
+    with ArrayWriter(path, values.dtype) as array:
         array.append(values)
         return array.close()
 

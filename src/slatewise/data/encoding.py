@@ -1,4 +1,4 @@
-"""Interactions with ids, turned into interactions with numbers."""
+"""Interactions with ids, encoded as interactions with numbers."""
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ _MOST_SOURCES = 255
 
 
 class Encoder:
-    """Numbers items and sources as they come; `settle` puts the numbers into their final order."""
+    """Numbers items and sources as they come; `finish` puts the numbers into their final order."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
@@ -57,17 +57,17 @@ class Encoder:
             )
         return names.replace_strict(self._sources, return_dtype=pl.UInt8)
 
-    def settle(self) -> "Settled":
+    def finish(self) -> "FinalVocabulary":
         """Return the final vocabularies; call it when everything has been encoded."""
         items, codes = self._vocabulary.finish()
         names = sorted(self._sources)
         sources = np.zeros(max(1, len(names)), dtype=np.uint8)
         for number, name in enumerate(names):
             sources[self._sources[name]] = number
-        return Settled(items, names, codes, sources)
+        return FinalVocabulary(items, names, codes, sources)
 
 
-class Settled:
+class FinalVocabulary:
     """The final numbers of items and sources, which do not depend on the order of the log."""
 
     def __init__(

@@ -10,7 +10,7 @@ import polars as pl
 
 from slatewise.data.columns import Columns
 from slatewise.data.dataset import SlateDataset
-from slatewise.data.preparing import prepare
+from slatewise.data.preparation import prepare
 from slatewise.data.split import SplitConfig
 from slatewise.simulation import Interactions, Marketplace
 from slatewise.simulation.arrays import Bools, Doubles, Ints

@@ -6,8 +6,8 @@ import tempfile
 from pathlib import Path
 
 from slatewise.data.dataset import SlateDataset
-from slatewise.data.describing import describe
-from slatewise.data.preparing import prepare
+from slatewise.data.description import describe
+from slatewise.data.preparation import prepare
 from slatewise.experiments.storing import Row
 from slatewise.experiments.study import Bench, StudyConfig
 from slatewise.simulation import write_log

@@ -16,7 +16,7 @@ import torch
 
 from slatewise.data.columns import Columns
 from slatewise.data.dataset import SlateDataset
-from slatewise.data.preparing import prepare
+from slatewise.data.preparation import prepare
 from slatewise.data.tables import open_tables
 from slatewise.errors import InputError, SlatewiseError
 from slatewise.features.popularity_state import PopularityState

@@ -9,7 +9,7 @@ from serving import Server, serve
 
 from slatewise.data.public import download, download_finn, import_public
 from slatewise.data.public.download import FINN_FILES
-from slatewise.data.public.fetching import Fetcher, FetchError
+from slatewise.data.public.fetcher import Fetcher, FetchError
 
 FETCHER = Fetcher(attempts=2, pause_s=0, timeout_s=5)
 

@@ -7,7 +7,7 @@ import polars as pl
 
 from slatewise.data import SlateDataset
 from slatewise.data.formats import LogFormat
-from slatewise.data.preparing import prepare
+from slatewise.data.preparation import prepare
 from slatewise.data.split import SplitConfig
 
 ITEMS, START = 12, 1_700_000_000

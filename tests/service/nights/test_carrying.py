@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from slatewise.data import SlateDataset
-from slatewise.data.preparing import prepare
+from slatewise.data.preparation import prepare
 from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
 from slatewise.service.nights.carrying import by_text, carried_to

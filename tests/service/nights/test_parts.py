@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from slatewise.data import SlateDataset
-from slatewise.data.preparing import prepare
+from slatewise.data.preparation import prepare
 from slatewise.service.nights import parts
 from slatewise.service.nights.parts import LEAST_JUDGED, divide
 from slatewise.service.nights.window import export_window

@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from slatewise.data.preparing import prepare
+from slatewise.data.preparation import prepare
 from slatewise.service.nights.window import Window, export_window
 from slatewise.service.store import Store
 from slatewise.service.store.records import Item, ItemState, Outcome, SlateRecord, Visit

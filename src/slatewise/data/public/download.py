@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from slatewise.data.public.drive import DRIVE, file_url
-from slatewise.data.public.fetching import Fetcher, FetchError
+from slatewise.data.public.fetcher import Fetcher, FetchError
 from slatewise.data.public.npz import BROKEN_ARCHIVE
 
 HUB: Final = "https://huggingface.co/datasets/simeneide/recsys_slates_dataset/resolve/main/data"

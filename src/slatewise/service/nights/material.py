@@ -5,7 +5,7 @@ from functools import cached_property
 from pathlib import Path
 
 from slatewise.data.dataset import SlateDataset
-from slatewise.data.preparing import prepare
+from slatewise.data.preparation import prepare
 from slatewise.service.nights.window import Progress, VisitStore, Window, export_window
 from slatewise.service.store.clock import DAY
 

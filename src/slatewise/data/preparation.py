@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from slatewise.data.checking import Checker
+from slatewise.data.checks import Checker
 from slatewise.data.dataset import CONTENTS, SlateDataset
 from slatewise.data.encoding import Encoder
 from slatewise.data.formats import ItemsFormat, LogFormat
@@ -23,7 +23,7 @@ from slatewise.data.report import Report
 from slatewise.data.spill import Buckets
 from slatewise.data.split import SplitConfig
 from slatewise.data.vocabulary import ItemsTable, Vocabulary
-from slatewise.data.writing import DatasetWriter
+from slatewise.data.writer import DatasetWriter
 from slatewise.errors import SlatewiseError
 from slatewise.files import atomic_directory
 
@@ -73,13 +73,13 @@ def prepare(
         )
         _set_aside(batches, checker, encoder, users)
         checker.require_clicks()
-        settled = encoder.settle()
+        vocabulary = encoder.finish()
         with DatasetWriter(directory) as writer:
             for number, bucket in enumerate(users.drain(), start=1):
                 ordered = order_by_time(bucket, report, source.files)
                 reduced = reduce_users(ordered, config, report)
                 if reduced.height:
-                    writer.append(settled.renumber(reduced))
+                    writer.append(vocabulary.renumber(reduced))
                 progress("writing", number, users.count)
             report.remaining = writer.counts
             if not report.remaining["users"]:
@@ -88,8 +88,8 @@ def prepare(
                     "Loosen the reductions, or check the log.",
                 )
             writer.finish(
-                settled.items,
-                settled.source_names,
+                vocabulary.items,
+                vocabulary.source_names,
                 division,
                 {
                     "prepare": config.model_dump(),

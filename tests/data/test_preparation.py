@@ -11,12 +11,12 @@ import pytest
 
 from slatewise.data import SlateDataset
 from slatewise.data.formats import ItemsFormat, LogFormat
-from slatewise.data.preparing import prepare
+from slatewise.data.preparation import prepare
 from slatewise.data.reductions import PrepareConfig
 from slatewise.data.split import SplitConfig
 from slatewise.errors import InputError, SlatewiseError
-from tests.data.making import GOOD, Write, found, many, row
-from tests.data.recovering import rows_of
+from tests.data.log_rows import GOOD, Write, found, many, row
+from tests.data.recovery import rows_of
 
 REPAIRS = {
     "user id is missing": ([GOOD, row(user_id=None)], "user_id", 2, 1),
@@ -179,9 +179,9 @@ def test_a_killed_run_leaves_the_old_dataset_and_no_other(write_log: Write, tmp_
     before = prepare(log, items, out).content_hash
     script = (
         "import os, signal, sys\n"
-        "from slatewise.data import writing\n"
-        "from slatewise.data.preparing import prepare\n"
-        "writing.DatasetWriter.finish = lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "from slatewise.data import writer\n"
+        "from slatewise.data.preparation import prepare\n"
+        "writer.DatasetWriter.finish = lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL)\n"
         f"prepare({str(log)!r}, {str(items)!r}, {str(out)!r}, overwrite=True)\n"
     )
     done = subprocess.run([sys.executable, "-c", script], check=False)

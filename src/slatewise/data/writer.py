@@ -11,7 +11,7 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow.parquet as pq
 
-from slatewise.data.arrays import GrowingArray, map_array, write_array
+from slatewise.data.arrays import ArrayWriter, map_array, write_array
 from slatewise.data.columns import Columns
 from slatewise.data.dataset import ARRAYS, FORMAT, VERSION, content_hash, names_digest
 from slatewise.data.keys import id_keys
@@ -36,7 +36,7 @@ class DatasetWriter:
         self._directory = directory
         self._files = ExitStack()
         self._arrays = {
-            name: self._files.enter_context(GrowingArray(directory / f"{name}.npy", ARRAYS[name]))
+            name: self._files.enter_context(ArrayWriter(directory / f"{name}.npy", ARRAYS[name]))
             for name in _STREAMED
         }
         self._users: pq.ParquetWriter | None = None
