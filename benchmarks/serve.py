@@ -161,11 +161,13 @@ def _kernel(version: Path, arm: str) -> Callable[[], object]:
     )
     rng, seeds = np.random.default_rng(2), count()
     clicks = rng.integers(ranker.table.num_items, size=(50, VISITS))
+    asked = Users.of_clicks(list(clicks), 0, show_clicked=True)
     if arm == "greedy":
-        asked = Users.of_clicks(list(clicks), 0, show_clicked=True)
         means = cycle(ranker.mean_profiles(asked))
         return lambda: rank_means(ranker.table, next(means), K)
-    draws = cycle([ranker.draw_profiles(row, DRAWS, next(seeds)).profiles for row in clicks])
+    draws = cycle(
+        [ranker.draw_profiles(history, DRAWS, next(seeds)).profiles for history in asked.histories]
+    )
     return lambda: rank_draws(ranker.table, next(draws), K, next(seeds))
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slatewise.data.interactions import Interactions
-from slatewise.features import HISTORY, HistoryState, Showing, history_features, replay
+from slatewise.features import HISTORY, Showing, UserHistory, history_features, met_features
 from tests.features.logs import first_of_showing, past_of_user, random_log, slate
 
 SEEDS = st.integers(0, 10_000)
@@ -61,29 +61,24 @@ def test_nothing_that_comes_later_moves_a_feature(seed: int, step: int) -> None:
 
 
 @given(SEEDS)
-def test_replaying_the_log_through_serving_gives_the_same_numbers(seed: int) -> None:
+def test_the_history_before_an_interaction_gives_the_same_numbers(seed: int) -> None:
     log = random_log(seed)
     batch = history_features(log).numpy()
     for user in range(log.num_users):
-        state = HistoryState()
-        n = int(log.user_offsets[user])
-        for showing in replay(log, user):
+        first, end = log.user_offsets[user : user + 2].tolist()
+        for n in range(first, end):
+            past = UserHistory.of_log(log, user, n - first)
             rows = batch[log.slate_offsets[n] : log.slate_offsets[n + 1]]
-            items = np.array(showing.items)
-            np.testing.assert_array_equal(state.features(items)[1], rows)
-            concerned, values = state.features()
-            assert not set(items[rows.any(axis=1)]) - set(concerned.tolist())
+            items = np.array(slate(log, n))
+            np.testing.assert_array_equal(met_features(past, items)[1], rows)
+            met, values = met_features(past)
+            assert not set(items[rows.any(axis=1)]) - set(met.tolist())
             assert values.any(axis=1).all()
-            state.add(showing)
-            n += max(1, len(showing.clicks))
-        assert n == log.user_offsets[user + 1]
-        np.testing.assert_array_equal(state.features()[1], HistoryState.of(log, user).features()[1])
 
 
-def test_further_clicks_on_a_slate_share_its_past() -> None:
-    state = HistoryState()
-    state.add(Showing(items=(4, 5, 6), clicks=(2, 0)))
-    items, values = state.features()
+def test_all_clicks_on_a_slate_count_and_the_last_is_the_last() -> None:
+    history = UserHistory.of_showings([Showing(items=(4, 5, 6), clicks=(2, 0))])
+    items, values = met_features(history)
     assert items.tolist() == [4, 5, 6]
     once = np.float32(np.log1p(1))
     assert values.tolist() == [[once, once, 1], [0, once, 0], [once, once, 0]]

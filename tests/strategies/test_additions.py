@@ -9,7 +9,7 @@ import torch
 from slatewise.data import SlateDataset
 from slatewise.errors import SlatewiseError
 from slatewise.evaluation import ModelRecommender
-from slatewise.features import PopularityState, Showing, replay
+from slatewise.features import PopularityState, Showing, UserHistory, replay
 from slatewise.features.popularity import Popularity, PopularityConfig
 from slatewise.model.config import ModelConfig, Term
 from slatewise.model.fitted import SlateModel
@@ -131,7 +131,7 @@ SHOWN = (Showing((0, 3, 5), (1,)), Showing((2, 3)), Showing((7, 3), (0, 1)), Sho
 
 
 def user(draws_seed: int = 0, allow: list[int] | None = None) -> Users:
-    return Users([np.array([3, 7, 3])], [Filter(allow=allow)], [draws_seed], [()], [SHOWN])
+    return Users([UserHistory.of_showings(SHOWN)], [Filter(allow=allow)], [draws_seed])
 
 
 def test_the_parts_add_up_to_what_is_ranked_by(served: tuple[Recommender, DenseRanker]) -> None:
@@ -161,11 +161,11 @@ def test_both_rankers_draw_all_terms_from_the_same_distribution(
 def test_relevance_is_drawn_with_all_terms(served: tuple[Recommender, DenseRanker]) -> None:
     recommender, _ = served
     ranker, every = recommender.ranker, np.arange(ITEMS)
-    relevance = relevance_draws(ranker, np.array([3, 7, 3]), every, 20_000, 1, (), SHOWN)
+    relevance = relevance_draws(ranker, user().histories[0], every, 20_000, 1)
     spread = np.log(relevance).std(axis=0)
-    alone = relevance_draws(ranker, np.array([3, 7, 3]), every, 20_000, 1)
-    met = [0, 2, 3, 5, 7]
-    # Weights of scale .2 add to the spread of what she met, and nothing to that of others.
+    alone = relevance_draws(ranker, UserHistory.of_clicks(np.array([3, 7, 3])), every, 20_000, 1)
+    met = [0, 2, 3, 5]  # 7 she met alike
+    # Weights of scale .2 add to the spread of what she met more often, and to no other.
     assert (spread[met] > 1.005 * np.log(alone).std(axis=0)[met]).all()
     others = np.setdiff1d(every, met)
     assert np.allclose(relevance[:, others], alone[:, others])
@@ -179,7 +179,7 @@ def test_an_explanation_says_what_each_term_adds(
     recommender, _ = served
     events = [as_event(recommender.model, showing) for showing in SHOWN]
     slate = recommender.recommend(events, 4, clicked="show", seed=2)
-    assert slate.shown[2].items == (7, 3)
+    assert slate.history.showings()[2].items == (7, 3)
     parts = recommender.ranker.mean_parts(slate.user, slate.numbers)
     for place, reason in enumerate(recommender.explain(slate, draws=20)):
         assert reason.adds == {name: values[place] for name, values in parts.items()}

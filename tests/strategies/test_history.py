@@ -7,13 +7,14 @@ import pytest
 import torch
 
 from slatewise.errors import SlatewiseError
+from slatewise.features import Showing, UserHistory
 from slatewise.model.dynamics import ClickSteps
 from slatewise.model.fitted import SlateModel
 from slatewise.model.predicting import known_profiles, present_profiles
 from slatewise.ranking import Filter, ItemTable
-from slatewise.strategies import DenseRanker, ExactRanker, Recommender, Unclicked, Users
-from slatewise.strategies.history import Events, PastSlate, read_history
+from slatewise.strategies import DenseRanker, ExactRanker, Recommender, Seen, Users
 from slatewise.strategies.tables import columns
+from slatewise.strategies.users import history_of_events
 from tests.model.ragged import Met, histories, random_interactions
 from tests.strategies.conftest import ITEMS, a_model
 
@@ -35,13 +36,15 @@ def with_evidence(
 
 def user_of(met: list[Met]) -> Users:
     """What was met, as a serving system would hand it over."""
-    clicks, unclicked = [], []
-    for each in met:
-        if each.click >= 0:
-            clicks.append(each.click)
-        else:
-            unclicked.append(PastSlate(len(clicks), np.array(each.slate), each.source))
-    return Users([np.array(clicks, dtype=np.int64)], [Filter()], [3], [unclicked])
+    showings = [
+        Showing(
+            tuple(each.slate),
+            (each.slate.index(each.click),) if each.click >= 0 else (),
+            source=each.source,
+        )
+        for each in met
+    ]
+    return Users([UserHistory.of_showings(showings)], [Filter()], [3])
 
 
 def ranker_of(model: SlateModel) -> ExactRanker:
@@ -77,7 +80,7 @@ def test_drawn_profiles_have_the_moments_of_the_models_own_draws(dynamics: Dynam
     ]
     user, draws = user_of(met), 20_000
     ranker = ranker_of(model)
-    drawn = ranker.draw_profiles(user.clicks[0], draws, 5, user.slates[0])
+    drawn = ranker.draw_profiles(user.histories[0], draws, 5)
     assert drawn.items.tolist() == [2, 4, 5, 9, 11, 30, 50]
     seeded = torch.Generator().manual_seed(2)
     with torch.no_grad():
@@ -98,12 +101,7 @@ def test_dense_and_exact_rankers_agree_on_who_a_user_is() -> None:
     model = with_evidence()
     batch = random_interactions(4, users=5, longest_user=7, items=ITEMS, click_share=0.5)
     users = [user_of(met) for met in histories(batch)]
-    together = Users(
-        [user.clicks[0] for user in users],
-        [Filter()] * 5,
-        list(range(5)),
-        [user.slates[0] for user in users],
-    )
+    together = Users([user.histories[0] for user in users], [Filter()] * 5, list(range(5)))
     exact, dense = ranker_of(model), DenseRanker(model.posterior)
     assert exact.by_mean(together, 8).tolist() == dense.by_mean(together, 8).tolist()
     replayed = together.interactions()
@@ -113,51 +111,34 @@ def test_dense_and_exact_rankers_agree_on_who_a_user_is() -> None:
     assert replayed.scroll_lengths[unclicked].tolist() == batch.scroll_lengths[unclicked].tolist()
 
 
-def test_events_come_in_order_and_without_slates_that_move_nobody() -> None:
-    clicks = np.array([5, 6])
-    slates = [
-        PastSlate(0, np.array([1, 2]), 1),
-        PastSlate(1, np.array([3]), 0),
-        PastSlate(1, np.array([4, 8, 9]), 1),
-        PastSlate(2, np.array([7]), 1),
-    ]
-    events = Events.of(clicks, slates, np.array([-1, 0]))
-    assert events.kinds.tolist() == [0, -1, 0, -1, 0]
-    assert events.items.tolist() == [1, 2, 5, 4, 8, 9, 6, 7]
-    assert events.offsets.tolist() == [0, 2, 3, 6, 7, 8]
-    vectors = np.arange(16, dtype=np.float32).reshape(8, 2)
-    averages = [[1, 2], [4, 5], [8, 9], [12, 13], [14, 15]]
-    assert events.averages(vectors).tolist() == averages
-    assert events.averages(vectors[None])[0].tolist() == averages
-
-
 def test_ids_that_are_not_known_are_left_out_of_slates_and_named() -> None:
     model = with_evidence()
     catalogue = Recommender(model).items
-    events = ["a03", Unclicked(["a01", "x"], "search"), "y", Unclicked(["z"], "search"), "a04"]
-    history = read_history(events, catalogue.known, SOURCES)
-    assert history.clicks.tolist() == [3, 4]
-    assert history.unknown == ["x", "y", "z"]
-    (slate,) = history.unclicked
-    assert (slate.after, slate.items.tolist(), slate.source) == (1, [1], 0)
+    events = ["a03", Seen(["a01", "x"], source="search"), "y", Seen(["z"], source="search"), "a04"]
+    history, unknown = history_of_events(events, catalogue.find, SOURCES)
+    assert history.clicked.tolist() == [3, 4]
+    assert unknown == ["x", "y", "z"]
+    assert history.showings()[1] == Showing((1,), source=0)
     with pytest.raises(SlatewiseError, match="'serach'"):
-        read_history([Unclicked(["a01"], "serach")], catalogue.known, SOURCES)
+        history_of_events([Seen(["a01"], source="serach")], catalogue.find, SOURCES)
+    with pytest.raises(SlatewiseError, match="clicked twice"):
+        history_of_events([Seen(["a01"], ["a01", "a01"])], catalogue.find, SOURCES)
 
 
 def test_a_slate_without_a_click_changes_what_is_recommended_and_is_not_excluded() -> None:
     recommender = Recommender(with_evidence("linear"))
     near = [item for item, _ in recommender.model.similar_items("a10", 8)]
-    searched = recommender.recommend([Unclicked(near, "search")], 20, strategy="greedy")
+    searched = recommender.recommend([Seen(near, source="search")], 20, strategy="greedy")
     nobody = recommender.recommend([], 20, strategy="greedy")
     assert searched.items != nobody.items
     assert len(set(near) & set(searched.items)) > len(set(near) & set(nobody.items))
-    both = recommender.recommend([[Unclicked(near, "search")], []], 20, strategy="greedy")
+    both = recommender.recommend([[Seen(near, source="search")], []], 20, strategy="greedy")
     assert [slate.items for slate in both] == [searched.items, nobody.items]
 
 
 def test_a_model_without_evidence_ignores_slates_without_a_click() -> None:
     recommender = Recommender(a_model())
-    events = ["a03", Unclicked(["a01", "a02"], "search"), "a17"]
+    events = ["a03", Seen(["a01", "a02"], source="search"), "a17"]
     slate = recommender.recommend(events, 10, seed=4)
     clicks = recommender.recommend(["a03", "a17"], 10, seed=4)
     assert slate.items == clicks.items
@@ -166,7 +147,7 @@ def test_a_model_without_evidence_ignores_slates_without_a_click() -> None:
 
 def test_a_slate_remembers_all_that_it_was_made_from() -> None:
     recommender = Recommender(with_evidence())
-    events = ["a03", Unclicked(["a01", "a02"], "search"), "a17"]
+    events = ["a03", Seen(["a01", "a02"], source="search"), "a17"]
     slate = recommender.recommend(events, 10, seed=4)
     again = recommender.ranker.by_draws(slate.user, 10, 12)
     assert (

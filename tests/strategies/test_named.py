@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from slatewise.errors import SlatewiseError
+from slatewise.features import UserHistory
 from slatewise.model.fitted import SlateModel
 from slatewise.ranking import Filter, ItemTable
 from slatewise.strategies import (
@@ -57,7 +58,7 @@ class TestEvery:
 
     def test_group_caps_hold(self, name: str, ranker: ExactRanker) -> None:
         caps = np.array([1, 0, -1])
-        users = Users([np.array([2])], [Filter(caps=caps)], [1])
+        users = Users([UserHistory.of_clicks(np.array([2]))], [Filter(caps=caps)], [1])
         slate = named_strategy(name).slates(ranker, users, 12)[0]
         assert (slate >= 0).all()
         assert len(set(slate.tolist())) == 12
@@ -68,7 +69,7 @@ class TestEvery:
     def test_a_catalogue_that_is_too_small_is_shown_whole(
         self, name: str, ranker: ExactRanker
     ) -> None:
-        users = Users([NOBODY], [Filter(allow=[5, 7, 8])], [1])
+        users = Users([UserHistory.of_clicks(NOBODY)], [Filter(allow=[5, 7, 8])], [1])
         slate = named_strategy(name).slates(ranker, users, 5)[0]
         assert sorted(slate.tolist()) == [-1, -1, 5, 7, 8]
 

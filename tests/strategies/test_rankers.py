@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from slatewise.errors import SlatewiseError
+from slatewise.features import UserHistory
 from slatewise.model.config import ModelConfig
 from slatewise.model.dynamics import GruWeights
 from slatewise.model.fitted import SlateModel
@@ -26,6 +27,10 @@ def ranker_of(kind: Rank, model: SlateModel) -> Ranker:
     if kind == "dense":
         return DenseRanker(model.posterior)
     return ExactRanker(model.posterior, ItemTable.create(*columns(model)))
+
+
+def of_click(item: int) -> UserHistory:
+    return UserHistory.of_clicks(np.array([item]))
 
 
 def users_of(clicks: list[Ints], *, show: bool = True, seed: int = 0) -> Users:
@@ -114,7 +119,7 @@ def test_expected_relevance_is_that_of_many_draws(kind: Rank) -> None:
     users = users_of([clicks], show=False)
     slate = ranker_of(kind, model).by_expectation(users, 5, draws=1_000)[0]
     exact = ExactRanker(model.posterior, ItemTable.create(*columns(model)))
-    drawn = exact.draw_profiles(clicks, 4_000, seed=11)
+    drawn = exact.draw_profiles(users.histories[0], 4_000, seed=11)
     rng = np.random.default_rng(12)
     means, scales, _, _ = columns(model)
     relevance = np.zeros(ITEMS)
@@ -131,7 +136,7 @@ def test_expected_relevance_is_that_of_many_draws(kind: Rank) -> None:
 def test_filters_hold_in_every_ranking(kind: Rank, model: SlateModel) -> None:
     ranker = ranker_of(kind, model)
     allow = np.arange(0, ITEMS, 2)
-    users = Users([np.array([4]), np.array([4])], [Filter(exclude=[4, 6], allow=allow)] * 2, [0, 1])
+    users = Users([of_click(4)] * 2, [Filter(exclude=[4, 6], allow=allow)] * 2, [0, 1])
     for slates in (
         ranker.by_mean(users, 50),
         ranker.by_draws(users, 50, 3)[:, 0],
@@ -162,7 +167,7 @@ def test_the_exact_ranker_treats_users_apart(model: SlateModel) -> None:
 
 
 def test_a_dense_ranking_refuses_caps(model: SlateModel) -> None:
-    users = Users([np.array([1])], [Filter(caps=[1, 1, 1])], [0])
+    users = Users([of_click(1)], [Filter(caps=[1, 1, 1])], [0])
     with pytest.raises(SlatewiseError, match="caps"):
         DenseRanker(model.posterior).by_mean(users, 3)
 

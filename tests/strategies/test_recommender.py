@@ -149,7 +149,7 @@ def test_odd_requests_are_refused_in_words(
 
 def test_relevance_and_uncertainty_are_those_of_the_posterior(recommender: Recommender) -> None:
     slate = recommender.recommend(["a03", "a17"], 6, seed=2)
-    drawn = recommender.ranker.draw_profiles(slate.clicks, 20_000, seed=9)
+    drawn = recommender.ranker.draw_profiles(slate.history, 20_000, seed=9)
     table, rng = recommender.ranker.table, np.random.default_rng(3)
     mean, scale = table.means_of(slate.numbers), table.scales_of(slate.numbers)
     vectors = mean + scale * rng.standard_normal((20_000, *mean.shape))

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from slatewise.features.half_lives import HalfLives as HalfLives
     from slatewise.features.half_lives import search_half_lives as search_half_lives
     from slatewise.features.history import HISTORY as HISTORY
-    from slatewise.features.history import HistoryState as HistoryState
     from slatewise.features.history import history_features as history_features
+    from slatewise.features.history import met_features as met_features
     from slatewise.features.item_columns import read_item_columns as read_item_columns
     from slatewise.features.item_features import ItemEncoder as ItemEncoder
     from slatewise.features.popularity import Popularity as Popularity
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from slatewise.features.propensity import PropensityState as PropensityState
     from slatewise.features.showings import Showing as Showing
     from slatewise.features.showings import replay as replay
+    from slatewise.features.user_history import UserHistory as UserHistory
 
 _HOMES = {
     "HISTORY": "slatewise.features.history",
     "HalfLives": "slatewise.features.half_lives",
-    "HistoryState": "slatewise.features.history",
     "ItemEncoder": "slatewise.features.item_features",
     "Popularity": "slatewise.features.popularity",
     "PopularityConfig": "slatewise.features.popularity",
@@ -36,7 +36,9 @@ _HOMES = {
     "PropensityState": "slatewise.features.propensity",
     "Showing": "slatewise.features.showings",
     "cells_of_users": "slatewise.features.gathering",
+    "UserHistory": "slatewise.features.user_history",
     "history_features": "slatewise.features.history",
+    "met_features": "slatewise.features.history",
     "positions": "slatewise.features.position",
     "read_item_columns": "slatewise.features.item_columns",
     "search_half_lives": "slatewise.features.half_lives",

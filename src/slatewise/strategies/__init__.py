@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from slatewise.strategies.exact import ExactRanker as ExactRanker
     from slatewise.strategies.explaining import Reason as Reason
     from slatewise.strategies.greedy import Greedy as Greedy
-    from slatewise.strategies.history import Seen as Seen
-    from slatewise.strategies.history import Unclicked as Unclicked
     from slatewise.strategies.in_slate import InSlateThompson as InSlateThompson
     from slatewise.strategies.named import STRATEGIES as STRATEGIES
     from slatewise.strategies.named import Strategy as Strategy
@@ -22,6 +20,7 @@ if TYPE_CHECKING:
     from slatewise.strategies.recommender import Recommender as Recommender
     from slatewise.strategies.slate import Slate as Slate
     from slatewise.strategies.thompson import Thompson as Thompson
+    from slatewise.strategies.users import Seen as Seen
     from slatewise.strategies.users import Users as Users
 
 _HOMES = {
@@ -32,7 +31,6 @@ _HOMES = {
         "exact": ["ExactRanker"],
         "explaining": ["Reason"],
         "greedy": ["Greedy"],
-        "history": ["Seen", "Unclicked"],
         "in_slate": ["InSlateThompson"],
         "named": ["STRATEGIES", "Strategy", "named_strategy"],
         "posterior_mean": ["PosteriorMean"],
@@ -41,7 +39,7 @@ _HOMES = {
         "recommender": ["Recommender"],
         "slate": ["Slate"],
         "thompson": ["Thompson"],
-        "users": ["Users"],
+        "users": ["Seen", "Users"],
     }.items()
     for name in names
 }

@@ -4,15 +4,15 @@ Weights of popularity act on features that the table holds for all items, those 
 on the few items that she met. J draws, P features of popularity, m items met, k items asked for.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import numpy.typing as npt
 
 from slatewise.errors import SlatewiseError
-from slatewise.features.history import CountedShowings, HistoryState
+from slatewise.features.history import met_features
 from slatewise.features.popularity_state import PopularityState
-from slatewise.features.showings import Showing
+from slatewise.features.user_history import UserHistory
 from slatewise.model.posterior import Posterior
 from slatewise.model.terms import FittedTerms
 from slatewise.model.terms.history import HistoryTerm
@@ -39,20 +39,18 @@ class RankingTerms:
             if name in terms.by_name and terms.by_name[name].acts_on == "items"
         }
 
-    def mean(self, shown: Sequence[Showing]) -> Additions:
+    def mean(self, history: UserHistory) -> Additions:
         """Return what is added for a user by the posterior mean: weights [P], offsets [m]."""
-        return self._added(shown, {name: mean for name, (mean, _) in self._weights.items()})
+        return self._added(history, {name: mean for name, (mean, _) in self._weights.items()})
 
-    def draws(self, shown: Sequence[Showing], draws: int, seed: int) -> Additions:
+    def draws(self, history: UserHistory, draws: int, seed: int) -> Additions:
         """Return what is added in J draws of the weights: weights [J, P], offsets [J, m]."""
         rng, drawn = np.random.default_rng([seed, 4]), {}
         for name, (mean, scale) in self._weights.items():
             drawn[name] = mean + scale * rng.standard_normal((draws, *mean.shape))
-        return self._added(shown, drawn)
+        return self._added(history, drawn)
 
-    def drawn_once(
-        self, draws: int, seed: int
-    ) -> Callable[[Sequence[Showing], Ints], Doubles | float]:
+    def drawn_once(self, draws: int, seed: int) -> Callable[[UserHistory, Ints], Doubles | float]:
         """Draw the weights J times, once; return what they add to items [k] for a user: [J, k].
 
         0 without any term.
@@ -63,33 +61,33 @@ class RankingTerms:
             for name, (mean, scale) in self._weights.items()
         }
 
-        def added(shown: Sequence[Showing], items: Ints) -> Doubles | float:
+        def added(history: UserHistory, items: Ints) -> Doubles | float:
             total: Doubles | float = 0.0
             if "popularity" in drawn and self._table.num_features:
                 total = drawn["popularity"] @ self._table.features_of(items).T
             if self._history is not None:
-                features = history_features(self._history, shown, items)[1]
+                features = history_features(self._history, history, items)[1]
                 total = total + drawn["history"] @ features.T
             return total
 
         return added
 
-    def _added(self, shown: Sequence[Showing], weights: Mapping[str, npt.ArrayLike]) -> Additions:
+    def _added(self, history: UserHistory, weights: Mapping[str, npt.ArrayLike]) -> Additions:
         """Apply weights of terms, [...] in front of their features."""
         popularity = weights.get("popularity") if self._table.num_features else None
         if self._history is None:
             return Additions(popularity)
-        items, features = history_features(self._history, shown)
+        items, features = history_features(self._history, history)
         offsets = np.asarray(weights["history"], np.float64) @ features.T
         return Additions(popularity, items, offsets)
 
     def drawn_for(
-        self, shown: Sequence[Showing], items: Ints, draws: int, seed: int
+        self, history: UserHistory, items: Ints, draws: int, seed: int
     ) -> Doubles | float:
         """Return what those draws add to some items [k]: [J, k], or 0 without any term."""
         if not self._weights:
             return 0.0
-        added, total = self.draws(shown, draws, seed), np.zeros((draws, len(items)))
+        added, total = self.draws(history, draws, seed), np.zeros((draws, len(items)))
         if added.weights is not None:
             total += np.asarray(added.weights) @ self._table.features_of(items).T
         if added.offsets is not None:
@@ -97,7 +95,7 @@ class RankingTerms:
             total[:, rows] += np.asarray(added.offsets)[:, places]
         return total
 
-    def mean_parts(self, shown: Sequence[Showing], items: Ints) -> dict[str, Doubles]:
+    def mean_parts(self, history: UserHistory, items: Ints) -> dict[str, Doubles]:
         """Return what each term adds to some items by the posterior mean: [k] each."""
         parts: dict[str, Doubles] = {}
         if "popularity" in self._weights:
@@ -106,7 +104,7 @@ class RankingTerms:
                 features @ mean if features.shape[1] else np.zeros(len(items))
             ).astype(np.float64)
         if self._history is not None:
-            features = history_features(self._history, shown, items)[1]
+            features = history_features(self._history, history, items)[1]
             parts["history"] = (features @ self._weights["history"][0]).astype(np.float64)
         return parts
 
@@ -118,19 +116,13 @@ def history_term(terms: FittedTerms) -> HistoryTerm | None:
 
 
 def history_features(
-    term: HistoryTerm, shown: Sequence[Showing], items: Ints | None = None
+    term: HistoryTerm, history: UserHistory, items: Ints | None = None
 ) -> tuple[Ints, Floats]:
-    """Return items [m] and their features [m, 3] as the model has them, after what was shown.
+    """Return items [m] and their features [m, 3] as the model has them, after a history.
 
     Of the items given, or without any, of all with a feature other than 0.
     """
-    if isinstance(shown, CountedShowings):
-        items, features = shown.features(items)
-    else:
-        state = HistoryState()
-        for showing in shown:
-            state.add(showing)
-        items, features = state.features(items)
+    items, features = met_features(history, items)
     return items, np.divide(features, np.array(term.sizes), dtype=np.float32)
 
 

@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -18,8 +18,7 @@ from slatewise.data import parsing
 from slatewise.data.columns import Columns
 from slatewise.data.tables import open_tables
 from slatewise.errors import InputError, SlatewiseError
-from slatewise.ranking import Filter
-from slatewise.strategies.history import History, as_shown
+from slatewise.features.user_history import UserHistory
 from slatewise.strategies.named import Strategy
 from slatewise.strategies.recommender import Recommender
 from slatewise.strategies.users import Ints, Users
@@ -41,8 +40,8 @@ class Visitors(Protocol):
     def digest(self) -> str:
         """Tells them and their histories from others."""
 
-    def histories(self, first: int, count: int) -> list[History]:
-        """Return what so many users did, from number `first` on."""
+    def histories(self, first: int, count: int) -> tuple[list[UserHistory], int]:
+        """Return what `count` users did, from number `first` on, and how many items are unknown."""
 
 
 class ClickingUsers:
@@ -54,10 +53,11 @@ class ClickingUsers:
         rows = clicks.hash_rows(seed=0).to_numpy().tobytes()
         self.digest = hashlib.blake2b(rows).hexdigest()
 
-    def histories(self, first: int, count: int) -> list[History]:
-        """Return what so many users did, from number `first` on."""
+    def histories(self, first: int, count: int) -> tuple[list[UserHistory], int]:
+        """Return what `count` users did, from number `first` on, and how many items are unknown."""
         known = [self._known(row) for row in self._clicks[Columns.ITEM].slice(first, count)]
-        return [History(clicks, (), lost, as_shown(clicks, ())) for clicks, lost in known]
+        histories = [UserHistory.of_clicks(clicks) for clicks, _ in known]
+        return histories, sum(len(lost) for _, lost in known)
 
 
 def read_histories(file: str | Path, item_type: type) -> pl.DataFrame:
@@ -123,8 +123,8 @@ def recommend_to_file(
     starts = range(0, len(users), PART_USERS)
     for number, start in enumerate(starts):
         file = parts / f"{number:06d}.parquet"
-        histories = visitors.histories(start, PART_USERS)
-        unknown += sum(len(history.unknown) for history in histories)
+        histories, lost = visitors.histories(start, PART_USERS)
+        unknown += lost
         if not file.exists():
             shown = _slates(recommender, strategy, histories, k, seed + start)
             here = users.slice(start, PART_USERS)
@@ -136,7 +136,7 @@ def recommend_to_file(
 
 
 def _slates(
-    recommender: Recommender, strategy: Strategy, histories: list[History], k: int, seed: int
+    recommender: Recommender, strategy: Strategy, histories: list[UserHistory], k: int, seed: int
 ) -> Ints:
     """Make slates [B, k] on all cores; who is in whose thread changes nothing."""
 
@@ -147,20 +147,10 @@ def _slates(
         return np.concatenate(list(threads.map(make, _pieces(histories, seed))))
 
 
-def _pieces(histories: list[History], seed: int) -> Iterator[Users]:
+def _pieces(histories: list[UserHistory], seed: int) -> Iterator[Users]:
     for start in range(0, len(histories), _THREAD_USERS):
-        yield _users(histories[start : start + _THREAD_USERS], seed + start)
-
-
-def _users(histories: Sequence[History], seed: int) -> Users:
-    """Take users who may be shown everything but what they clicked; b has seed + b."""
-    return Users(
-        [history.clicks for history in histories],
-        [Filter(exclude=history.clicks) for history in histories],
-        [seed + number for number in range(len(histories))],
-        [history.unclicked for history in histories],
-        [history.shown for history in histories],
-    )
+        part = histories[start : start + _THREAD_USERS]
+        yield Users.of_histories(part, seed + start, show_clicked=False)
 
 
 def _rows(recommender: Recommender, users: pl.Series, shown: Ints, seed: int) -> pl.DataFrame:

@@ -28,6 +28,10 @@ class Catalogue:
         """Return how many items there are, with the hidden and the removed."""
         return len(self.ids)
 
+    def find(self, item: ItemId) -> int | None:
+        """Return the number of an item, None if it is not known."""
+        return self._numbers.get(item)
+
     def known(self, ids: Iterable[ItemId]) -> tuple[Ints, list[ItemId]]:
         """Return the numbers of the ids that are known, in order, and the ids that are not."""
         numbers: list[int] = []

@@ -83,7 +83,7 @@ class DenseRanker:
         device, num_items = self._posterior.items.mean.device, len(self._posterior.items.mean)
 
         def chance(rows: slice) -> Tensor:
-            shape = (len(users.clicks[rows]), num_items)
+            shape = (len(users.histories[rows]), num_items)
             return torch.rand(shape, generator=seeded, device=device)
 
         return self._best(users, k, chance)
@@ -114,8 +114,8 @@ class DenseRanker:
         def utility(rows: slice) -> Tensor:
             scores = same - _distances(profiles[rows], vectors)
             if self._history is not None:
-                for row, shown in enumerate(users.shown[rows]):
-                    items, features = history_features(self._history, shown)
+                for row, history in enumerate(users.histories[rows]):
+                    items, features = history_features(self._history, history)
                     added = torch.from_numpy(features).to(scores) @ weights["history"]
                     scores[row, torch.from_numpy(items)] += added
             return scores

@@ -1,11 +1,10 @@
 """Ranking one user at a time over a table of items, exactly, however many items there are."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from slatewise.features.showings import Showing
+from slatewise.features.user_history import UserHistory
 from slatewise.model.posterior import Posterior
 from slatewise.model.terms import FittedTerms
 from slatewise.ranking import (
@@ -16,7 +15,6 @@ from slatewise.ranking import (
     rank_means_many,
 )
 from slatewise.strategies.additions import Doubles, RankingTerms
-from slatewise.strategies.history import Events, PastSlate
 from slatewise.strategies.interleaving import interleave, interleave_capped
 from slatewise.strategies.profiles import Floats, UserDynamics
 from slatewise.strategies.users import Ints, Users
@@ -53,37 +51,23 @@ class ExactRanker:
     def by_mean(self, users: Users, k: int) -> Ints:
         """Rank by relevance at the posterior mean: [B, k]."""
         profiles = self.mean_profiles(users)
-        added = [self.terms.mean(shown) for shown in users.shown]
+        added = [self.terms.mean(history) for history in users.histories]
         return rank_means_many(self.table, profiles, k, users.filters, added).items
 
     def by_draws(self, users: Users, k: int, draws: int) -> Ints:
         """Rank by relevance in J posterior draws each: [B, J, k]."""
         rankings = [
             self._draw_and_rank(*user, k, draws)
-            for user in zip(
-                users.clicks,
-                users.slates,
-                users.shown,
-                users.filters,
-                users.seeds,
-                strict=True,
-            )
+            for user in zip(users.histories, users.filters, users.seeds, strict=True)
         ]
         return np.stack(rankings) if rankings else np.empty((0, draws, k), np.int64)
 
     def _draw_and_rank(
-        self,
-        clicks: Ints,
-        unclicked: Sequence[PastSlate],
-        shown: Sequence[Showing],
-        wanted: Filter,
-        seed: int,
-        k: int,
-        draws: int,
+        self, history: UserHistory, wanted: Filter, seed: int, k: int, draws: int
     ) -> Ints:
         for_profiles, for_items = _streams(seed)
-        drawn = self.draw_profiles(clicks, draws, for_profiles, unclicked)
-        added = self.terms.draws(shown, draws, seed)
+        drawn = self.draw_profiles(history, draws, for_profiles)
+        added = self.terms.draws(history, draws, seed)
         # A clicked item has one vector in a draw: that which moved the user is also ranked.
         return rank_draws(
             self.table, drawn.profiles, k, for_items, wanted, drawn.items, drawn.vectors, added
@@ -95,11 +79,10 @@ class ExactRanker:
         Here a clicked item is taken for independent of the profile that it moved.
         """
         slates = np.full((len(users), k), -1, dtype=np.int64)
-        who = zip(users.clicks, users.slates, users.shown, strict=True)
-        for row, (clicks, unclicked, shown) in enumerate(who):
+        for row, history in enumerate(users.histories):
             wanted, seed = users.filters[row], users.seeds[row]
-            drawn = self.draw_profiles(clicks, draws, _streams(seed)[0], unclicked)
-            added = self.terms.draws(shown, draws, seed)
+            drawn = self.draw_profiles(history, draws, _streams(seed)[0])
+            added = self.terms.draws(history, draws, seed)
             slates[row] = rank_expected(self.table, drawn.profiles, k, wanted, added).items
         return slates
 
@@ -136,10 +119,10 @@ class ExactRanker:
     def mean_profiles(self, users: Users) -> Floats:
         """Return where the posterior mean has users: [B, D]."""
         profiles = []
-        for clicks, unclicked in zip(users.clicks, users.slates, strict=True):
-            events = Events.of(clicks, unclicked, self.dynamics.places)
-            vectors = events.averages(self.table.means_of(events.items))
-            profiles.append(self.dynamics.mean(vectors, events.kinds))
+        for history in users.histories:
+            moves = history.moves(self.dynamics.places)
+            vectors = moves.averages(self.table.means_of(moves.items))
+            profiles.append(self.dynamics.mean(vectors, moves.kinds))
         return np.stack(profiles)
 
     def mean_parts(self, users: Users, items: Ints) -> dict[str, Doubles]:
@@ -151,21 +134,19 @@ class ExactRanker:
         gaps = self.mean_profiles(users)[0].astype(np.float64) - self.table.means_of(items)
         parts = {"distance": -np.linalg.norm(gaps, axis=1)}
         parts["bias"] = self.table.biases_of(items).astype(np.float64)
-        return parts | self.terms.mean_parts(users.shown[0], items)
+        return parts | self.terms.mean_parts(users.histories[0], items)
 
-    def draw_profiles(
-        self, clicks: Ints, draws: int, seed: int, unclicked: Sequence[PastSlate] = ()
-    ) -> Profiles:
+    def draw_profiles(self, history: UserHistory, draws: int, seed: int) -> Profiles:
         """Draw where one user is, with everything that is uncertain about it."""
         rng = np.random.default_rng(seed)
-        events = Events.of(clicks, unclicked, self.dynamics.places)
-        items, local = np.unique(events.items, return_inverse=True)
+        moves = history.moves(self.dynamics.places)
+        items, local = np.unique(moves.items, return_inverse=True)
         mean, scale = self.table.means_of(items), self.table.scales_of(items)
         vectors = rng.standard_normal((draws, *mean.shape), dtype=np.float32)
         vectors *= scale
         vectors += mean  # [J, C, D]
-        moving = events.averages(vectors[:, local])  # [J, E, D]
-        return Profiles(self.dynamics.draws(moving, events.kinds, rng), items, vectors)
+        moving = moves.averages(vectors[:, local])  # [J, E, D]
+        return Profiles(self.dynamics.draws(moving, moves.kinds, rng), items, vectors)
 
 
 def _streams(seed: int) -> tuple[int, int]:

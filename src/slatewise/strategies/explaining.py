@@ -51,7 +51,7 @@ def explain(ranker: ExactRanker, catalogue: Catalogue, slate: Slate, draws: int)
     fresh = replace(slate.user, seeds=[slate.seed + _FRESH])
     drawn = ranker.by_draws(fresh, depth, draws)[0]  # [J, depth]
     quantiles = rank_quantiles(drawn, slate.numbers)
-    nearest = nearest_clicks(ranker, slate.clicks, slate.numbers)
+    nearest = nearest_clicks(ranker, slate.history.clicked, slate.numbers)
     parts = ranker.mean_parts(slate.user, slate.numbers)
     views = catalogue.views_of(slate.numbers)
     drawn_by_chance = _by_chance(ranker, slate)

@@ -5,14 +5,12 @@ with the items of the model as its items table. Items are matched by id, sources
 """
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import polars as pl
-import torch
 
 from slatewise.data.columns import Columns
 from slatewise.data.dataset import SlateDataset
@@ -20,12 +18,11 @@ from slatewise.data.preparation import prepare
 from slatewise.data.tables import open_tables
 from slatewise.errors import InputError, SlatewiseError
 from slatewise.features.popularity_state import PopularityState
-from slatewise.features.showings import showing_starts
+from slatewise.features.user_history import UserHistory
 from slatewise.model.fitted import ItemId
 from slatewise.model.terms.popularity import PopularityTerm
-from slatewise.strategies.history import History, Seen, read_history
 from slatewise.strategies.recommender import Recommender
-from slatewise.strategies.users import Ints
+from slatewise.strategies.users import Ints, source_number
 
 _MICROSECONDS = 1_000_000
 _CELLS = 1 << 22
@@ -57,44 +54,29 @@ class LoggedUsers:
     """The users of a log, with all that they saw and clicked."""
 
     def __init__(self, dataset: SlateDataset, recommender: Recommender) -> None:
-        self._recommender = recommender
         self._log = dataset.interactions()
-        self._items = _ids_of(dataset, recommender)
-        self._sources = dataset.source_names
         self.users = dataset.user_ids
         self.digest = dataset.content_hash
-        shown = [self._items[number] for number in _seen(dataset)]
-        if not len(recommender.items.known(shown)[0]):
+        find, names = recommender.items.find, recommender.model.source_names
+        found = [find(item) for item in _ids_of(dataset, recommender)]
+        self._items = np.array([-1 if number is None else number for number in found])
+        self._sources = np.array([source_number(name, names) for name in dataset.source_names])
+        if not (self._items[_seen(dataset)] >= 0).any():
             raise InputError(
                 "the model knows none of the items.",
                 "Items must be named as in the log that it was trained on.",
                 file=dataset.path,
             )
 
-    def histories(self, first: int, count: int) -> list[History]:
-        """Return what so many users did, from number `first` on."""
-        who = torch.arange(first, min(first + count, len(self.users)))
-        part = self._log.of_users(who)
-        begins = showing_starts(part).tolist()
-        items, offsets = part.slate_items.numpy(), part.slate_offsets.tolist()
-        clicks, sources = part.clicks.tolist(), part.sources.tolist()
-        found = []
-        for start, end in pairwise(part.user_offsets.tolist()):
-            events: list[Seen] = []
-            for n in range(start, end):
-                if begins[n]:  # else it is one more click on the slate before
-                    seen = [self._items[item] for item in items[offsets[n] : offsets[n + 1]]]
-                    events.append(Seen(seen, [], self._sources[sources[n]]))
-                if clicks[n] >= 0:
-                    last = events[-1]
-                    again = [*last.clicked, last.items[clicks[n]]]
-                    events[-1] = Seen(last.items, again, last.source)
-            found.append(self._history(events))
-        return found
-
-    def _history(self, events: Sequence[Seen]) -> History:
-        recommender = self._recommender
-        return read_history(events, recommender.items.known, recommender.model.source_names)
+    def histories(self, first: int, count: int) -> tuple[list[UserHistory], int]:
+        """Return what `count` users did, from number `first` on, and how many items are unknown."""
+        found, unknown = [], 0
+        for user in range(first, min(first + count, len(self.users))):
+            history = UserHistory.of_log(self._log, user)
+            items = self._items[history.items]
+            unknown += int((items < 0).sum())
+            found.append(history.renumbered(items, self._sources[history.sources]))
+        return found, unknown
 
 
 def refresh_from(recommender: Recommender, dataset: SlateDataset, at: int | None = None) -> int:

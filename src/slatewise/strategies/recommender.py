@@ -17,13 +17,12 @@ from slatewise.strategies.additions import popularity_features
 from slatewise.strategies.catalogue import Catalogue
 from slatewise.strategies.exact import ExactRanker
 from slatewise.strategies.explaining import Reason, explain
-from slatewise.strategies.history import Event, History, Seen, Unclicked, read_history
 from slatewise.strategies.named import Strategy, named_strategy
 from slatewise.strategies.propensities import Propensities, propensities
 from slatewise.strategies.relevance import relevance_draws
 from slatewise.strategies.slate import Slate
 from slatewise.strategies.tables import table_of, table_of_run
-from slatewise.strategies.users import Ints, Users
+from slatewise.strategies.users import Event, Ints, Seen, Users, history_of_events
 from slatewise.training import runs
 
 DEFAULT = "in-slate-thompson"
@@ -101,8 +100,7 @@ class Recommender:
         Args:
             clicks: ids of the items a user clicked, oldest first, or a list of such lists. Ids the
                 model does not know are ignored and named in `Slate.unknown`; none at all is fine.
-                A slate without a click may stand among them, as `Unclicked(items, source)`,
-                and a slate with clicks as `Seen(items, clicked, source)`.
+                A slate may stand among them as `Seen(items, clicked, source)`.
             k: how many items; there are fewer in the slate if no more may be shown.
             strategy: a name, or a strategy with settings of its own.
             exclude: ids not to show, such as those of earlier pages. Unknown ones are no matter.
@@ -117,21 +115,19 @@ class Recommender:
         histories: Sequence[Events] = clicks if several else [clicks]  # type: ignore[list-item,assignment]
         chosen = named_strategy(strategy) if isinstance(strategy, str) else strategy
         asked = [
-            read_history(history, self.items.known, self.model.source_names)
+            history_of_events(history, self.items.find, self.model.source_names)
             for history in histories
         ]
         common = self._filter(exclude, allow, groups)
         users = Users(
-            [history.clicks for history in asked],
-            [_without(common, history.clicks, clicked) for history in asked],
+            [history for history, _ in asked],
+            [_without(common, history.clicked, clicked) for history, _ in asked],
             _seeds(seed, len(asked)),
-            [history.unclicked for history in asked],
-            [history.shown for history in asked],
         )
         shown = chosen.slates(self.ranker, users, _positive(k))
         slates = [
-            self._slate(row, users, place, chosen.name, history)
-            for place, (row, history) in enumerate(zip(shown, asked, strict=True))
+            self._slate(row, users, number, chosen.name, unknown)
+            for number, (row, (_, unknown)) in enumerate(zip(shown, asked, strict=True))
         ]
         return slates if several else slates[0]
 
@@ -211,13 +207,12 @@ class Recommender:
             caps=caps,
         )
 
-    def _slate(self, row: Ints, users: Users, place: int, strategy: str, history: History) -> Slate:
+    def _slate(
+        self, row: Ints, users: Users, number: int, strategy: str, unknown: list[ItemId]
+    ) -> Slate:
         numbers = row[row >= 0]
-        clicks, unclicked, unknown, shown = history
-        seed = users.seeds[place]
-        relevance = relevance_draws(
-            self.ranker, clicks, numbers, RELEVANCE_DRAWS, seed, unclicked, shown
-        )
+        history, seed = users.histories[number], users.seeds[number]
+        relevance = relevance_draws(self.ranker, history, numbers, RELEVANCE_DRAWS, seed)
         return Slate(
             items=[self.items.ids[number] for number in numbers],
             groups=self.items.groups_of(numbers),
@@ -227,10 +222,8 @@ class Recommender:
             seed=seed,
             unknown=unknown,
             numbers=numbers,
-            clicks=clicks,
-            filter=users.filters[place],
-            unclicked=unclicked,
-            shown=shown,
+            history=history,
+            filter=users.filters[number],
         )
 
 
@@ -239,7 +232,7 @@ def _are_several(clicks: Events | Sequence[Events]) -> bool:
         raise SlatewiseError(
             f"'{clicks}' is one text and no list of clicks.", f"Write ['{clicks}'] for one click."
         )
-    return len(clicks) > 0 and not isinstance(clicks[0], str | int | np.integer | Unclicked | Seen)
+    return len(clicks) > 0 and not isinstance(clicks[0], str | int | np.integer | Seen)
 
 
 def _without(wanted: Filter, clicks: Ints, clicked: Clicked) -> Filter:

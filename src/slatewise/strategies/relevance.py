@@ -1,36 +1,27 @@
 """How relevant some items are to a user, and how sure that is."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from slatewise.features.showings import Showing
+from slatewise.features.user_history import UserHistory
 from slatewise.strategies.exact import ExactRanker, Profiles
-from slatewise.strategies.history import PastSlate
 from slatewise.strategies.slate import Doubles
 from slatewise.strategies.users import Ints
 
 
 def relevance_draws(
-    ranker: ExactRanker,
-    clicks: Ints,
-    items: Ints,
-    draws: int,
-    seed: int,
-    unclicked: Sequence[PastSlate] = (),
-    shown: Sequence[Showing] = (),
+    ranker: ExactRanker, history: UserHistory, items: Ints, draws: int, seed: int
 ) -> Doubles:
     """Draw the relevance of items [k] to a user, exp(b + w · x − ‖z − v‖): [J, k].
 
     Profile and items are drawn together: a clicked item's vector is that which moved the user.
     """
-    drawn = ranker.draw_profiles(clicks, draws, seed, unclicked)
+    drawn = ranker.draw_profiles(history, draws, seed)
     rng = np.random.default_rng([seed, 3])
     vectors = _vectors(ranker, drawn, items, rng)  # [J, k, D]
     distance = np.linalg.norm(drawn.profiles[:, None] - vectors, axis=2)
     unsure = ranker.table.bias_scales_of(items) * rng.standard_normal((draws, len(items)))
     biases = ranker.table.biases_of(items) + unsure
-    added = ranker.terms.drawn_for(shown, items, draws, seed)
+    added = ranker.terms.drawn_for(history, items, draws, seed)
     relevance: Doubles = np.exp(biases + added - distance, dtype=np.float64)
     return relevance
 

@@ -1,15 +1,13 @@
 """A slate, and all that is needed to make the very same again."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from slatewise.features.showings import Showing
+from slatewise.features.user_history import UserHistory
 from slatewise.model.fitted import ItemId
 from slatewise.ranking import Filter
-from slatewise.strategies.history import PastSlate
 from slatewise.strategies.users import Ints, Users
 
 Doubles = npt.NDArray[np.float64]
@@ -32,14 +30,10 @@ class Slate:
     """items of the history that the model does not know, and that were ignored"""
     numbers: Ints
     """[k] the items, as rows of the table"""
-    clicks: Ints
-    """the user's known clicks, as rows of the table"""
+    history: UserHistory
+    """what the user did before, in rows of the table"""
     filter: Filter
     """what could be shown"""
-    unclicked: tuple[PastSlate, ...] = ()
-    """the slates of the history that the user did not click on"""
-    shown: Sequence[Showing] = ()
-    """all of the history, as slates"""
 
     def __len__(self) -> int:
         """Return how many items are shown; fewer than asked for if there were no more."""
@@ -48,4 +42,4 @@ class Slate:
     @property
     def user(self) -> Users:
         """The user that this slate was made for."""
-        return Users([self.clicks], [self.filter], [self.seed], [self.unclicked], [self.shown])
+        return Users([self.history], [self.filter], [self.seed])

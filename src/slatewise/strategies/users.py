@@ -1,6 +1,6 @@
 """Who asks for a slate: histories, filters and seeds."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,59 +9,116 @@ import torch
 
 from slatewise.data.interactions import Interactions
 from slatewise.data.ragged import offsets_of
+from slatewise.errors import SlatewiseError
 from slatewise.features.showings import Showing
+from slatewise.features.user_history import UserHistory
+from slatewise.model.fitted import ItemId
 from slatewise.ranking import Filter
-from slatewise.strategies.history import Events, PastSlate, as_shown
 
 Ints = npt.NDArray[np.int64]
 
 NO_FILTER = Filter()
 _EVERY_SOURCE = np.arange(256)
-"""Places of `Events` by which every source counts, and has its own number."""
+"""Indices of `UserHistory.moves` by which every source counts, and has its own number."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A slate that a user saw; it stands among her clicks.
+
+    Without a click it says what she did not want, with clicks what stood beside them.
+    """
+
+    items: Sequence[ItemId]
+    """what she saw of it"""
+    clicked: Sequence[ItemId] = ()
+    """what she clicked, in that order"""
+    source: str | None = None
+    """where it came from, by the name that the log has for that; None if that is unknown"""
+
+
+Event = ItemId | Seen
+"""A click on an item of which no more is known, or a slate."""
+
+
+def history_of_events(
+    events: Sequence[Event],
+    find: Callable[[ItemId], int | None],
+    sources: Sequence[str],
+) -> tuple[UserHistory, list[ItemId]]:
+    """Turn ids into numbers by `find`, and sources by their order; return unknown ids, too.
+
+    Items that are not known are left out, and slates of which nothing is left.
+    """
+    unknown: list[ItemId] = []
+    showings = []
+    for event in events:
+        slate = event if isinstance(event, Seen) else Seen([event], [event])
+        numbers = [-1 if number is None else number for number in map(find, slate.items)]
+        unknown += [item for item, row in zip(slate.items, numbers, strict=True) if row < 0]
+        source = source_number(slate.source, sources)
+        showings.append(Showing(tuple(numbers), _clicks(slate), source=source))
+    history = UserHistory.of_showings(showings)
+    return history.renumbered(history.items, history.sources), unknown
+
+
+def _clicks(slate: Seen) -> tuple[int, ...]:
+    """Return the positions clicked, refusing what cannot be."""
+    items, clicked = list(slate.items), list(slate.clicked)
+    missing = [item for item in clicked if item not in items]
+    if missing:
+        raise SlatewiseError(
+            f"item {missing[0]!r} was clicked on a slate without it.",
+            "Seen.items are all items seen, with those clicked.",
+        )
+    if len(set(clicked)) < len(clicked):
+        raise SlatewiseError("an item of a slate was clicked twice.", "Name each click once.")
+    return tuple(items.index(item) for item in clicked)
+
+
+def source_number(name: str | None, sources: Sequence[str]) -> int:
+    """Return the number of a source, −1 for None, refusing one that is not known."""
+    if name is None:
+        return -1
+    if name not in sources:
+        raise SlatewiseError(
+            f"the model knows no slates from '{name}'.", f"They come from {', '.join(sources)}."
+        )
+    return list(sources).index(name)
 
 
 @dataclass(frozen=True)
 class Users:
-    """B users, each with what she clicked, what she must not be shown, and a seed of her own."""
+    """B users, each with what she did, what she must not be shown, and a seed of her own."""
 
-    clicks: Sequence[Ints]
-    """[B] the items each clicked, oldest first, as numbers"""
+    histories: Sequence[UserHistory]
+    """[B]"""
     filters: Sequence[Filter]
     """[B]"""
     seeds: Sequence[int]
     """[B] of everything random in the slate of a user"""
-    unclicked: Sequence[Sequence[PastSlate]] | None = None
-    """[B] the slates that each saw without a click, oldest first; None where nobody has any"""
-    showings: Sequence[Sequence[Showing]] | None = None
-    """[B] all that each saw, oldest first; None where no more is known than clicks and slates
-    without one"""
 
     @classmethod
     def of_clicks(cls, clicks: Sequence[Ints], seed: int, *, show_clicked: bool) -> "Users":
+        """Take users of whom only clicks are known; b has seed + b."""
+        histories = [UserHistory.of_clicks(row) for row in clicks]
+        return cls.of_histories(histories, seed, show_clicked=show_clicked)
+
+    @classmethod
+    def of_histories(
+        cls, histories: Sequence[UserHistory], seed: int, *, show_clicked: bool
+    ) -> "Users":
         """Take users who may be shown everything, or all but their own clicks; b has seed + b."""
-        filters = [NO_FILTER if show_clicked else Filter(exclude=row) for row in clicks]
-        return cls(clicks, filters, [seed + number for number in range(len(clicks))])
+        filters = [NO_FILTER if show_clicked else Filter(exclude=one.clicked) for one in histories]
+        return cls(histories, filters, [seed + number for number in range(len(histories))])
 
     def __len__(self) -> int:
         """Return B."""
-        return len(self.clicks)
-
-    @property
-    def slates(self) -> Sequence[Sequence[PastSlate]]:
-        """[B] the slates that each saw without a click, oldest first."""
-        return [()] * len(self) if self.unclicked is None else self.unclicked
-
-    @property
-    def shown(self) -> Sequence[Sequence[Showing]]:
-        """[B] all that each saw, oldest first; a click of which no more is known is a slate."""
-        if self.showings is not None:
-            return self.showings
-        return [as_shown(*user) for user in zip(self.clicks, self.slates, strict=True)]
+        return len(self.histories)
 
     def interactions(self) -> Interactions:
         """Return clicks, and slates without a click, as interactions."""
-        rows = zip(self.clicks, self.slates, strict=True)
-        users = [Events.of(clicks, unclicked, _EVERY_SOURCE) for clicks, unclicked in rows]
+        users = [history.moves(_EVERY_SOURCE) for history in self.histories]
         kinds = torch.from_numpy(_joined([user.kinds for user in users]))  # [N]
         items = torch.from_numpy(_joined([user.items for user in users]))  # [F]
         met = offsets_of(np.array([len(user.kinds) for user in users], dtype=np.int64))

@@ -34,7 +34,9 @@ GREEDY = ServiceConfig.build({"arms": {"one": {"strategy": "greedy"}}}, "a test"
 def after(changes: list[tuple[Any, ...]], cuts: list[int]) -> Offers:
     """Apply changes, divided at the cuts, for a model with features."""
     log, shop = ItemLog(), Shop(*changes)
-    offers = Offers(log, table_of(MODEL), TRAINED, MODEL.group_names, PREDICTIVE)
+    offers = Offers(
+        log, table_of(MODEL), TRAINED, MODEL.group_names, MODEL.source_names, PREDICTIVE
+    )
     for cut in [*sorted(cuts), len(changes)]:
         log.read(shop, cut)
         offers.apply(cut, DESCRIBED.read(shop, offers.described(cut)))
@@ -120,7 +122,9 @@ def test_rows_do_not_depend_on_how_changes_are_divided(
 
 def test_to_a_model_without_features_they_are_no_change() -> None:
     model, log = a_model(ids=TRAINED), ItemLog()
-    offers = Offers(log, table_of(model), TRAINED, model.group_names, Predictive(model))
+    offers = Offers(
+        log, table_of(model), TRAINED, model.group_names, model.source_names, Predictive(model)
+    )
     log.read(Shop(*[("x", "red", "shown", each) for each in (DEAR, SILENT, DEAR)]))
     offers.apply(3)
     assert offers.table.num_items == len(TRAINED) + 1
@@ -128,7 +132,9 @@ def test_to_a_model_without_features_they_are_no_change() -> None:
 
 def test_only_features_of_items_that_training_did_not_know_are_read() -> None:
     log = ItemLog()
-    offers = Offers(log, table_of(MODEL), TRAINED, MODEL.group_names, PREDICTIVE)
+    offers = Offers(
+        log, table_of(MODEL), TRAINED, MODEL.group_names, MODEL.source_names, PREDICTIVE
+    )
     log.read(Shop(("a", "red", "shown", DEAR), ("x", "red", "shown", DEAR), ("y", "red", "shown")))
     assert offers.described(3).tolist() == [0, 2]
 

@@ -31,7 +31,7 @@ class Interrupted:
 
 def ask(service: Service, strategy: Interrupted) -> Answer:
     request = Request(k=5)
-    return service._live["main"].answer(NOBODY.telling(()), request, strategy, 1)
+    return service._live["main"].answer(NOBODY.knowing(()), request, strategy, 1)
 
 
 def hide_the_best(service: Service) -> str:

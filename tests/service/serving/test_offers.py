@@ -18,7 +18,8 @@ Change = tuple[str, str, str]
 
 def offers_of(log: ItemLog) -> Offers:
     model = a_model(ids=TRAINED)
-    return Offers(log, table_of(model), TRAINED, model.group_names, Predictive(model))
+    names = model.group_names, model.source_names
+    return Offers(log, table_of(model), TRAINED, *names, Predictive(model))
 
 
 def after(changes: list[Change], cuts: list[int]) -> Offers:

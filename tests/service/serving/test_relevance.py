@@ -3,20 +3,19 @@
 import numpy as np
 import pytest
 
-from slatewise.features.showings import Showing
+from slatewise.features import Showing, UserHistory
+from slatewise.features.user_history import NO_HISTORY
 from slatewise.model.config import Term
 from slatewise.service.serving import relevance
-from slatewise.service.serving.past import Told
 from slatewise.service.serving.relevance import Relevance
 from slatewise.strategies.exact import ExactRanker
-from slatewise.strategies.history import PastSlate
 from slatewise.strategies.relevance import relevance_draws
 from slatewise.strategies.tables import table_of
 from tests.service.serving.world import a_model
 
 ITEMS = np.array([3, 40, 7, 22, 51])
-SLATE = PastSlate(1, np.array([9, 40]), 0)
 SHOWN = (Showing((3, 5), (0,)), Showing((9, 40)), Showing((7, 8), (0,)))
+HISTORY = UserHistory.of_showings(SHOWN)
 DRAWS = 4_000
 
 
@@ -37,11 +36,9 @@ def test_mean_and_scale_are_those_of_fresh_draws(
 ) -> None:
     monkeypatch.setattr(relevance, "_SLOTS", 64)  # enough for 60 items to have their own
     ranker = ranker_of(terms, evidence)
-    clicks, unclicked = np.array([3, 7]), (SLATE,) if evidence else ()
-    told = Told(clicks, unclicked, SHOWN, [])
     ours = Relevance(ranker, DRAWS)
-    mean, scale = ours.of(told, ours.profiles(told), ITEMS)
-    fresh = relevance_draws(ranker, clicks, ITEMS, DRAWS, 5, unclicked, SHOWN)
+    mean, scale = ours.of(HISTORY, ours.profiles(HISTORY), ITEMS)
+    fresh = relevance_draws(ranker, HISTORY, ITEMS, DRAWS, 5)
     error = 5 * fresh.std(axis=0) * np.sqrt(2 / DRAWS)
     assert (np.abs(mean - fresh.mean(axis=0)) < error).all()
     # Relevance is skewed: its scale is estimated to a tenth or so.
@@ -50,14 +47,14 @@ def test_mean_and_scale_are_those_of_fresh_draws(
 
 def test_the_relevance_of_an_item_does_not_depend_on_the_slate() -> None:
     ranker = ranker_of(("bias", "history"), ())
-    told, ours = Told(np.array([3]), (), SHOWN, []), Relevance(ranker)
-    profiles = ours.profiles(told)
-    mean, scale = ours.of(told, profiles, ITEMS)
-    alone = ours.of(told, profiles, ITEMS[2:3])
+    ours = Relevance(ranker)
+    profiles = ours.profiles(HISTORY)
+    mean, scale = ours.of(HISTORY, profiles, ITEMS)
+    alone = ours.of(HISTORY, profiles, ITEMS[2:3])
     assert (alone[0][0], alone[1][0]) == pytest.approx((mean[2], scale[2]))
 
 
 def test_an_empty_slate_has_no_relevance() -> None:
-    ours, told = Relevance(ranker_of(("history",), ())), Told(np.empty(0, np.int64), (), (), [])
-    mean, scale = ours.of(told, ours.profiles(told), np.empty(0, np.int64))
+    ours = Relevance(ranker_of(("history",), ()))
+    mean, scale = ours.of(NO_HISTORY, ours.profiles(NO_HISTORY), np.empty(0, np.int64))
     assert mean.shape == scale.shape == (0,)

@@ -117,7 +117,7 @@ def test_replaying_needs_what_was_known_then_and_not_now(
         asked = Request.of_plain(serving.request, serving.k, serving.seed)
         live, user = service._live["main"], service._user(record.user_id, [])
         strategy = service._strategies[serving.arm]
-        now = live.answer(user.telling(asked.clicks), asked, strategy, serving.seed)
+        now = live.answer(user.knowing(asked.clicks), asked, strategy, serving.seed)
         differ += tuple(now.slate.items) != record.items
     assert differ > len(records) / 2
 

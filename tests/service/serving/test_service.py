@@ -10,8 +10,8 @@ from slatewise.errors import SlatewiseError
 from slatewise.service.config import ServiceConfig
 from slatewise.service.serving import Request, Service
 from slatewise.service.store import Store
-from slatewise.service.store.records import Item, ItemState, Outcome, SlateRecord, UserHistory
-from slatewise.strategies import Recommender, Seen, Unclicked
+from slatewise.service.store.records import Item, ItemState, Outcome, SlateRecord, StoredVisits
+from slatewise.strategies import Recommender, Seen
 from tests.service.serving.world import (
     ITEMS,
     TERMS,
@@ -51,8 +51,8 @@ def test_a_slate_is_what_the_recommender_makes_of_the_history(tmp_path: Path) ->
     recommender = Recommender.load(tmp_path / "a-run")
     events = [
         Seen(["a01", "a02", "a03"], ["a02"], "search"),
-        Unclicked(["a04", "a05"], "search"),
-        Unclicked(["a06", "a07"], "recommendation"),
+        Seen(["a04", "a05"], source="search"),
+        Seen(["a06", "a07"], source="recommendation"),
         "a50",
     ]
     for seed in range(20):
@@ -157,7 +157,7 @@ def test_a_history_is_read_once_and_again_when_told(
     service, asked = a_service(tmp_path, a_model(), config(cache_seconds=1000)), []
     read = Store.history
 
-    def counting(self: Store, user_id: str, *given: Any) -> UserHistory:
+    def counting(self: Store, user_id: str, *given: Any) -> StoredVisits:
         asked.append(user_id)
         return read(self, user_id, *given)
 
@@ -176,7 +176,7 @@ def test_a_change_while_a_history_is_read_is_not_missed(
 ) -> None:
     service, read = a_service(tmp_path, a_model(), config(cache_seconds=1000)), Store.history
 
-    def slow(self: Store, *given: Any) -> UserHistory:
+    def slow(self: Store, *given: Any) -> StoredVisits:
         found = read(self, *given)
         monkeypatch.setattr(Store, "history", read)
         visit(service, "ann", ["a02"], ["a02"])
@@ -337,4 +337,4 @@ def test_terms_are_served(tmp_path: Path) -> None:
     some_visits(service, 3, 5)
     made = service.recommend(Request("u1", k=6))[1]
     assert len(made) == 6
-    assert len(made.shown) == 5
+    assert len(made.history) == 5

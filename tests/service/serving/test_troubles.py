@@ -11,7 +11,7 @@ import pytest
 from slatewise.service.serving import Replayer, Request, Service
 from slatewise.service.serving.models import Models
 from slatewise.service.store import Store, StoreError
-from slatewise.service.store.records import Item, UserHistory
+from slatewise.service.store.records import Item, StoredVisits
 from slatewise.training import runs
 from tests.service.serving.test_service import ALL, GREEDY, config, slate
 from tests.service.serving.world import a_model, a_service, promote, put, some_visits, visit
@@ -22,7 +22,7 @@ class Broken(Store):
 
     down = False
 
-    def history(self, *given: Any) -> UserHistory:
+    def history(self, *given: Any) -> StoredVisits:
         self._fail()
         return super().history(*given)
 

@@ -1,11 +1,11 @@
-"""What was told of a user is told again as long as it is true."""
+"""What a model made of a user's history is kept as long as it is true."""
 
 import pytest
 
 from slatewise.service.serving.items import ItemLog
 from slatewise.service.serving.users import User
+from tests.service.serving.test_known_users import Given, history_of
 from tests.service.serving.test_offers import TRAINED, offers_of
-from tests.service.serving.test_past import EVERYTHING, Given, a_past
 
 VISITS: Given = [(list(TRAINED), 3, 1, "search"), (list(TRAINED), 2, 0, "recommendation")]
 OTHERS: list[Given] = [
@@ -22,17 +22,17 @@ OTHERS: list[Given] = [
 def test_the_same_past_is_told_as_before() -> None:
     log = ItemLog()
     offers = offers_of(log)
-    before, again = (User(a_past(VISITS, log), stamp, 0.0) for stamp in (1, 2))
-    told = before.telling(())(offers, EVERYTHING)
+    before, again = (User(history_of(VISITS, log), 9, stamp, 0.0) for stamp in (1, 2))
+    known = before.knowing(())(offers)
     again.remember(before)
-    assert again.telling(())(offers, EVERYTHING) is told
+    assert again.knowing(())(offers) is known
 
 
 @pytest.mark.parametrize("visits", OTHERS)
 def test_another_past_is_told_anew(visits: Given) -> None:
     log = ItemLog()
     offers = offers_of(log)
-    before, again = (User(a_past(given, log), 1, 0.0) for given in (VISITS, visits))
-    told = before.telling(())(offers, EVERYTHING)
+    before, again = (User(history_of(given, log), 9, 1, 0.0) for given in (VISITS, visits))
+    known = before.knowing(())(offers)
     again.remember(before)
-    assert again.telling(())(offers, EVERYTHING) is not told
+    assert again.knowing(())(offers) is not known

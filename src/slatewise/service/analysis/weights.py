@@ -93,11 +93,9 @@ def _drawn(ranker: ExactRanker, slate: Slate, strategy: Strategy, draws: int, st
         return _mixed(ranker, slate, strategy, max(draws, _MIXED), np.random.default_rng(seed))
     count = 1 if without_chance(strategy) else draws
     users = Users(
-        [slate.clicks] * count,
+        [slate.history] * count,
         [slate.filter] * count,
         [int(word >> np.uint64(16)) for word in seed.generate_state(count, np.uint64)],
-        [slate.unclicked] * count,
-        [slate.shown] * count,
     )
     return strategy.slates(ranker, users, len(slate))
 

@@ -50,10 +50,13 @@ class ItemLog:
         self.ids: list[str] = []
         """by place"""
         self.groups: list[str] = []
+        self.sources: list[str] = []
+        """where slates came from, by number"""
         self.number = 0
         """of the last change that was read"""
         self._places: dict[str, int] = {}
         self._group_places: dict[str, int] = {}
+        self._source_numbers: dict[str, int] = {}
         self._numbers = Growing(np.int64)
         self._changed = Growing(np.int32)
         self._to_group = Growing(np.int32)
@@ -89,6 +92,10 @@ class ItemLog:
         """Return the places of ids [n], −1 for what nobody has heard of."""
         return np.array([self._places.get(item, -1) for item in ids], dtype=np.int64)
 
+    def source_numbers(self, names: Iterable[str]) -> Places:
+        """Return the numbers of sources [n]; one that is new gets a number."""
+        return np.array([self._source(name) for name in names], dtype=np.int64)
+
     def _take(self, items: Sequence[Item]) -> None:
         self._changed.extend(self.places(item.item_id for item in items))
         self._to_group.extend([self._group(item.group) for item in items])
@@ -105,6 +112,13 @@ class ItemLog:
                 self.ids.append(item)
                 self._places[item] = len(self.ids) - 1
             return self._places[item]
+
+    def _source(self, name: str) -> int:
+        with self._naming:
+            if name not in self._source_numbers:
+                self.sources.append(name)
+                self._source_numbers[name] = len(self.sources) - 1
+            return self._source_numbers[name]
 
     def _group(self, name: str) -> int:
         if name not in self._group_places:

@@ -18,12 +18,12 @@ from slatewise.ranking import Filter, ItemTable
 from slatewise.service.serving.described import Described, FeatureSource
 from slatewise.service.serving.items import ItemLog
 from slatewise.service.serving.offers import Ints, NewItems, NewRows, Offers
-from slatewise.service.serving.past import Listener, Told
 from slatewise.service.serving.popularity import AnswerSource, Popular
 from slatewise.service.serving.prior import prior_items, prior_model, prior_version
 from slatewise.service.serving.relevance import Relevance
 from slatewise.service.serving.request import Request
 from slatewise.service.serving.turns import one_at_a_time
+from slatewise.service.serving.users import KnownUser
 from slatewise.service.store.features import Features
 from slatewise.strategies.exact import ExactRanker
 from slatewise.strategies.named import Strategy
@@ -34,7 +34,7 @@ from slatewise.strategies.users import Users
 from slatewise.training.memory import give_back_freed_memory
 
 T = TypeVar("T")
-Tell = Callable[[Offers, Listener], Told]
+Know = Callable[[Offers], KnownUser]
 
 _TRIES: Final = 3
 
@@ -69,13 +69,13 @@ class Live:
         self.name, self.version, self.config = name, version, model.config
         self.terms: FittedTerms = model.terms
         ids = map(str, model.item_ids)
-        self.offers = Offers(log, table, ids, model.group_names, new_items)
+        names = model.group_names, model.source_names
+        self.offers = Offers(log, table, ids, *names, new_items)
         self._described = described
         self.ranker = ExactRanker(model.posterior, table, model.terms)
         self._relevance = Relevance(self.ranker)
         self.popular = Popular.of(model.terms, log, run)
         self._refreshed: tuple[int, int] | None = None  # time, number
-        self._listener = _listener(model)
         self._moment: object | None = object()
         self._lock = threading.Lock()
 
@@ -139,21 +139,21 @@ class Live:
         ticks = self.popular.term.popularity.ticks(np.array([time, self._refreshed[0]]))
         return bool(ticks[0] > ticks[1])
 
-    def answer(self, tell: Tell, request: Request, strategy: Strategy, seed: int) -> Answer:
-        """Make a slate for whom `tell` tells about, from one state of items and popularity."""
-        return self._consistently(lambda: self._answer(tell, request, strategy, seed))
+    def answer(self, know: Know, request: Request, strategy: Strategy, seed: int) -> Answer:
+        """Make a slate for the user that `know` returns, from one state of items and popularity."""
+        return self._consistently(lambda: self._answer(know, request, strategy, seed))
 
-    def _answer(self, tell: Tell, request: Request, strategy: Strategy, seed: int) -> Answer:
-        told, notes = tell(self.offers, self._listener), list[str]()
-        wanted = self._filter(request, told.clicks, notes)
-        users = Users([told.clicks], [wanted], [seed], [told.unclicked], [told.shown])
+    def _answer(self, know: Know, request: Request, strategy: Strategy, seed: int) -> Answer:
+        user, notes = know(self.offers), list[str]()
+        wanted = self._filter(request, user.history.clicked, notes)
+        users = Users([user.history], [wanted], [seed])
         most = min(request.k, self.offers.shown)
         rows = np.empty(0, np.int64)
         if most and (wanted.allow is None or len(np.asarray(wanted.allow))):
             rows = strategy.slates(self.ranker, users, most)[0]
             rows = rows[rows >= 0]
         refreshed, counted = self._refreshed or (None, None)
-        slate = self._slate(rows, users, told, strategy.name)
+        slate = self._slate(rows, users, user, strategy.name)
         return Answer(slate, self.offers.applied, refreshed, counted, notes)
 
     def _filter(self, request: Request, clicks: Ints, notes: list[str]) -> Filter:
@@ -170,10 +170,10 @@ class Live:
             wanted = replace(wanted, caps=caps)
         return wanted
 
-    def _slate(self, rows: Ints, users: Users, told: Told, strategy: str) -> Slate:
-        if told.profiles is None:
-            told.profiles = self._relevance.profiles(told)
-        relevance, uncertainty = self._relevance.of(told, told.profiles, rows)
+    def _slate(self, rows: Ints, users: Users, user: KnownUser, strategy: str) -> Slate:
+        if user.profiles is None:
+            user.profiles = self._relevance.profiles(user.history)
+        relevance, uncertainty = self._relevance.of(user.history, user.profiles, rows)
         return Slate(
             items=list(self.offers.ids_of(rows)),
             groups=self.offers.groups_of(rows),
@@ -181,12 +181,10 @@ class Live:
             uncertainty=uncertainty,
             strategy=strategy,
             seed=users.seeds[0],
-            unknown=list(told.unknown),
+            unknown=list(user.unknown),
             numbers=rows,
-            clicks=told.clicks,
+            history=user.history,
             filter=users.filters[0],
-            unclicked=told.unclicked,
-            shown=told.shown,
         )
 
     @contextmanager
@@ -218,15 +216,6 @@ class Live:
                     return made
         with self._lock:
             return make()
-
-
-def _listener(model: SlateModel) -> Listener:
-    places = model.posterior.evidence_places.tolist()
-    return Listener(
-        {name: number for number, name in enumerate(model.source_names)},
-        frozenset(number for number, place in enumerate(places) if place >= 0),
-        "history" in model.config.terms,
-    )
 
 
 def _forget_items(model: SlateModel) -> None:

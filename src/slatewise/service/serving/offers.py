@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from slatewise.features.user_history import UserHistory
 from slatewise.ranking import ItemTable
 from slatewise.service.serving.described import Told
 from slatewise.service.serving.growing import Growing
@@ -35,6 +36,7 @@ class Offers:
         table: ItemTable,
         ids: Iterable[str],
         group_names: Sequence[str],
+        source_names: Sequence[str],
         new_items: NewItems,
     ) -> None:
         self.log = log
@@ -47,6 +49,7 @@ class Offers:
         """how often an item got a row, or another one"""
         self.group_names = list(group_names)
         self._groups = {name: number for number, name in enumerate(group_names)}
+        self._sources = {name: number for number, name in enumerate(source_names)}
         self._new_items = new_items
         self._rows = Growing(np.int32, fill=-1)  # by place
         self._on = Growing(np.bool_)  # by place
@@ -96,6 +99,18 @@ class Offers:
         rows = self.rows(self.log.find(ids))
         unknown = [item for item, row in zip(ids, rows.tolist(), strict=True) if row < 0]
         return rows[rows >= 0], unknown
+
+    def history(self, history: UserHistory) -> tuple[UserHistory, list[str]]:
+        """Return a history in the model's rows and sources, and clicked ids that it does not know.
+
+        `history` is in the numbers of the log.
+        """
+        items = self.rows(history.items.astype(np.int64))
+        known = [self._sources.get(name, -1) for name in self.log.sources]
+        sources = np.array(known, np.int64)[history.sources] if known else history.sources
+        lost = history.clicked[items[history.clicks] < 0]
+        unknown = list(dict.fromkeys(self.ids_of_places(lost)))
+        return history.renumbered(items, sources), unknown
 
     def ids_of(self, rows: Ints) -> list[str]:
         """Return the ids of items in rows [n]."""

@@ -13,9 +13,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from slatewise.service.serving.past import Told
+from slatewise.features.user_history import UserHistory
 from slatewise.strategies.exact import ExactRanker
-from slatewise.strategies.history import Events
 from slatewise.strategies.recommender import RELEVANCE_DRAWS
 
 Floats = npt.NDArray[np.float32]
@@ -40,20 +39,20 @@ class Relevance:
         self._follow = ranker.dynamics.drawn_once(draws, _SEED + 1)
         self._added = ranker.terms.drawn_once(draws, _SEED + 2)
 
-    def profiles(self, told: Told) -> Floats:
+    def profiles(self, history: UserHistory) -> Floats:
         """Return where a user is, in every draw: [J, D]."""
-        events = Events.of(told.clicks, told.unclicked, self._places)
-        vectors = np.ascontiguousarray(self._vectors(events.items).transpose(1, 0, 2))
-        return self._follow(events.averages(vectors), events.kinds)
+        moves = history.moves(self._places)
+        vectors = np.ascontiguousarray(self._vectors(moves.items).transpose(1, 0, 2))
+        return self._follow(moves.averages(vectors), moves.kinds)
 
-    def of(self, told: Told, profiles: Floats, items: Ints) -> tuple[Doubles, Doubles]:
+    def of(self, history: UserHistory, profiles: Floats, items: Ints) -> tuple[Doubles, Doubles]:
         """Return the mean of exp(b + w · x − ‖z − v‖) over draws, and its scale, of items: [k]."""
         gaps = self._vectors(items)  # [k, J, D]
         gaps -= profiles
         utilities = -np.sqrt(np.einsum("kjd,kjd->kj", gaps, gaps)).astype(np.float64)
         biases = self._bias_noise[items % _SLOTS] * self._table.bias_scales_of(items)[:, None]
         utilities += biases + self._table.biases_of(items)[:, None]
-        utilities += np.asarray(self._added(told.shown, items)).T
+        utilities += np.asarray(self._added(history, items)).T
         relevance = np.exp(utilities, out=utilities)
         return relevance.mean(axis=1), relevance.std(axis=1)
 

@@ -8,11 +8,10 @@ from slatewise.service.config import ServiceConfig
 from slatewise.service.serving.items import ItemLog
 from slatewise.service.serving.live import Live
 from slatewise.service.serving.models import Models
-from slatewise.service.serving.past import NO_PAST, Past
 from slatewise.service.serving.prior import PRIOR, prior_version
 from slatewise.service.serving.request import Request
 from slatewise.service.serving.strategy import strategy_from
-from slatewise.service.serving.users import User
+from slatewise.service.serving.users import NOBODY, User, history_of_visits
 from slatewise.service.store import Store
 from slatewise.service.store.records import Serving, SlateRecord
 from slatewise.strategies.named import Strategy
@@ -67,14 +66,15 @@ class Replayer:
 
     def _make(self, live: Live, record: SlateRecord, serving: Serving, strategy: Strategy) -> Slate:
         request = Request.of_plain(serving.request, serving.k, serving.seed)
-        user = User(self._past(record, serving), 0, 0.0)
-        return live.answer(user.telling(request.clicks), request, strategy, serving.seed).slate
+        user = self._user(record, serving)
+        return live.answer(user.knowing(request.clicks), request, strategy, serving.seed).slate
 
-    def _past(self, record: SlateRecord, serving: Serving) -> Past:
+    def _user(self, record: SlateRecord, serving: Serving) -> User:
         if record.user_id is None or not serving.known:
-            return NO_PAST
+            return NOBODY
         last = int(serving.request.get("history", self._config.history))
-        return Past.of(self._store.history(record.user_id, last, serving.known), self._log)
+        stored = self._store.history(record.user_id, last, serving.known)
+        return User(history_of_visits(stored.visits, self._log), stored.seq, 0, 0.0)
 
     def _as_of(self, serving: Serving) -> Live:
         """Return the version that served, with items and popularity of that moment."""

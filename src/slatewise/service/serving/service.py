@@ -103,7 +103,7 @@ class Service:
         name = assign(self.config.shares, self.config.salt, request.user_id or slate_id)
         user, live = self._user(request.user_id, notes), self._live[self.config.arms[name].model]
         seed = secrets.randbits(48) if request.seed is None else request.seed
-        answer = live.answer(user.telling(request.clicks), request, self._strategies[name], seed)
+        answer = live.answer(user.knowing(request.clicks), request, self._strategies[name], seed)
         serving = self._serving(name, live, request, answer, user)
         record = SlateRecord(
             slate_id,
@@ -175,7 +175,7 @@ class Service:
             k=request.k,
             request=request.plain() | {"history": self.config.history},
             catalogue=answer.catalogue,
-            known=user.past.seq,
+            known=user.seq,
             refreshed=answer.refreshed,
             propensities=self._propensities(name, live, answer.slate),
             counted=answer.counted,

@@ -4,45 +4,93 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
+from slatewise.features.user_history import NO_HISTORY, UserHistory
 from slatewise.service.serving.items import ItemLog
 from slatewise.service.serving.offers import Offers
-from slatewise.service.serving.past import NO_PAST, Listener, Past, Told, tell
 from slatewise.service.store import Store
+from slatewise.service.store.records import Visit
 from slatewise.service.store.stamps import Stamps
 
 
+@dataclass
+class KnownUser:
+    """A user as one model knows her."""
+
+    history: UserHistory
+    """in rows of the model's table"""
+    unknown: list[str]
+    """ids of clicks that the model does not know"""
+    profiles: npt.NDArray[np.float32] | None = None
+    """[J, D] where that leaves her in draws of the model, once they were asked for"""
+
+
+def history_of_visits(visits: Sequence[Visit], log: ItemLog) -> UserHistory:
+    """Return visits in the numbers of the log; only what was seen of a slate counts.
+
+    In int32, since a worker keeps many.
+    """
+    visits = [visit for visit in visits if visit.seen]
+    seen = [visit.slate.items[: visit.seen] for visit in visits]
+    offsets = np.cumsum([0, *map(len, seen)], dtype=np.int32)
+    clicks = [
+        start + items.index(item)
+        for start, visit, items in zip(offsets.tolist(), visits, seen, strict=False)
+        for item in visit.clicked
+    ]
+    return UserHistory(
+        log.places(item for items in seen for item in items).astype(np.int32),
+        offsets,
+        np.array(clicks, np.int32),
+        log.source_numbers(visit.slate.source for visit in visits).astype(np.int32),
+        np.array([visit.slate.time for visit in visits], np.int64),
+    )
+
+
+def known_user(history: UserHistory, clicks: Sequence[str], offers: Offers) -> KnownUser:
+    """Return what a model knows of a user, with clicks just now, which are slates of one."""
+    past, unknown = offers.history(history)
+    now, strange = offers.find(clicks)
+    return KnownUser(past.clicking(now), list(dict.fromkeys([*unknown, *strange])))
+
+
 class User:
-    """What is known of one user, and what was told of it to the model that asked last."""
+    """What is known of one user, and what the model that asked last made of it."""
 
-    def __init__(self, past: Past, stamp: int, read_at: float) -> None:
-        self.past, self.stamp, self.read_at = past, stamp, read_at
-        self._told: tuple[Offers, int, Told] | None = None
+    def __init__(self, history: UserHistory, seq: int, stamp: int, read_at: float) -> None:
+        self.history, self.stamp, self.read_at = history, stamp, read_at
+        self.seq = seq
+        """the number of the last record in the history"""
+        self._known: tuple[Offers, int, KnownUser] | None = None
 
-    def telling(self, clicks: Sequence[str]) -> Callable[[Offers, Listener], Told]:
-        """Return what tells a model of the past and of clicks just now."""
+    def knowing(self, clicks: Sequence[str]) -> Callable[[Offers], KnownUser]:
+        """Return what tells a model of the history and of clicks just now."""
         if clicks:
-            return lambda offers, listener: tell(self.past, clicks, offers, listener)
-        return self._tell
+            return lambda offers: known_user(self.history, clicks, offers)
+        return self._as_known
 
     def remember(self, before: "User") -> None:
-        """Take over what was told before, of the same past: where it leads takes a millisecond."""
-        if self.past.same(before.past):
-            self._told = before._told
+        """Take over what a model made of the same history: where it leads takes a millisecond."""
+        if self.seq == before.seq and self.history.same(before.history):
+            self._known = before._known
 
-    def _tell(self, offers: Offers, listener: Listener) -> Told:
-        """Tell of the past, as last time if nothing has been renumbered since."""
-        before = self._told
+    def _as_known(self, offers: Offers) -> KnownUser:
+        """Return what a model knows, as last time if nothing has been renumbered since."""
+        before = self._known
         if before is not None and before[0] is offers and before[1] == offers.renumbered:
             return before[2]
         number = offers.renumbered
-        told = tell(self.past, (), offers, listener)
-        self._told = offers, number, told
-        return told
+        known = known_user(self.history, (), offers)
+        self._known = offers, number, known
+        return known
 
 
-NOBODY = User(NO_PAST, 0, 0.0)
-"""Somebody without a name, or of whom nothing can be known now."""
+NOBODY = User(NO_HISTORY, 0, 0, 0.0)
+"""An anonymous user, or one of whom nothing can be known now."""
 
 
 class UserCache:
@@ -70,8 +118,8 @@ class UserCache:
         """Read what the store knows of a user; `StoreError` if that is not to be had."""
         stamp = self._stamps.user(user_id)  # before the store is read: what comes later changes it
         now = time.monotonic()
-        history = self._store.history(user_id, self._visits)
-        user = User(Past.of(history, self._log), stamp, now)
+        stored = self._store.history(user_id, self._visits)
+        user = User(history_of_visits(stored.visits, self._log), stored.seq, stamp, now)
         user.remember(self._users.get(user_id, NOBODY))
         self._keep(user_id, user)
         return user

@@ -37,4 +37,4 @@ def warm_up(config: ServiceConfig) -> None:
         model = config.models[arm.model].model
         live = Live.of_prior(arm.model, model, config.source, log)
         live.apply_items(log.number, store)
-        live.answer(NOBODY.telling(()), Request(k=2), strategy_of(arm), seed=0)
+        live.answer(NOBODY.knowing(()), Request(k=2), strategy_of(arm), seed=0)

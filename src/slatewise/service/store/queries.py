@@ -2,7 +2,7 @@
 
 from sqlalchemy import Connection, bindparam, func, select
 
-from slatewise.service.store.records import Answer, SlateRecord, UserHistory
+from slatewise.service.store.records import Answer, SlateRecord, StoredVisits
 from slatewise.service.store.rows import (
     OUTCOME_COLUMNS,
     SLATE_COLUMNS,
@@ -48,12 +48,12 @@ def _history() -> AnySelect:
 HISTORY = _history()
 
 
-def history(connection: Connection, user_id: str, last: int, until: int | None) -> UserHistory:
+def history(connection: Connection, user_id: str, last: int, until: int | None) -> StoredVisits:
     """Return a user's newest visits, as far as the store knew of them at number `until`."""
     known = FOREVER if until is None else until
     rows = connection.execute(HISTORY, {"user": user_id, "last": last, "until": known}).all()
     visits = tuple(visit for _, visit in visits_of(rows) if visit is not None)
-    return UserHistory(visits, max((row.outcome for row in rows), default=0))
+    return StoredVisits(visits, max((row.outcome for row in rows), default=0))
 
 
 def unanswered(connection: Connection, user_id: str, last: int) -> list[SlateRecord]:

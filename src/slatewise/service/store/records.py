@@ -180,7 +180,7 @@ class Answer(NamedTuple):
 
 
 @dataclass(frozen=True)
-class UserHistory:
+class StoredVisits:
     """What a user did."""
 
     visits: tuple[Visit, ...]

@@ -16,7 +16,7 @@ from slatewise.service.store.records import (
     ItemState,
     Outcome,
     SlateRecord,
-    UserHistory,
+    StoredVisits,
     Visit,
     Written,
     require_texts,
@@ -78,7 +78,7 @@ class Store:
         require_texts("the slate's id", (slate_id,))
         return self._database.read(lambda connection: queries.slate(connection, slate_id))
 
-    def history(self, user_id: str, last: int, until: int | None = None) -> UserHistory:
+    def history(self, user_id: str, last: int, until: int | None = None) -> StoredVisits:
         """Return a user's `last` newest visits by the time of the slate, oldest first.
 
         With `until`, exactly what the store had learned up to that number.
