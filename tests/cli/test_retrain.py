@@ -13,9 +13,9 @@ from typer.main import get_command
 from slatewise.cli import app
 from slatewise.service.config import RetrainingConfig
 from slatewise.service.nights import Night
-from slatewise.service.nights.workspace import FOLDER, workspace
 from slatewise.service.serving.models import Models
 from slatewise.service.store import Store
+from slatewise.service.store.workspace import FOLDER, workspace
 from tests.cli.conftest import Run
 from tests.service.nights.world import fill, visits
 from tests.test_docs import shown, table

@@ -17,6 +17,7 @@ from slatewise.cli import (
     evaluate,
     experiment,
     import_log,
+    load,
     prepare,
     recommend,
     report,
@@ -46,6 +47,7 @@ app.command()(recommend.recommend)
 app.command()(experiment.experiment)
 app.command()(report.report)
 app.command()(serve.serve)
+app.command()(load.load)
 app.command("import")(import_log.import_log)
 app.command()(download.download)
 app.command()(retrain.retrain)

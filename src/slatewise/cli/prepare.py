@@ -123,16 +123,13 @@ def prepare(
     config = PrepareConfig.build(
         PRESETS[preset].model_dump() | _given(asked) | {"strict": strict}, "options"
     )
-    log_format, items_format = (
-        load_formats(mapping) if mapping is not None else (LogFormat(), ItemsFormat())
-    )
     conventions = {
         "default_source": source,
         "no_click": no_click,
         "delimiter": delimiter,
         "time_unit": time_unit,
     }
-    log_format = LogFormat.build(log_format.model_dump() | _given(conventions), "options")
+    log_format, items_format = read_formats(mapping, map_log, map_items, conventions)
     division = SplitConfig.build(
         {
             "method": split,
@@ -151,14 +148,26 @@ def prepare(
             items,
             out,
             config,
-            log_format=log_format.mapped(map_log or ()),
-            items_format=items_format.mapped(map_items or ()),
+            log_format=log_format,
+            items_format=items_format,
             division=division,
             overwrite=overwrite,
             progress=bars,
         )
     _show(dataset)
     console.print(f"\nDataset: {out}")
+
+
+def read_formats(
+    mapping: Path | None,
+    map_log: list[str] | None,
+    map_items: list[str] | None,
+    conventions: dict[str, Any],
+) -> tuple[LogFormat, ItemsFormat]:
+    """Return how a log and an items table are written, by a file and by options, which win."""
+    log, items = load_formats(mapping) if mapping is not None else (LogFormat(), ItemsFormat())
+    log = LogFormat.build(log.model_dump() | _given(conventions), "options")
+    return log.mapped(map_log or ()), items.mapped(map_items or ())
 
 
 def _given(values: dict[str, Any]) -> dict[str, Any]:

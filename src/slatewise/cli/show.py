@@ -2,7 +2,9 @@
 
 import codecs
 import io
+import math
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
@@ -86,15 +88,22 @@ def bars() -> Iterator[Progress]:
 
 
 @contextmanager
-def progress() -> Iterator[Callable[[str, int, int | None], None]]:
+def progress(seconds: float = math.inf) -> Iterator[Callable[[str, int, int | None], None]]:
     """Show a bar per stage on standard error, gone when the work is done.
 
     Call what it gives with a stage, how much of it is done, and how much there is, if known.
+    Without a terminal, a line is printed every so many seconds.
     """
     with bars() as shown:
         tasks: dict[str, TaskID] = {}
+        said = time.monotonic()
 
         def report(stage: str, done: int, total: int | None) -> None:
+            nonlocal said
+            if shown.disable and time.monotonic() - said >= seconds:
+                said = time.monotonic()
+                whole = "" if total is None else f" of {total:,}"
+                print(f"{stage}: {done:,}{whole}", file=sys.stderr, flush=True)
             if stage not in tasks:
                 tasks[stage] = shown.add_task(stage)
             shown.update(tasks[stage], completed=done, total=total)

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from slatewise.errors import SlatewiseError
-from slatewise.service.http.events import AHEAD, answers, moment, understand
+from slatewise.service.http.events import answers, moment, understand
 from slatewise.service.http.schemas import Event
+from slatewise.service.store.clock import AHEAD
 from slatewise.service.store.records import Outcome, SlateRecord, Written
 
 NOW = 1_779_021_000_000_000  # 2026-05-17T12:30:00Z

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from slatewise.service.nights.workspace import FOLDER
 from slatewise.service.serving.models import Models
+from slatewise.service.store.workspace import FOLDER
 from tests.service.nights.world import Shelf, night, settings, visits
 
 SHELF = Shelf(visits(users=30))

@@ -12,9 +12,9 @@ import pytest
 from slatewise.errors import SlatewiseError
 from slatewise.service.nights import last_report, material, one_model, retrain
 from slatewise.service.nights.parts import LEAST_JUDGED
-from slatewise.service.nights.workspace import FOLDER, workspace
 from slatewise.service.serving.models import Models
 from slatewise.service.store import Store
+from slatewise.service.store.workspace import FOLDER, workspace
 from slatewise.training import runs
 from tests.service.nights.world import (
     DAY,

@@ -7,11 +7,9 @@ from typing import Final
 
 from slatewise.errors import SlatewiseError
 from slatewise.service.http.schemas import Event, EventAnswer, FeedbackAnswer
+from slatewise.service.store.clock import AHEAD, EARLIEST
 from slatewise.service.store.records import Outcome, SlateRecord, Written
 
-AHEAD: Final = 5 * 60 * 1_000_000
-"""microseconds by which a client's clock may be ahead of ours"""
-_EARLIEST: Final = 946_684_800_000_000  # 2000-01-01; numbers below are seconds or milliseconds
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _REFUSALS: Final = {
@@ -63,7 +61,7 @@ def moment(given: int | str | None, now: int) -> int:
     when = given if isinstance(given, int) else _iso(given)
     if when > now + AHEAD:
         raise SlatewiseError("The time is in the future.", "Check the clock and the time zone.")
-    if when < _EARLIEST:
+    if when < EARLIEST:
         raise SlatewiseError(
             "The time is before the year 2000.",
             "Send ISO 8601 with an offset, or microseconds since 1970.",

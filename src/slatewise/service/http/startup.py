@@ -1,20 +1,17 @@
 """Before the first request: the directory, the store and, perhaps, a model to begin with."""
 
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slatewise.service.config import ServiceConfig
 from slatewise.service.store import Store
-from slatewise.service.store.records import ItemState
 
 if TYPE_CHECKING:
     from slatewise.model.fitted import SlateModel
     from slatewise.service.serving.models import Models
 
 FIRST = "main"
-_BATCH = 10_000
 _log = logging.getLogger(__name__)
 
 
@@ -58,8 +55,8 @@ def _first_model(run: Path, directory: Path, config: ServiceConfig) -> "SlateMod
 def _begin(
     run: Path, model: "SlateModel", directory: Path, config: ServiceConfig, store: Store
 ) -> None:
-    for batch in _new_items(model, store):
-        store.put_items(batch)
+    groups = [model.group_names[group] for group in model.posterior.item_groups.tolist()]
+    store.add_items(zip(map(str, model.item_ids), groups, strict=True))
     models = _models(directory, config)
     models.promote(models.add(run), f"begun with {run.name}")
 
@@ -68,17 +65,3 @@ def _models(directory: Path, config: ServiceConfig) -> "Models":
     from slatewise.service.serving.models import Models  # noqa: PLC0415 (torch is slow to load)
 
     return Models.of(directory, FIRST if FIRST in config.models else next(iter(config.models)))
-
-
-def _new_items(model: "SlateModel", store: Store) -> Iterator[list[tuple[str, str, ItemState]]]:
-    known = {item.item_id for batch in store.all_items() for item in batch}
-    names, groups = model.group_names, model.posterior.item_groups.tolist()
-    batch: list[tuple[str, str, ItemState]] = []
-    for item, group in zip(map(str, model.item_ids), groups, strict=True):
-        if item not in known:
-            batch.append((item, names[group], ItemState.SHOWN))
-        if len(batch) == _BATCH:
-            yield batch
-            batch = []
-    if batch:
-        yield batch

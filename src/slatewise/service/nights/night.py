@@ -16,8 +16,8 @@ from slatewise.service.nights.material import Material
 from slatewise.service.nights.one_model import NotEnoughError, Task, retrain_model
 from slatewise.service.nights.report import Night
 from slatewise.service.nights.window import Progress, VisitStore
-from slatewise.service.nights.workspace import workspace
 from slatewise.service.serving.models import Models
+from slatewise.service.store.workspace import workspace
 
 
 def retrain(

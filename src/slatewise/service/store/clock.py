@@ -8,6 +8,10 @@ from typing import Final
 
 DAY: Final = 86_400_000_000
 """Microseconds."""
+AHEAD: Final = 5 * 60 * 1_000_000
+"""Microseconds by which the clocks of others may be ahead of ours."""
+EARLIEST: Final = 946_684_800_000_000
+"""The year 2000: smaller numbers are seconds or milliseconds."""
 
 
 def iso(time: int) -> str:

@@ -1,13 +1,12 @@
 """Erasing a person: her slates go, and what comes late about them is refused."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 
 from sqlalchemy import Connection, delete, insert, select
 
 from slatewise.service.store.counters import Counter, take_turn
 from slatewise.service.store.engine import Database, StoreError
-from slatewise.service.store.records import SlateRecord
 from slatewise.service.store.schema import ERASED, META, OUTCOMES, SLATES, rows_with
 
 
@@ -17,22 +16,28 @@ def read_salt(connection: Connection) -> str:
 
 
 def erased_slates(
-    connection: Connection, salt: str, fresh: Iterable[SlateRecord], unknown: Collection[str]
+    connection: Connection,
+    salt: str,
+    fresh: Sequence[tuple[str, str | None, int]],
+    unknown: Iterable[str],
 ) -> set[str]:
-    """Return the ids of slates that must not be kept.
+    """Return the ids of slates that must not be kept, of new ones (id, user, time) and unknown ids.
 
     That is a slate that was erased, and one of an erased person that was shown before; a retry
     without a time of its own would otherwise bring it back.
     """
+    if connection.execute(select(ERASED.c.time).limit(1)).first() is None:
+        return set()
     slates = {_digest(salt, "slate", slate_id): slate_id for slate_id in unknown}
-    people = {s.slate_id: _digest(salt, "user", s.user_id) for s in fresh if s.user_id is not None}
+    people = {user: _digest(salt, "user", user) for _, user, _ in fresh if user is not None}
     digests = slates.keys() | set(people.values())
     when = {
         row.digest: row.time
         for row in rows_with(connection, select(ERASED), ERASED.c.digest, digests)
     }
     gone = {slate_id for digest, slate_id in slates.items() if digest in when}
-    return gone | {s.slate_id for s in fresh if s.time <= when.get(people.get(s.slate_id, ""), -1)}
+    until = {user: when[digest] for user, digest in people.items() if digest in when}
+    return gone | {slate_id for slate_id, user, time in fresh if time <= until.get(user or "", -1)}
 
 
 def erase(connection: Connection, salt: str, user_id: str, now: int) -> int:

@@ -23,7 +23,8 @@ def write(
     named = {slate.slate_id for slate in slates} | {outcome.slate_id for outcome in outcomes}
     shown = _shown(connection, named)
     fresh = {slate.slate_id: slate for slate in reversed(slates) if slate.slate_id not in shown}
-    gone = erased_slates(connection, salt, fresh.values(), named - shown.keys())
+    shows = [(slate.slate_id, slate.user_id, slate.time) for slate in fresh.values()]
+    gone = erased_slates(connection, salt, shows, named - shown.keys())
     rows = []
     for slate in reversed(fresh.values()):
         if slate.slate_id not in gone:

@@ -137,9 +137,14 @@ class Outcome:
 
     @property
     def key(self) -> str:
-        """What a retry of the same message has in common with it: all but the time. A digest."""
-        content = json.dumps([self.seen, *self.clicked]).encode()
-        return blake2b(content, digest_size=16).hexdigest()
+        """What a retry of the same message has in common with it: all but the time."""
+        return outcome_key(self.seen, self.clicked)
+
+
+def outcome_key(seen: int | None, clicked: Sequence[str]) -> str:
+    """Return a digest of what an outcome says."""
+    content = json.dumps([seen, *clicked]).encode()
+    return blake2b(content, digest_size=16).hexdigest()
 
 
 class Written(StrEnum):

@@ -1,12 +1,13 @@
 """The store: one object for all that is written and read."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from sqlalchemy import Connection
 
-from slatewise.service.store import erasure, export, inserts, items, queries
+from slatewise.service.store import bulk, erasure, export, inserts, items, queries
+from slatewise.service.store.bulk import LoadCounts, LoggedSlates
 from slatewise.service.store.counters import Counter, last_number
-from slatewise.service.store.engine import Database, Result
+from slatewise.service.store.engine import LONG, Database, Result
 from slatewise.service.store.features import Features, features_of, features_text
 from slatewise.service.store.items import Given
 from slatewise.service.store.migrations import bring_up_to_date
@@ -73,6 +74,15 @@ class Store:
             lambda connection: inserts.write(connection, slates, outcomes, self._salt)
         )
 
+    def load(self, slates: LoggedSlates) -> LoadCounts:
+        """Write slates of a log, each with its outcome; what is there already is not written again.
+
+        Times may lie before those of what is there: a history goes by them.
+        """
+        return self._database.write(
+            lambda connection: bulk.load(connection, slates, self._salt), LONG
+        )
+
     def slate(self, slate_id: str) -> SlateRecord | None:
         """Return a slate by its id."""
         require_texts("the slate's id", (slate_id,))
@@ -135,6 +145,14 @@ class Store:
         require_texts("the id of an item", [one.item_id for one in wanted])
         require_texts("the group of an item", [one.group for one in wanted])
         return self._database.write(lambda connection: items.put(connection, wanted))
+
+    def add_items(self, given: Iterable[tuple[str, str]]) -> int:
+        """Offer items (id, group) that the store has not heard of; return how many those were."""
+        known = {item.item_id for page in self.all_items() for item in page}
+        new = [(item, group, ItemState.SHOWN) for item, group in given if item not in known]
+        for start in range(0, len(new), items.PAGE):
+            self.put_items(new[start : start + items.PAGE])
+        return len(new)
 
     def remove_items(self, ids: Sequence[str]) -> int:
         """Remove items; return the number of the last change. Unknown ids do not matter."""

@@ -14,6 +14,7 @@ from slatewise.service.http.schemas import (
 )
 from slatewise.service.http.security import Role
 from slatewise.service.store.records import SlateRecord, Visit
+from slatewise.service.store.workspace import clear_leftovers
 
 ERASING_SECONDS = 120.0
 """that a request waits for it: SQLite writes its file anew, 6 s of CPU for 850 MB"""
@@ -48,15 +49,9 @@ async def erase_user(request: Request, user_id: PathId) -> ErasedAnswer:
     erasing = backend.writer.call(lambda: backend.store.erase(user_id, now))
     slates = await backend.written(erasing, ERASING_SECONDS)
     backend.service.changed_users([user_id])
-    await backend.read(lambda: _clear_copies(backend))
+    # A killed training or loading may have left a copy of the log.
+    await backend.read(lambda: clear_leftovers(backend.service.directory))
     return ErasedAnswer(user_id=user_id, slates=slates)
-
-
-def _clear_copies(backend: Backend) -> None:
-    """Delete the copy of the log that a killed training left behind."""
-    from slatewise.service.nights import clear_leftovers  # noqa: PLC0415 (training is large)
-
-    clear_leftovers(backend.service.directory)
 
 
 def _told(slate: SlateRecord, visit: Visit | None) -> VisitAnswer:

@@ -1,4 +1,4 @@
-"""One retraining at a time, in a folder that is gone when it ends.
+"""One retraining or loading of a log at a time, in a folder that is gone when it ends.
 
 The folder holds a copy of what people did. Whoever had their data erased must not live on in it, so
 it goes whatever happens; what a killed process left behind goes when the next one starts.
@@ -19,13 +19,17 @@ FOLDER: Final = ".retraining"
 
 
 @contextmanager
-def workspace(directory: Path) -> Iterator[Path]:
-    """Give an empty folder in a service's directory; refused while another process has it."""
-    with _locked(directory) as free:
+def workspace(directory: Path, task: str = "retrained") -> Iterator[Path]:
+    """Give an empty folder in a service's directory; refused while another process has it.
+
+    `task` tells that other process what is being done with the service.
+    """
+    with _locked(directory, task) as free:
         if not free:
-            who = (directory / LOCK).read_text(encoding="utf-8").strip()
+            task, _, process = (directory / LOCK).read_text(encoding="utf-8").partition(" ")
             raise SlatewiseError(
-                f"{directory} is being retrained already{f', by process {who}' if who else ''}.",
+                f"{directory} is being {task or 'used'} already"
+                f"{f', by process {process.strip()}' if process else ''}.",
                 "Wait until that has ended.",
             )
         folder = directory / FOLDER
@@ -38,18 +42,18 @@ def workspace(directory: Path) -> Iterator[Path]:
 
 
 def clear_leftovers(directory: Path) -> bool:
-    """Remove what a killed retraining left; return whether nothing of the kind is left.
+    """Remove what a killed process left; return whether nothing of the kind is left.
 
-    Where a retraining is under way, nothing is touched: it will clear up itself.
+    Where one is at work, nothing is touched: it will clear up itself.
     """
-    with _locked(directory) as free:
+    with _locked(directory, "cleared") as free:
         if free:
             _remove(directory / FOLDER)
         return free
 
 
 @contextmanager
-def _locked(directory: Path) -> Iterator[bool]:
+def _locked(directory: Path, task: str) -> Iterator[bool]:
     """Say whether nobody else holds the lock, and hold it.
 
     The system frees the lock of a process that dies. The file stays: whoever removed it could
@@ -64,7 +68,7 @@ def _locked(directory: Path) -> Iterator[bool]:
             return
         with suppress(OSError):  # a full disk is said where it matters; this is only for people
             file.truncate(0)
-            file.write(f"{os.getpid()}\n")
+            file.write(f"{task} {os.getpid()}\n")
             file.flush()
         yield True
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from slatewise.errors import SlatewiseError
-from slatewise.service.nights import clear_leftovers
-from slatewise.service.nights.workspace import FOLDER, workspace
+from slatewise.service.store.workspace import FOLDER, clear_leftovers, workspace
 
 HOLDER = """
 import importlib.util, sys, time
@@ -20,7 +19,7 @@ from pathlib import Path
 spec = importlib.util.spec_from_file_location("workspace", sys.argv[2])  # without torch
 module = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(module)
-with module.workspace(Path(sys.argv[1])) as folder:
+with module.workspace(Path(sys.argv[1]), "loaded") as folder:
     (folder / "copy").write_text("what people did")
     (folder.parent / "held").touch()
     time.sleep(60)
@@ -55,7 +54,9 @@ def test_a_second_one_is_refused_while_the_first_lives_and_not_when_it_was_kille
     process = hold(tmp_path)
     try:
         with (
-            pytest.raises(SlatewiseError, match=f"by process {process.pid}") as refused,
+            pytest.raises(
+                SlatewiseError, match=f"loaded already, by process {process.pid}"
+            ) as refused,
             workspace(tmp_path),
         ):
             pass

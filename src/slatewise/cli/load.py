@@ -1,0 +1,125 @@
+"""`slatewise load`: an exposure log into the store of a service."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from slatewise.cli.prepare import read_formats
+from slatewise.cli.show import console, progress, table
+from slatewise.errors import SlatewiseError
+
+if TYPE_CHECKING:
+    from slatewise.service.logs import LoadReport
+
+SECONDS_BETWEEN_LINES = 10.0
+"""of progress, without a terminal"""
+_COLUMNS = "Other people's columns"
+
+
+def load(
+    directory: Annotated[Path, typer.Argument(help="Of the service; made if it is not there.")],
+    log: Annotated[
+        Path, typer.Argument(help="Parquet, CSV or JSON lines, a directory of them, or a dataset.")
+    ],
+    items: Annotated[
+        Path | None, typer.Option(help="Items table; else the service's own items.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="The TOML file that the service runs with.")
+    ] = None,
+    store: Annotated[
+        str | None, typer.Option(help="postgresql://… or sqlite:///…; else a file in DIRECTORY.")
+    ] = None,
+    strict: Annotated[bool, typer.Option(help="Refuse input that needs a repair.")] = False,
+    mapping: Annotated[
+        Path | None,
+        typer.Option(help=r"TOML file with \[log] and \[items].", rich_help_panel=_COLUMNS),
+    ] = None,
+    map_log: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map", help="FIELD=COLUMN of the log; repeatable.", rich_help_panel=_COLUMNS
+        ),
+    ] = None,
+    map_items: Annotated[
+        list[str] | None,
+        typer.Option(help="FIELD=COLUMN of the items table.", rich_help_panel=_COLUMNS),
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(help="Source of all slates, if no column.", rich_help_panel=_COLUMNS),
+    ] = None,
+    no_click: Annotated[
+        str | None,
+        typer.Option(help="Value of click that means none.", rich_help_panel=_COLUMNS),
+    ] = None,
+    delimiter: Annotated[
+        str | None,
+        typer.Option(help="Between the items of a slate in text.", rich_help_panel=_COLUMNS),
+    ] = None,
+    time_unit: Annotated[
+        Literal["s", "ms", "us", "ns"] | None,
+        typer.Option(help="Unit of a numeric time since 1970.", rich_help_panel=_COLUMNS),
+    ] = None,
+) -> None:
+    """Bring an exposure log into a service: histories, popularity and nights know of it."""
+    from slatewise.data import SlateDataset  # noqa: PLC0415 (torch is slow to load)
+    from slatewise.service.config import ServiceConfig  # noqa: PLC0415
+    from slatewise.service.logs import load_dataset, load_log  # noqa: PLC0415
+    from slatewise.service.store import Store  # noqa: PLC0415
+
+    conventions = {
+        "default_source": source,
+        "no_click": no_click,
+        "delimiter": delimiter,
+        "time_unit": time_unit,
+    }
+    log_format, items_format = read_formats(mapping, map_log, map_items, conventions)
+    settings = ServiceConfig.read(config)
+    if store is not None:
+        settings = settings.changed(store={"url": store})
+    prepared = (log / "dataset.json").is_file()
+    if prepared and items is not None:
+        raise SlatewiseError(f"{log} is a dataset and has its items.", "Leave --items out.")
+    dataset = SlateDataset.open(log) if prepared else None
+    directory.mkdir(parents=True, exist_ok=True)
+    opened = Store.open(settings.store_url(directory))
+    try:
+        with progress(SECONDS_BETWEEN_LINES) as bars:
+            if dataset is not None:
+                report = load_dataset(dataset, directory, opened, bars)
+            else:
+                report = load_log(
+                    log,
+                    directory,
+                    opened,
+                    items=items,
+                    log_format=log_format,
+                    items_format=items_format,
+                    strict=strict,
+                    progress=bars,
+                )
+    finally:
+        opened.close()
+    show_load(report)
+    console.print(f"\nService: {directory}")
+
+
+def show_load(report: "LoadReport") -> None:
+    """Print what became of a log."""
+    account = table("From log to service", "", "count", "")
+    account.columns[2].justify = "left"
+    account.columns[2].overflow = "fold"
+    for problem in report.problems:
+        first = f"{problem['repair']}; first: {problem['file']}, row {problem['row']:,}"
+        account.add_row(problem["what"], f"{problem['count']:,}", first)
+    rate = report.interactions / max(report.seconds, 1e-9)
+    account.add_row("interactions", f"{report.interactions:,}", f"{rate:,.0f} a second")
+    account.add_row("slates loaded", f"{report.slates.new:,}")
+    if report.slates.known:
+        account.add_row("  there already", f"{report.slates.known:,}")
+    if report.slates.erased:
+        account.add_row("  of erased users", f"{report.slates.erased:,}", "not kept")
+    account.add_row("items added", f"{report.items:,}")
+    console.print(account)

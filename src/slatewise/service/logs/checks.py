@@ -1,0 +1,70 @@
+"""What a log must be for the store to keep it, refused in words before anything is written."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+
+from slatewise.data import SlateDataset
+from slatewise.data.columns import Columns
+from slatewise.data.log import Log
+from slatewise.errors import InputError, SlatewiseError
+from slatewise.service.store.clock import AHEAD, EARLIEST, iso, wall_clock
+from slatewise.service.store.records import LONGEST, require_texts
+
+
+def require_fit(dataset: SlateDataset, log: Log | None = None) -> None:
+    """Refuse a dataset that the store cannot keep; name the row of the log that it came from."""
+    if not dataset.meta["clock_times"]:
+        raise SlatewiseError(
+            f"{log.tables[0].path if log else dataset.path}: the times of this log are only an "
+            "order, and a service goes by the clock.",
+            "Log clock times; of numbers since 1970, give the unit with --time-unit.",
+        )
+    for field, where, problem, remedy in _misfits(dataset):
+        if log is None:
+            raise InputError(f"{problem}.", remedy, file=dataset.path, column=field)
+        if field not in log.columns:
+            raise InputError(f"{problem}.", remedy, column=field)
+        file, row = _first(log, field, where)
+        raise InputError(f"{problem}.", remedy, file=file, row=row, column=log.columns[field])
+
+
+def _misfits(dataset: SlateDataset) -> Iterator[tuple[str, pl.Expr, str, str]]:
+    """Yield a field of the log, which values of it do not fit, why, and the remedy."""
+    latest, value = wall_clock() + AHEAD, pl.col("value")
+    if dataset.times.min() < EARLIEST:
+        problem = f"{iso(int(dataset.times.min()))} is before the year 2000"
+        yield "time", value < EARLIEST, problem, "Check the unit of the times (--time-unit)."
+    if dataset.times.max() > latest:
+        problem = f"{iso(int(dataset.times.max()))} is in the future"
+        yield "time", value > latest, problem, "Check the unit and the zone of the times."
+    for field, what, texts in (
+        ("user_id", "the user's id", dataset.user_ids),
+        ("source", "the source", pl.Series(dataset.source_names)),
+        ("slate", "the id of an item", dataset.item_ids),
+        ("group", "the group of an item", dataset.items[Columns.GROUP]),
+    ):
+        for text in _unfit(texts.cast(pl.String)):
+            try:
+                require_texts(what, [text])
+            except InputError as error:
+                yield field, value.cast(pl.String) == text, error.problem, error.remedy
+
+
+def _unfit(texts: pl.Series) -> pl.Series:
+    """Return texts that are too long, empty or have a NUL; valid Unicode they are anyway."""
+    length = texts.str.len_chars()
+    return texts.filter(~length.is_between(1, LONGEST) | texts.str.contains("\0", literal=True))
+
+
+def _first(log: Log, field: str, where: pl.Expr) -> tuple[Path, int | None]:
+    """Return the file and row of the first value of a field that is wanted."""
+    names = {"user_id": "user", "slate": "item" if log.has_impressions else "slate"}
+    for batch in log.batches(log.item_type):
+        values = batch.select("file", "row", pl.col(names.get(field, field)).alias("value"))
+        if isinstance(values.schema["value"], pl.List):
+            values = values.explode("value", empty_as_null=True)
+        if found := values.filter(where).head(1).rows():
+            return log.files[found[0][0]], int(found[0][1])
+    return log.files[0], None

@@ -1,0 +1,138 @@
+"""From a log or a dataset into the store: items that are new, then slates, batch by batch.
+
+A slate is known by what it says. So a load that was killed is simply done again, and what another
+load brought in already is left as it is.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from slatewise.data import SlateDataset
+from slatewise.data.columns import Columns
+from slatewise.data.formats import ItemsFormat, LogFormat
+from slatewise.data.log import Log
+from slatewise.data.preparation import prepare
+from slatewise.data.reductions import PrepareConfig
+from slatewise.errors import SlatewiseError
+from slatewise.service.logs.checks import require_fit
+from slatewise.service.logs.columns import slates_of
+from slatewise.service.store import Store
+from slatewise.service.store.bulk import LoadCounts
+from slatewise.service.store.stamps import Stamps
+from slatewise.service.store.workspace import workspace
+
+Progress = Callable[[str, int, int | None], None]
+"""Called with a stage, how much of it is done, and how much there is, if known."""
+
+
+@dataclass(frozen=True)
+class LoadReport:
+    """What became of a log."""
+
+    slates: LoadCounts
+    items: int
+    """items that the service had not heard of"""
+    interactions: int
+    """in the log after repairs: a slate with several clicks is several"""
+    problems: list[dict[str, Any]]
+    """what was repaired or dropped, as in `dataset.json`"""
+    seconds: float
+
+
+def load_log(
+    log: Path,
+    directory: Path,
+    store: Store,
+    *,
+    items: Path | None = None,
+    log_format: LogFormat | None = None,
+    items_format: ItemsFormat | None = None,
+    strict: bool = False,
+    progress: Progress = lambda stage, done, total: None,
+) -> LoadReport:
+    """Bring a log, in any form that `prepare` reads, into the store of a service.
+
+    Without `items`, groups are those that the store has, and no item is added to it.
+    """
+    begun = time.monotonic()
+    layout = log_format or LogFormat()
+    source = Log(log, layout)
+    with workspace(directory, "loaded") as folder:
+        table = items or _known_items(store, folder / "items.parquet")
+        dataset = prepare(
+            log,
+            table,
+            folder / "dataset",
+            PrepareConfig(strict=strict),
+            log_format=layout,
+            items_format=items_format if items else None,
+            progress=progress,
+        )
+        require_fit(dataset, source)
+        added = 0 if items is None else _add_items(dataset, directory, store)
+        return _load(dataset, directory, store, added, begun, progress)
+
+
+def load_dataset(
+    dataset: SlateDataset,
+    directory: Path,
+    store: Store,
+    progress: Progress = lambda stage, done, total: None,
+) -> LoadReport:
+    """Bring a dataset, whatever its split, and its items into the store of a service."""
+    begun = time.monotonic()
+    require_fit(dataset)
+    added = _add_items(dataset, directory, store)
+    return _load(dataset, directory, store, added, begun, progress)
+
+
+def _add_items(dataset: SlateDataset, directory: Path, store: Store) -> int:
+    ids, groups = dataset.item_ids.cast(pl.String), dataset.items[Columns.GROUP]
+    added = store.add_items(zip(ids, groups, strict=True))
+    _stamps(directory).change_items()
+    return added
+
+
+def _load(
+    dataset: SlateDataset,
+    directory: Path,
+    store: Store,
+    added: int,
+    begun: float,
+    progress: Progress,
+) -> LoadReport:
+    counts, done, stamps = LoadCounts(), 0, _stamps(directory)
+    for batch in slates_of(dataset):
+        counts += store.load(batch.slates)
+        stamps.change_users(set(batch.slates.user_ids))
+        done += batch.interactions
+        progress("loading", done, dataset.num_interactions)
+    return LoadReport(
+        counts,
+        added,
+        dataset.num_interactions,
+        dataset.meta["report"]["problems"],
+        time.monotonic() - begun,
+    )
+
+
+def _stamps(directory: Path) -> Stamps:
+    return Stamps.open(directory / "shared.bin")
+
+
+def _known_items(store: Store, file: Path) -> Path:
+    """Write the items of a store, also removed ones, as an items table."""
+    known = [(item.item_id, item.group) for batch in store.all_items() for item in batch]
+    if not known:
+        raise SlatewiseError(
+            "the service has no items yet, and a log does not say their groups.",
+            "Name the table of items: --items ITEMS.",
+        )
+    schema = {Columns.ITEM: pl.String, Columns.GROUP: pl.String}
+    pl.DataFrame(known, schema=schema, orient="row").write_parquet(file)
+    return file
