@@ -3,7 +3,7 @@ from math import exp, factorial
 import numpy as np
 import pytest
 
-from slatewise.simulation.scroll import Scroll
+from slatewise.simulation.choice import Scroll
 
 
 @pytest.mark.parametrize(("rate", "longest"), [(11.0, 25), (2.5, 5), (0.1, 3), (1.0, 1)])

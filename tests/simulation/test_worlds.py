@@ -11,7 +11,7 @@ import pytest
 from slatewise.data.preparation import prepare
 from slatewise.errors import SlatewiseError
 from slatewise.simulation import (
-    FrontPage,
+    FrontPagePolicy,
     Marketplace,
     SimulationConfig,
     load_config,
@@ -186,7 +186,9 @@ def test_who_ignores_a_cause_pays_for_it(world: str, truth: str, rng: np.random.
         hours = 24 * config.days * (step + rng.random(users)) / 25
         history = people.observed(np.arange(users))
         if market.life is not None:
-            slates = FrontPage(market.life).recommend_at(history, config.max_slate, hours, rng)
+            slates = FrontPagePolicy(market.life).recommend_at(
+                history, config.max_slate, hours, rng
+            )
         else:
             policy = named_policy(config.policy, market.catalogue)
             slates = policy.recommend(history, config.max_slate, rng)
@@ -210,8 +212,8 @@ def test_a_world_with_hours_wants_to_know_the_time(rng: np.random.Generator) -> 
     market = Marketplace(load_config("news"))
     users = market.new_users(3, rng)
     assert market.life is not None
-    policy = FrontPage(market.life)
-    with pytest.raises(SlatewiseError, match="when this is"):
+    policy = FrontPagePolicy(market.life)
+    with pytest.raises(SlatewiseError, match="no time was given"):
         market.interact(users, policy, rng)
     with pytest.raises(SlatewiseError, match="recommend_at"):
         market.interact(users, named_policy("random", market.catalogue), rng, hours=5.0)
@@ -225,7 +227,7 @@ def test_a_world_with_hours_wants_to_know_the_time(rng: np.random.Generator) -> 
 def test_a_timed_policy_cannot_serve_a_world_without_hours(rng: np.random.Generator) -> None:
     news, tiny = Marketplace(load_config("news")), Marketplace(load_config("tiny"))
     assert news.life is not None
-    policy = FrontPage(news.life)
+    policy = FrontPagePolicy(news.life)
     with pytest.raises(SlatewiseError, match="has no `recommend`"):
         Marketplace(load_config("tiny", search_share=0.0)).interact(
             tiny.new_users(3, rng), policy, rng

@@ -14,7 +14,7 @@ from slatewise.data.reductions import PRESETS, PrepareConfig
 from slatewise.data.split import SplitConfig
 
 _WHY_NOTHING = "users are too few, have no more than --prefix interactions, or none so late."
-_REDUCTIONS, _COLUMNS, _SPLIT = "Reductions", "Other people's columns", "Split"
+_REDUCTIONS, _COLUMNS, _SPLIT = "Reductions", "Columns of the log", "Split"
 
 
 def prepare(
@@ -22,7 +22,7 @@ def prepare(
         Path, typer.Argument(help="Log: a Parquet, CSV or JSON lines file, or a directory of them.")
     ],
     items: Annotated[Path, typer.Argument(help="Items table: item_id, group, anything else.")],
-    out: Annotated[Path, typer.Argument(help="Where the dataset goes.")],
+    out: Annotated[Path, typer.Argument(help="Directory of the dataset.")],
     preset: Annotated[
         Literal["all", "paper"],
         typer.Option(
@@ -77,7 +77,7 @@ def prepare(
     ] = None,
     no_click: Annotated[
         str | None,
-        typer.Option(help="Value of click that means none.", rich_help_panel=_COLUMNS),
+        typer.Option(help="Value of click that means no click.", rich_help_panel=_COLUMNS),
     ] = None,
     delimiter: Annotated[
         str | None,
@@ -111,7 +111,7 @@ def prepare(
     strict: Annotated[bool, typer.Option(help="Refuse input that needs a repair.")] = False,
     overwrite: Annotated[bool, typer.Option(help="Replace what stands at OUT.")] = False,
 ) -> None:
-    """Turn an exposure log into a dataset, and tell what came in, what went and what remains."""
+    """Turn an exposure log into a dataset, and report what was read, dropped and kept."""
     asked = {
         "no_click_share": no_click_share,
         "max_slate": max_slate,
@@ -192,8 +192,8 @@ def _show(dataset: SlateDataset) -> None:
         )
     for problem in report["problems"]:
         sign = "−" if problem["drops"] else ""
-        place = f"{problem['repair']}; first: {problem['file']}, row {problem['row']:,}"
-        account.add_row(f"  {problem['what']}", f"{sign}{problem['count']:,}", place)
+        details = f"{problem['repair']}; first: {problem['file']}, row {problem['row']:,}"
+        account.add_row(f"  {problem['what']}", f"{sign}{problem['count']:,}", details)
     for what, count in report["reductions"].items():
         account.add_row(f"  {what}", f"−{count:,}", "as asked")
     account.add_row("interactions that remain", f"{counts['interactions']:,}")

@@ -47,13 +47,13 @@ def simulate(
     account.add_row("users", f"{written.users:,}")
     account.add_row("items", f"{written.items:,}")
     account.add_row("slates", f"{written.slates:,}")
-    account.add_row("  from search", *_fared(written.search))
-    account.add_row("  from recommendation", *_fared(written.recommendation))
+    account.add_row("  from search", *_counts(written.search))
+    account.add_row("  from recommendation", *_counts(written.recommendation))
     account.add_row("items seen per slate", f"{written.mean_scroll:.1f}")
     account.add_row("megabytes", f"{written.bytes / 1e6:,.1f}")
     console.print(account)
     console.print(f"\nLog: {out}")
 
 
-def _fared(source: SourceSummary) -> tuple[str, str]:
+def _counts(source: SourceSummary) -> tuple[str, str]:
     return f"{source.slates:,}", f"{source.click_rate:.1%}" if source.slates else ""

@@ -1,4 +1,4 @@
-"""Logs people bring, the dataset that training reads, and the way from one to the other."""
+"""Exposure logs, the dataset that training reads, and the preparation of one from the other."""
 
 from slatewise.data.dataset import SlateDataset
 

@@ -1,4 +1,4 @@
-"""Interactions as logged, checked row by row; what is wrong is repaired and counted, or refused."""
+"""Checks of logged interactions: problems are repaired and counted or, in strict mode, refused."""
 
 from pathlib import Path
 from typing import Literal
@@ -28,7 +28,7 @@ class Checker:
         self._clicks = 0
 
     def clean(self, batch: pl.DataFrame) -> pl.DataFrame:
-        """Return what is usable, one click or none a row.
+        """Return the usable rows, each with at most one click.
 
         In: `file`, `row`, `user`, `time`, `slate` [list], `click` [list], `source`, `position`.
         Out: the same without `position`, `click` a single id or null, `source` never null.
@@ -54,7 +54,7 @@ class Checker:
         self._report.found(Problem.UNLISTED_ITEM, first_seen, self._files, note)
 
     def require_clicks(self) -> None:
-        """Refuse a log of which every click is on something that was not shown."""
+        """Refuse a log in which no click is on an item of its slate."""
         astray = self._report.findings.get(Problem.CLICK_ELSEWHERE)
         if astray is not None and not self._clicks:
             raise InputError(
@@ -74,17 +74,17 @@ class Checker:
 
     def _resolve_positions(self, batch: pl.DataFrame) -> pl.DataFrame:
         """Take the click from its position where only that is given; compare where both are."""
-        place = pl.col("position")
+        position = pl.col("position")
         if self._clicks_by_position:
-            outside = place.is_not_null() & ~place.is_between(1, pl.col("slate").list.len())
+            outside = position.is_not_null() & ~position.is_between(1, pl.col("slate").list.len())
             batch = self._drop(batch, Problem.BAD_POSITION, outside)
-            chosen = pl.col("slate").list.slice(place - 1, 1)
-            return batch.with_columns(click=pl.when(place.is_not_null()).then(chosen))
-        at_place = pl.col("slate").list.get(place - 1, null_on_oob=True)
+            chosen = pl.col("slate").list.slice(position - 1, 1)
+            return batch.with_columns(click=pl.when(position.is_not_null()).then(chosen))
+        at_position = pl.col("slate").list.get(position - 1, null_on_oob=True)
         one_click = pl.col("click").list.len() == 1
-        alone = place.is_between(1, pl.col("slate").list.len()) & _clicks_nothing()
+        alone = position.is_between(1, pl.col("slate").list.len()) & _clicks_nothing()
         self._note(batch, Problem.POSITION_ALONE, alone)
-        differs = place.is_not_null() & one_click & (pl.col("click").list.first() != at_place)
+        differs = position.is_not_null() & one_click & (pl.col("click").list.first() != at_position)
         self._note(batch, Problem.POSITION_DIFFERS, differs.fill_null(value=True) & one_click)
         return batch
 

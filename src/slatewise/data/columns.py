@@ -4,7 +4,7 @@ from typing import Final
 
 
 class Columns:
-    """One place for every column name that files of ours carry."""
+    """Every column name of the log format."""
 
     USER: Final = "user_id"
     TIME: Final = "time"
@@ -22,7 +22,7 @@ class Columns:
 
 
 LOG_FILES: Final = ("log.parquet", "items.parquet")
-"""What a directory with a log of ours holds."""
+"""The files of a directory in the log format."""
 
 UNKNOWN: Final = "unknown"
 """The source of slates without one, and the group of items without one."""

@@ -1,4 +1,4 @@
-"""The row of a text file that a reader stumbled over but did not name."""
+"""Search for the damaged row of a text file that a reader could not parse."""
 
 import json
 from collections.abc import Iterable

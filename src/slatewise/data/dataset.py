@@ -1,6 +1,6 @@
 """The dataset that training reads: ragged, memory-mapped, opened in milliseconds.
 
-Opening needs only numpy; names are read (with polars) when somebody asks for them.
+Opening needs only numpy; names are read (with polars) on first use.
 """
 
 import copy
@@ -120,7 +120,7 @@ class SlateDataset:
         return cls(path, meta)
 
     def __repr__(self) -> str:
-        """Name the place and the size."""
+        """Show the path and the size."""
         return (
             f"SlateDataset({str(self.path)!r}: {self.num_users:,} users, "
             f"{self.num_interactions:,} interactions, {self.num_items:,} items)"
@@ -163,17 +163,17 @@ class SlateDataset:
 
     @cached_property
     def items(self) -> "pl.DataFrame":
-        """The items table by item number: `item_id`, `group` and what else was carried along."""
+        """The items table by item number: `item_id`, `group` and the other columns."""
         return self._table("items.parquet")
 
     @property
     def item_ids(self) -> "pl.Series":
-        """[I] the ids people know items by."""
+        """[I] item ids as in the items table."""
         return self.items["item_id"]
 
     @cached_property
     def user_ids(self) -> "pl.Series":
-        """[U] the ids people know users by."""
+        """[U] user ids as in the log."""
         return self._table("users.parquet")["user_id"]
 
     def _table(self, name: str) -> "pl.DataFrame":
@@ -201,13 +201,13 @@ class SlateDataset:
     def with_ends(
         self, train_end: npt.NDArray[np.integer[Any]], valid_end: npt.NDArray[np.integer[Any]]
     ) -> "SlateDataset":
-        """Return the same mapped arrays under another split [U], which is written nowhere."""
+        """Return a view of the same arrays under another split [U]; nothing is written."""
         view = copy.copy(self)
         view.train_end, view.valid_end = train_end.astype(np.int32), valid_end.astype(np.int32)
         return view
 
     def verify(self) -> None:
-        """Read every array and compare with the digests of its writing."""
+        """Read every array and compare it with the digest taken when it was written."""
         for name in ARRAYS:
             if digest_of(getattr(self, name)) != self.meta["arrays"][name]["digest"]:
                 raise InputError(
@@ -228,7 +228,7 @@ class SlateDataset:
 
 
 def _is_complete(meta: dict[str, Any]) -> bool:
-    """Say whether a description has all that a dataset is read by."""
+    """Return whether a description has every key that reading needs."""
     arrays = meta.get("arrays")
     return (
         isinstance(arrays, dict)

@@ -1,4 +1,4 @@
-"""What is in a dataset, in numbers; reads the arrays piece by piece."""
+"""Summary numbers of a dataset, computed piece by piece."""
 
 from datetime import UTC, datetime
 from typing import Any

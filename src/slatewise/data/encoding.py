@@ -83,7 +83,7 @@ class FinalVocabulary:
         self._source_codes = source_codes
 
     def renumber(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Bring `source` and `items` of encoded interactions into the final numbers."""
+        """Replace the provisional numbers in `source` and `items` by the final ones."""
         offsets = offsets_of(frame["items"].list.len().to_numpy())
         codes = self._item_codes[frame["items"].explode(empty_as_null=False).to_numpy()]
         return frame.with_columns(
@@ -93,7 +93,7 @@ class FinalVocabulary:
 
 
 def _click_positions(is_click: pl.Series, offsets: Int64Array) -> npt.NDArray[np.int32]:
-    """Return the place of the click in each slate, -1 for none: is_click [F] -> [N]."""
+    """Return the position of the click in each slate, -1 for none: is_click [F] -> [N]."""
     clicks = np.full(len(offsets) - 1, -1, dtype=np.int32)
     hits = np.flatnonzero(is_click.fill_null(value=False).to_numpy())
     rows = np.searchsorted(offsets, hits, side="right") - 1

@@ -1,4 +1,4 @@
-"""How other people's tables name their columns and write their values."""
+"""Column names and conventions of logs and items tables."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -10,11 +10,11 @@ from slatewise.data.keys import id_keys
 from slatewise.data.report import Problem, Report
 from slatewise.data.spill import Buckets
 
-_PLACED = pl.col("position").is_not_null()
+_HAS_POSITION = pl.col("position").is_not_null()
 _DOUBTS: Final = {
     Problem.SEVERAL_SOURCES: pl.col("source").drop_nulls().n_unique() > 1,
-    # The same item at the same place again is a copy of the row, and counted as such.
-    Problem.SAME_POSITION: pl.struct("position", "item").filter(_PLACED).n_unique()
+    # The same item at the same position again is a copy of the row, and counted as such.
+    Problem.SAME_POSITION: pl.struct("position", "item").filter(_HAS_POSITION).n_unique()
     > pl.col("position").drop_nulls().n_unique(),
 }
 """What may be wrong with the impressions of one slate, seen together."""

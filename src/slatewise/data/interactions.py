@@ -31,9 +31,9 @@ class Interactions:
     slate_items: Tensor
     """[F] int32"""
     cell_features: Tensor | None = None
-    """[F, P] float32: what a model's terms say of each item seen, where they were computed"""
+    """[F, P] float32: features of each item seen for a model's terms, if computed"""
     step_features: Tensor | None = None
-    """[N, Q] float32: the same of each interaction"""
+    """[N, Q] float32: features of each interaction, if computed"""
 
     @classmethod
     def of_dataset(cls, dataset: "SlateDataset", device: torch.device | str) -> "Interactions":
@@ -48,7 +48,7 @@ class Interactions:
 
     @classmethod
     def of_clicks(cls, items: Tensor, offsets: Tensor) -> "Interactions":
-        """Take clicks for interactions, each on a slate of one: of user b `items[offsets[b] : …]`.
+        """Make an interaction of each click, on a slate of one: user b has `items[offsets[b] : …]`.
 
         A user's state moves with clicks only, so this is all a profile needs: items [K], offsets
         [B + 1].
@@ -80,8 +80,8 @@ class Interactions:
     @property
     def clicked_items(self) -> Tensor:
         """[N] the item clicked, -1 for none."""
-        place = self.slate_offsets[:-1] + self.clicks.clamp(min=0)
-        return torch.where(self.clicks >= 0, self.slate_items[place], -1)
+        index = self.slate_offsets[:-1] + self.clicks.clamp(min=0)
+        return torch.where(self.clicks >= 0, self.slate_items[index], -1)
 
     def with_items(self, items: Tensor) -> "Interactions":
         """Return the same interactions with other numbers for the items seen: [F]."""
@@ -98,7 +98,7 @@ class Interactions:
     def of_users(self, users: Tensor, ends: Tensor | None = None) -> "Interactions":
         """Gather the interactions of users [B], in that order, without a loop over them.
 
-        With `ends` [B], only the first so many of each.
+        With `ends` [B], only the first `ends[b]` of each.
         """
         first, counts = _rows(self.user_offsets, users)
         counts = counts if ends is None else torch.minimum(counts, ends)

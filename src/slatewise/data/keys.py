@@ -41,10 +41,10 @@ def sequence_keys(values: Keys, offsets: Int64Array) -> Keys:
     A polynomial in the position, modulo 2**64, scrambled at the end.
     """
     lengths = np.diff(offsets)
-    place = np.arange(len(values), dtype=np.int64) - np.repeat(offsets[:-1], lengths)
+    position = np.arange(len(values), dtype=np.int64) - np.repeat(offsets[:-1], lengths)
     powers = np.full(int(lengths.max(initial=0)), _BASE, dtype=np.uint64)
     powers = np.multiply.accumulate(powers, dtype=np.uint64)
-    totals = row_sums((values + np.uint64(1)) * powers[place], offsets)
+    totals = row_sums((values + np.uint64(1)) * powers[position], offsets)
     return mix(totals ^ lengths.astype(np.uint64))
 
 

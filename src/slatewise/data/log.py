@@ -1,4 +1,4 @@
-"""The log people bring, streamed as interactions in one canonical shape."""
+"""A log in any accepted format, streamed as interactions in one canonical shape."""
 
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
@@ -38,7 +38,7 @@ class Log:
 
     @property
     def columns(self) -> dict[str, str]:
-        """What the log calls the columns of an interaction."""
+        """The log's own names for the columns of an interaction."""
         layout = self.layout
         names = {
             field: getattr(layout, field) for field in ("user_id", "time", "source", "position")
@@ -54,18 +54,18 @@ class Log:
 
     @cached_property
     def items(self) -> int:
-        """About how many items the rows show."""
+        """Estimated number of items in all slates."""
         if self.has_impressions:
             return self.rows
         return sum(table.items(self.layout.slate) for table in self.tables)
 
     @property
     def format(self) -> LogFormat:
-        """How the log was read, with what was found out on the way."""
+        """The format with the detected delimiter filled in."""
         return self.layout.model_copy(update={"delimiter": self._delimiter})
 
     def clock_times(self) -> bool:
-        """Say whether times are clock times (else only an order), from the first rows."""
+        """Return whether times are clock times and not only an order, judging by the first rows."""
         table = self.tables[0]
         for batch in table.batches([self.layout.time], 100):
             return parsing.are_clock_times(batch[self.layout.time], self.layout.time_unit)

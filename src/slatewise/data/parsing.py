@@ -1,4 +1,4 @@
-"""Values as people write them, turned into ids, times and slates.
+"""Conversion of column values to ids, times and slates.
 
 Each conversion leaves null where a value does not parse; `parse` compares the nulls before and
 after, and names the row of the first value that was lost.
@@ -38,7 +38,7 @@ def parse(
     wanted: str,
     remedy: str,
 ) -> pl.Series:
-    """Convert a column; a value that was there and is lost is an error with its row."""
+    """Convert a column, or raise an error with the row of the first value that does not fit."""
     before = batch[column]
     try:
         after = convert(before)
@@ -66,7 +66,7 @@ def _shown(values: pl.Series, at: int) -> str:
 
 
 def _missing(values: pl.Series) -> pl.Series:
-    """Count what is missing: 1 for a null, in a list the nulls inside it."""
+    """Count the missing values of each row: 1 for a null, in a list the nulls inside it."""
     missing = values.is_null().cast(pl.UInt32)
     if values.dtype == pl.List and values.explode(empty_as_null=False).null_count():
         missing += values.list.eval(pl.element().is_null()).list.sum().fill_null(0)
@@ -87,7 +87,7 @@ def parse_ids(batch: pl.DataFrame, column: str, target: IdType, file: Path) -> p
 
 
 def id_type(dtype: pl.DataType) -> IdType:
-    """Say how ids of this type are kept: numbers as integers, everything else as text."""
+    """Return how ids of this type are stored: numbers as integers, everything else as text."""
     inner = dtype.inner if isinstance(dtype, pl.List) else dtype
     return pl.Int64 if inner.is_numeric() else pl.String
 
@@ -122,7 +122,7 @@ def _as_id(value: pl.Expr, dtype: pl.DataType, target: IdType) -> pl.Expr:
 
 
 def count_items(slates: pl.Series) -> npt.NDArray[np.integer]:
-    """Say how many items each list of a column holds; of text, about how many."""
+    """Count the items of each list in a column; for lists in text, estimate it."""
     if slates.dtype == pl.List:
         lengths = slates.list.len()
     elif slates.dtype == pl.String:
@@ -212,7 +212,7 @@ def times(values: pl.Series, unit: str | None) -> pl.Series:
     if not are_clock_times(values, unit):
         return values.cast(pl.Int64, strict=False)
     moments = _clock_times(values, unit)
-    # Nobody logged before the year 1 or after 9999: the unit is wrong.
+    # A time before the year 1 or after 9999 was given in the wrong unit.
     return moments.set(~moments.is_between(_FIRST, _LAST), None)
 
 
@@ -241,7 +241,7 @@ def _in_microseconds(values: pl.Series, factor: int) -> pl.Series:
 
 
 def are_clock_times(values: pl.Series, unit: str | None) -> bool:
-    """Say whether a column holds clock times, and not only an order."""
+    """Return whether a column holds clock times and not only an order."""
     if unit is not None or values.dtype.is_temporal() or values.dtype.is_float():
         return True
     return (

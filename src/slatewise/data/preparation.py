@@ -1,6 +1,6 @@
 """From a log to a dataset, in two passes over bounded memory.
 
-First pass: stream the log, check and number its rows, and set them aside by user. Second pass:
+First pass: stream the log, check and number its rows, and partition them by user. Second pass:
 take users bucket by bucket, order and reduce their interactions, and append them to the dataset.
 """
 
@@ -71,7 +71,7 @@ def prepare(
             config.several_clicks,
             clicks_by_position=source.clicks_by_position,
         )
-        _set_aside(batches, checker, encoder, users)
+        _partition(batches, checker, encoder, users)
         checker.require_clicks()
         vocabulary = encoder.finish()
         with DatasetWriter(directory) as writer:
@@ -106,7 +106,7 @@ def prepare(
 
 
 def _input(path: str | Path, files: list[Path], layout: LogFormat | ItemsFormat) -> dict[str, Any]:
-    """Say what was read and how, so that it can be read so again."""
+    """Describe an input so that it can be read again in the same way."""
     return {
         "path": str(path),
         "files": [str(file) for file in files],
@@ -123,7 +123,7 @@ def _counted(
         progress("reading", report.rows, total)
 
 
-def _set_aside(
+def _partition(
     batches: Iterator[pl.DataFrame], checker: Checker, encoder: Encoder, buckets: Buckets
 ) -> None:
     for batch in batches:

@@ -11,7 +11,7 @@ _PIECE = 1 << 22
 
 
 def pieces(length: int) -> Iterator[slice]:
-    """Divide so many values into slices small enough to be held in memory."""
+    """Divide `length` values into slices small enough to be held in memory."""
     return (slice(start, min(start + _PIECE, length)) for start in range(0, length, _PIECE))
 
 

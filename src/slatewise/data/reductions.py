@@ -16,7 +16,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 class PrepareConfig(Config):
-    """What becomes of a log on its way to a dataset."""
+    """How a log is reduced to a dataset."""
 
     no_click_share: float = Field(default=1.0, ge=0, le=1)
     """Share of the slates without a click that is kept, drawn row by row."""

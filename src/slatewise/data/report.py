@@ -1,4 +1,4 @@
-"""What came in, what was dropped and why, what remains: nothing happens to a row in silence."""
+"""The account of a preparation: rows read, rows dropped or repaired and why, rows that remain."""
 
 from dataclasses import dataclass, field
 from enum import Enum
@@ -114,16 +114,17 @@ class Reduction(Enum):
 
 @dataclass
 class Finding:
-    """How often a problem occurred, and where first: the file, by number and name, and row."""
+    """How often a problem occurred, and where it occurred first."""
 
     count: int
-    place: tuple[int, int]
+    first: tuple[int, int]
+    """number of the file and row in it, counted from 1"""
     file: str
 
     @property
     def row(self) -> int:
         """The row in that file."""
-        return self.place[1]
+        return self.first[1]
 
 
 @dataclass
@@ -151,17 +152,17 @@ class Report:
         """Count rows (columns `file` and `row`) with a problem; in strict mode, refuse them."""
         if rows.is_empty():
             return
-        (place,) = rows.select("file", "row").sort("file", "row").head(1).rows()
-        file, row = files[place[0]], place[1]
+        (first,) = rows.select("file", "row").sort("file", "row").head(1).rows()
+        file, row = files[first[0]], first[1]
         if self.strict:
             column = self.columns.get(problem.column or "", problem.column)
             raise InputError(
                 f"{problem.what}{note}.", problem.remedy, file=file, row=row, column=column
             )
-        finding = self.findings.setdefault(problem, Finding(0, place, str(file)))
+        finding = self.findings.setdefault(problem, Finding(0, first, str(file)))
         finding.count += rows.height
-        if place < finding.place:
-            finding.place, finding.file = place, str(file)
+        if first < finding.first:
+            finding.first, finding.file = first, str(file)
 
     def reduced(self, reduction: Reduction, count: int) -> None:
         """Count interactions that a reduction took out."""
@@ -169,7 +170,7 @@ class Report:
             self.reductions[reduction] = self.reductions.get(reduction, 0) + count
 
     def summary(self) -> str:
-        """Say in one line where interactions went."""
+        """Return in one line why interactions were dropped."""
         gone = [f"{f.count:,} {p.what}" for p, f in self.findings.items() if p.drops_interactions]
         gone += [f"{count:,} {reduction.value}" for reduction, count in self.reductions.items()]
         return "; ".join(gone) or "the log has no rows"

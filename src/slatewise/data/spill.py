@@ -1,4 +1,4 @@
-"""Rows set aside on disk by key, so that those that belong together come back together."""
+"""Rows partitioned on disk by key, so that all rows of a key are read back together."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,7 +50,7 @@ class Buckets:
         return writer
 
     def drain(self) -> Iterator[pl.DataFrame]:
-        """Close the buckets and give each that holds rows, once; its file is removed after."""
+        """Close the buckets and yield each that holds rows, removing its file afterwards."""
         for writer in self._writers:
             if writer is not None:
                 writer.close()

@@ -1,4 +1,4 @@
-"""What training may see, and what it is judged on.
+"""The split into training, validation and test.
 
 Each user's interactions are cut twice: [0, train_end) is for training, [train_end, valid_end) for
 validation and the rest for test. The paper's split by user and a split by wall-clock time are two
@@ -77,7 +77,7 @@ def split(config: SplitConfig, keys: Keys, times: Int64Array, offsets: Int64Arra
 def split_by_user(config: SplitConfig, keys: Keys, lengths: Int64Array) -> Split:
     """Give validation and test their share of users, drawn by key (Section 5 of the paper).
 
-    A user's place in the draw depends on her own key and the seed alone, so most users keep their
+    A user's rank in the draw depends on her own key and the seed alone, so most users keep their
     role when a later log brings new ones.
     """
     users = len(keys)
@@ -145,9 +145,9 @@ def time_quantile(times: Int64Array, share: float) -> int:
         for piece in pieces(len(times)):
             counts += _histogram(times[piece], first, last, width)
         ends = before + np.cumsum(counts)
-        place = min(int(np.searchsorted(ends, wanted)), _BINS - 1)
-        before, upto = int(ends[place] - counts[place]), int(ends[place])
-        first += place * width
+        index = min(int(np.searchsorted(ends, wanted)), _BINS - 1)
+        before, upto = int(ends[index] - counts[index]), int(ends[index])
+        first += index * width
         last = min(last, first + width - 1)
     return first if wanted - before <= upto - wanted else first + 1
 

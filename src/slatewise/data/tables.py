@@ -40,7 +40,7 @@ class Table:
             return int(self.frame.select(pl.len()).collect(engine="streaming").item())
 
     def items(self, column: str) -> int:
-        """Say about how many items the lists of a column hold, without reading them.
+        """Estimate how many items the lists of a column hold, without reading them.
 
         The footer of Parquet has the number; of lists in text, only the bytes are known.
         """
@@ -75,7 +75,7 @@ class Table:
         return pl.concat([empty, *self.batches(columns, rows=1_000_000)])
 
     def require(self, column: str, option: str, example: str) -> str:
-        """Return the column if the table has it, else say which columns there are."""
+        """Return the column's name, or raise an error that lists the columns there are."""
         if column not in self.schema:
             present = ", ".join(name for name in self.schema if name != ROW)
             raise InputError(
@@ -105,7 +105,7 @@ def open_tables(path: str | Path, name: str) -> list[Table]:
 
 def _files_of(directory: Path, name: str) -> list[Path]:
     """List the tables below a directory, or the one called `name`, by whose side only a known
-    companion may stand: else nobody knows which of them make up the table.
+    companion may stand: else it is unclear which of them make up the table.
     """
     files = sorted(
         file

@@ -1,4 +1,4 @@
-"""Item ids and their groups, numbered."""
+"""The items table, and numbers for item ids."""
 
 from pathlib import Path
 
@@ -46,13 +46,13 @@ class ItemsTable:
             )
         files = self.files
         no_id = pl.col(Columns.ITEM).is_null()
-        report.found(Problem.NO_ITEM_ID, _places(items.filter(no_id)), files)
+        report.found(Problem.NO_ITEM_ID, _rows_of(items.filter(no_id)), files)
         items = items.filter(~no_id)
         copy = ~pl.col(Columns.ITEM).is_first_distinct()
-        report.found(Problem.DUPLICATE_ITEM_ID, _places(items.filter(copy)), files)
+        report.found(Problem.DUPLICATE_ITEM_ID, _rows_of(items.filter(copy)), files)
         items = items.filter(~copy)
         no_group = pl.col(Columns.GROUP).is_null()
-        report.found(Problem.NO_GROUP, _places(items.filter(no_group)), files)
+        report.found(Problem.NO_GROUP, _rows_of(items.filter(no_group)), files)
         return items.with_columns(pl.col(Columns.GROUP).fill_null(UNKNOWN)).drop(_FILE, ROW)
 
     def _part(self, table: Table, item_type: parsing.IdType, number: int) -> pl.DataFrame:
@@ -79,7 +79,7 @@ class ItemsTable:
         return pl.DataFrame(columns).with_columns(frame[ROW], file.alias(_FILE))
 
 
-def _places(items: pl.DataFrame) -> pl.DataFrame:
+def _rows_of(items: pl.DataFrame) -> pl.DataFrame:
     return items.select(pl.col(_FILE).alias("file"), pl.col(ROW).cast(pl.Int64).alias("row"))
 
 

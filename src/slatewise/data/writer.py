@@ -1,4 +1,4 @@
-"""Writing a dataset, users after users."""
+"""The writer of a dataset, which takes users one bucket after another."""
 
 import json
 from contextlib import ExitStack
@@ -30,7 +30,7 @@ _STREAMED = (
 
 
 class DatasetWriter:
-    """Writes the arrays of a dataset into a directory that the caller makes appear at once."""
+    """Writes the files of a dataset into a directory that the caller renames when complete."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

@@ -2,7 +2,7 @@
 
 Interactions of one user are not independent, so users are drawn. Each user gets a Poisson(1)
 weight per resample: sums over users become one matrix product, and nothing but the sums is kept,
-however many users there are. The weights depend on the seed and on the user's place among the
+however many users there are. The weights depend on the seed and on the user's index among the
 scored users only; two recommenders judged on the same users share them, which makes differences
 paired.
 """
@@ -82,10 +82,10 @@ class Resampler:
             self._resampled = np.zeros((self.resamples, sums.shape[1]))
         done = 0
         while done < len(users):
-            block, place = divmod(self.users, _BLOCK)
-            here = slice(done, done + _BLOCK - place)
+            block, index = divmod(self.users, _BLOCK)
+            here = slice(done, done + _BLOCK - index)
             rows = sums[here]
-            weights = _weights(self.seed, block, place + len(rows), self.resamples)[place:]
+            weights = _weights(self.seed, block, index + len(rows), self.resamples)[index:]
             self._resampled += weights.T @ rows
             self._totals += rows.sum(axis=0)
             self.users += len(rows)

@@ -76,7 +76,7 @@ class Calibration:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Self:
-        """Read what `to_json` wrote, or say what is wrong with it."""
+        """Read what `to_json` wrote, or raise an error that says what is wrong."""
         try:
             temperatures = {name: float(row["temperature"]) for name, row in values.items()}
             offsets = {name: float(row["no_click_offset"]) for name, row in values.items()}

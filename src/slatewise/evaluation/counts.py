@@ -1,4 +1,4 @@
-"""What the baselines know: clicks, views and successions of clicks, counted in training data."""
+"""Counts for the baselines: clicks, views and successions of clicks in training data."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -31,8 +31,8 @@ def training_batches(
 def last_clicked(interactions: Interactions) -> Int64Array:
     """Return the item that the user clicked last before each interaction, -1 for none: [N]."""
     clicked = interactions.clicked_items.numpy().astype(np.int64)
-    places = np.arange(len(clicked))
-    latest = np.maximum.accumulate(np.where(clicked >= 0, places, -1))  # at or before n
+    steps = np.arange(len(clicked))
+    latest = np.maximum.accumulate(np.where(clicked >= 0, steps, -1))  # at or before n
     before = np.concatenate([[-1], latest[:-1]])[: len(clicked)]
     offsets = interactions.user_offsets.numpy()
     own = before >= offsets[row_numbers(offsets)]
@@ -62,8 +62,8 @@ class Successions:
         """Return the counts of any keys."""
         if not len(self.keys):
             return np.zeros(len(keys), dtype=np.int64)
-        places = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        return np.where(self.keys[places] == keys, self.counts[places], 0)
+        index = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        return np.where(self.keys[index] == keys, self.counts[index], 0)
 
 
 @dataclass(frozen=True)

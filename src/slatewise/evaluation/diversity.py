@@ -1,7 +1,7 @@
 """How varied slates are: within each slate, and over the catalogue.
 
-Slates are item numbers [B, k]; −1 stands for an empty place. B slates, k places, I items, G groups,
-D dimensions.
+Slates are item numbers [B, k]; −1 stands for an empty position. B slates, k positions, I items,
+G groups, D dimensions.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Diversity:
     gini: float
     """Inequality of exposure: 0 if all items are shown alike, near 1 if few have all of it."""
     little_seen: float
-    """Share of the places that went to items of few earlier views."""
+    """Share of the positions that went to items of few earlier views."""
 
     @classmethod
     def of(
@@ -83,11 +83,11 @@ def intra_list_distance(slates: Integers, vectors: npt.NDArray[np.floating[Any]]
 
 
 def _mean_distances(slates: Integers, vectors: npt.NDArray[np.floating[Any]]) -> Floats:
-    place = vectors[slates].astype(np.float64)  # [B, k, D]
+    points = vectors[slates].astype(np.float64)  # [B, k, D]
     filled = slates >= 0
     total, pairs = np.zeros(len(slates)), np.zeros(len(slates))
-    for apart in range(1, slates.shape[1]):  # all pairs of places, without a [B, k, k] table
-        distance = np.linalg.norm(place[:, apart:] - place[:, :-apart], axis=2)
+    for apart in range(1, slates.shape[1]):  # all pairs of positions, without a [B, k, k] table
+        distance = np.linalg.norm(points[:, apart:] - points[:, :-apart], axis=2)
         both = filled[:, apart:] & filled[:, :-apart]
         total += (distance * both).sum(axis=1)
         pairs += both.sum(axis=1)
@@ -97,7 +97,7 @@ def _mean_distances(slates: Integers, vectors: npt.NDArray[np.floating[Any]]) ->
 
 
 def exposure(slates: Integers, items: int) -> Int64Array:
-    """Count how often each of so many items is in the slates [B, k]: [I].
+    """Count how often each of the I items is in the slates [B, k]: [I].
 
     Counts of several batches may be added.
     """
@@ -147,5 +147,5 @@ def _check(slates: Integers, items: int) -> None:
     if slates.size and (slates.min() < -1 or slates.max() >= items):
         raise SlatewiseError(
             f"The slates hold items outside 0..{items - 1}.",
-            "Number the items as groups, vectors and views do; −1 stands for an empty place.",
+            "Number the items as groups, vectors and views do; −1 stands for an empty position.",
         )

@@ -1,16 +1,16 @@
 """The click rate of an arm that did not run, from slates that others made and logged.
 
 Every slate of the log counts with a weight: how much likelier the target would have made it than
-the arm that did. N slates of k places, of users who may have several; a slate is clicked or not,
+the arm that did. N slates of k positions, of users who may have several; a slate is clicked or not,
 and where several of its items were, the first click counts.
 
 - `ips` weights slates by π(slate) / μ(slate). Exact if the log could show every slate that the
   target would show.
 - `self_normalised` makes those weights average 1. The same, once there are many slates.
 - `doubly_robust` weights what a model of P(click) does not explain. The same, however bad that is.
-- `per_position` weights each click by π(item in its place) / μ(item in its place). Exact if the log
-  could show every item in every place where the target would, and whether an item is clicked
-  depends on its place and itself, not on its neighbours.
+- `per_position` weights each click by π(item at its position) / μ(item at its position). Exact if
+  the log could show every item at every position where the target would, and whether an item is
+  clicked depends on its position and itself, not on its neighbours.
 
 All of them speak of the requests of the log: users with the histories that the logging arms gave
 them. What the target would have made of these users in the long run is not in the log.
@@ -49,7 +49,7 @@ class OffPolicyEstimate:
     """Click rate of the target; nan where there is a problem."""
     support: Interval
     """Average weight, with its 99.9 % interval: 1, or the share of what the target shows that the
-    log can tell about. Of several places, that of the worst."""
+    log can tell about. Of several positions, that of the worst."""
     effective_users: float
     """As many users with equal weights would tell as much."""
     clipped: float
@@ -62,7 +62,7 @@ def ips(users: Integers, clicked: Floats, weights: Floats) -> OffPolicyEstimate:
     """Weight clicks [N] of users [N] with the slates' weights [N] (inverse propensity scores)."""
     kept, clipped = _clip(weights)
     value = [_Ratio.of(users, kept * clicked, np.ones(len(users)))]
-    return _judged("ips", value, [_Ratio.of(users, kept, np.ones(len(users)))], clipped)
+    return _estimate("ips", value, [_Ratio.of(users, kept, np.ones(len(users)))], clipped)
 
 
 def self_normalised(users: Integers, clicked: Floats, weights: Floats) -> OffPolicyEstimate:
@@ -70,7 +70,7 @@ def self_normalised(users: Integers, clicked: Floats, weights: Floats) -> OffPol
     kept, clipped = _clip(weights)
     value = [_Ratio.of(users, kept * clicked, kept)]
     support = [_Ratio.of(users, kept, np.ones(len(users)))]
-    return _judged("self-normalised", value, support, clipped)
+    return _estimate("self-normalised", value, support, clipped)
 
 
 def doubly_robust(
@@ -84,25 +84,25 @@ def doubly_robust(
     kept, clipped = _clip(weights)
     value = [_Ratio.of(users, expected + kept * (clicked - predicted), np.ones(len(users)))]
     support = [_Ratio.of(users, kept, np.ones(len(users)))]
-    return _judged("doubly robust", value, support, clipped)
+    return _estimate("doubly robust", value, support, clipped)
 
 
 def per_position(users: Integers, clicked: Floats, weights: Floats) -> OffPolicyEstimate:
-    """Weight the click of each place by itself, and add up the places.
+    """Weight the click at each position by itself, and add up the positions.
 
     `clicked` [N, k] is 1 where the (first) click was; `weights` [N, k] are nan where a slate has no
-    item. Normalised place by place, as `self_normalised` is.
+    item. Normalised position by position, as `self_normalised` is.
     """
     kept, clipped = _clip(weights)
     filled = (~np.isnan(weights)).astype(np.float64)
-    places = [place for place in range(weights.shape[1]) if filled[:, place].any()]
-    value = [_Ratio.of(users, kept[:, j] * clicked[:, j], kept[:, j]) for j in places]
-    support = [_Ratio.of(users, kept[:, j], filled[:, j]) for j in places]
-    return _judged("per position", value, support, clipped)
+    positions = [j for j in range(weights.shape[1]) if filled[:, j].any()]
+    value = [_Ratio.of(users, kept[:, j] * clicked[:, j], kept[:, j]) for j in positions]
+    support = [_Ratio.of(users, kept[:, j], filled[:, j]) for j in positions]
+    return _estimate("per position", value, support, clipped)
 
 
 def _clip(weights: Floats) -> tuple[Floats, float]:
-    """Cut weights to √N, and say how many of them had to be.
+    """Cut weights to √N, and return the share of them that was cut.
 
     Infinite ones stand for what was shown although it seemed impossible: too few draws.
     """
@@ -128,8 +128,8 @@ class _Ratio:
     @classmethod
     def of(cls, users: Integers, above: Floats, below: Floats) -> "_Ratio":
         """Add up rows [N] by user."""
-        _, place = np.unique(users, return_inverse=True)
-        sums = [np.bincount(place, column).astype(np.float64) for column in (above, below)]
+        _, index = np.unique(users, return_inverse=True)
+        sums = [np.bincount(index, column).astype(np.float64) for column in (above, below)]
         return cls(*sums)
 
     @property
@@ -167,10 +167,10 @@ def _interval(ratios: Sequence[_Ratio], effective: float, level: float) -> Inter
     return Interval(value, value - reach, value + reach)
 
 
-def _judged(
+def _estimate(
     estimator: str, value: Sequence[_Ratio], support: Sequence[_Ratio], clipped: float
 ) -> OffPolicyEstimate:
-    """Give the estimate, or say why not; of several places the worst decides."""
+    """Return the estimate, or why there is none; of several positions the worst decides."""
     effective = min(ratio.effective_users for ratio in support)
     averages = [_interval([ratio], ratio.effective_users, CERTAIN) for ratio in support]
     average = max(averages, key=_missing)

@@ -56,7 +56,7 @@ class Advice:
     worth: float
     """The least difference that matters."""
     more_days: int | None
-    """About how long until it can be told, at the present rate; None if told, or unknown."""
+    """Estimated days until a verdict at the present rate; None if there is one, or unknown."""
 
     @property
     def stop(self) -> bool:
@@ -64,7 +64,7 @@ class Advice:
         return self.verdict is not Verdict.OPEN
 
     def words(self, arm: str, reference: str) -> str:
-        """Say it."""
+        """Return the advice in words."""
         low, high = f"{abs(self.difference.low):.4f}", f"{abs(self.difference.high):.4f}"
         match self.verdict:
             case Verdict.BETTER:
@@ -122,7 +122,7 @@ def anytime_difference(
 def advise(
     arm: ArmTotals, reference: ArmTotals, worth: float, *, days: float, level: float = LEVEL
 ) -> Advice:
-    """Say after so many days whether to stop, and if not, about when it will be time to.
+    """Advise after `days` whether to stop, and if not, estimate when to.
 
     The days to come assume that the difference stays as it is and that the variance falls as
     1 / days, as it does while new users come at the same rate; if the same ones return, it takes

@@ -1,6 +1,6 @@
-"""What a cause of clicks is worth: what one would lose who knew everything else.
+"""What a cause of clicks is worth: the likelihood lost without it, all else being known.
 
-A simulated log is gone through again. At each interaction of the test part the simulator gives the
+A simulated log is replayed. At each interaction of the test part the simulator gives the
 true probabilities of what the user may do, and those of a world without the cause. The worth is the
 mean divergence of the second from the first, after the calibration that models get too (temperature
 and level of clicks by source). It is exact but for the draw of the log: nothing is fitted to it.
@@ -56,8 +56,8 @@ def worth_of_causes(config: SimulationConfig, dataset: SlateDataset) -> dict[str
     choices = {name: _joined(parts) for name, parts in found.items()}
     searched, true = log.searched[rows], choices.pop("truth")
     losses = {name: _loss(true, other, searched) for name, other in choices.items()}
-    told = losses.pop("told")
-    return losses | {"evidence": losses.pop("evidence") - told}
+    searches = losses.pop("searches")
+    return losses | {"evidence": losses.pop("evidence") - searches}
 
 
 def _log_of(market: Marketplace) -> Chunk:
@@ -83,11 +83,11 @@ def _without_quality(config: SimulationConfig, items: Bools) -> Marketplace:
 def _without_features(config: SimulationConfig, items: Bools) -> Marketplace:
     """Return the world as it would be if these items [I] were like their groups."""
     market = Marketplace(config)
-    group, told = market.catalogue.group, config.features
-    if told.of_vector:
+    group, features = market.catalogue.group, config.features
+    if features.of_vector:
         market.space.vectors[items] = market.space.means[group[items]]
     for quality in (market.effects.quality, market.truth.quality):
-        if quality is not None and told.of_quality:
+        if quality is not None and features.of_quality:
             mean = np.bincount(group, quality) / np.bincount(group)  # [G]
             quality[items] = mean[group[items]]
     return market
@@ -114,29 +114,29 @@ def _scored(dataset: SlateDataset, log: Chunk) -> Bools:
 def _choices(
     market: Marketplace, others: Mapping[str, Marketplace], log: Chunk, scored: Bools
 ) -> dict[str, list[Any]]:
-    """Return what users do at the rows scored, in truth and as each would have it who is blind.
+    """Return the choices at the rows scored, in the true world and in each world without a cause.
 
-    To whom search says nothing (`evidence`), a user is where she was at her last click; to whom it
-    does (`told`), where she was at the last click or search.
+    Without search as evidence (`evidence`), a user is where she was at her last click; with it
+    (`searches`), where she was at the last click or search.
     """
     found: dict[str, list[Any]] = {name: [] for name in ("rows", "truth", *others)}
-    found |= {"evidence": [], "told": []}
+    found |= {"evidence": [], "searches": []}
     clicked = np.zeros_like(market.space.means, shape=(market.config.users, log.state.shape[1]))
-    told = clicked.copy()
-    for users, everybody in _replayed(market, log):
-        rows = everybody[scored[everybody]]
+    searched = clicked.copy()
+    for users, everyone in _replayed(market, log):
+        rows = everyone[scored[everyone]]
         indifferent = replace(users, propensity=np.zeros_like(users.propensity))
         worlds = {"truth": (market, users)} | {name: (m, users) for name, m in others.items()}
         worlds["propensity"] = (others["propensity"], indifferent)
-        for name, state in (("evidence", clicked), ("told", told)):
+        for name, state in (("evidence", clicked), ("searches", searched)):
             worlds[name] = (market, replace(users, state=state))
         if len(rows):
             found["rows"].append(rows)
             for name, (world, people) in worlds.items():
                 found[name].append(_choice(world, people, log, rows))
-        click = log.clicks[everybody] >= 0
-        for state, tells in ((clicked, click), (told, click | log.searched[everybody])):
-            state[log.user[everybody][tells]] = log.state[everybody][tells]
+        click = log.clicks[everyone] >= 0
+        for state, tells in ((clicked, click), (searched, click | log.searched[everyone])):
+            state[log.user[everyone][tells]] = log.state[everyone][tells]
     return found
 
 

@@ -1,4 +1,4 @@
-"""Which half-lives a log has: the ones with which popularity best says what is clicked."""
+"""Search for the half-lives with which popularity best predicts clicks."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -24,7 +24,7 @@ SLATES: Final = 10_000
 
 @dataclass(frozen=True)
 class HalfLives:
-    """What was found."""
+    """The half-lives found, and what each one tried gained."""
 
     chosen: tuple[float, ...]
     """In hours, the best first"""
@@ -99,11 +99,11 @@ class _Fits:
     @classmethod
     def of(cls, popularity: Popularity, dataset: SlateDataset, drawn: Int64Array) -> "_Fits":
         offsets = offsets_of(np.diff(dataset.slate_offsets)[drawn])
-        places = np.full(dataset.num_interactions, -1)
-        places[drawn] = offsets[:-1]
+        rows = np.full(dataset.num_interactions, -1)
+        rows[drawn] = offsets[:-1]
         out = np.empty((offsets[-1], len(popularity.names)), dtype=np.float32)
         sums = Sums.empty(dataset.num_items, popularity)
-        stream(popularity, dataset.interactions(), sums, places, out)
+        stream(popularity, dataset.interactions(), sums, rows, out)
         features = out[:, :-1].astype(np.float64).reshape(len(out), -1, 2)  # without the age
         clicked = np.zeros(len(out))
         clicked[offsets[:-1] + dataset.clicks[drawn]] = 1

@@ -9,7 +9,7 @@ Ints: TypeAlias = NDArray[np.int64]
 """Items, groups, users and counts; −1 means none."""
 
 Floats: TypeAlias = NDArray[np.float32]
-"""Places in the latent space, and utilities."""
+"""Points in the latent space, and utilities."""
 
 Doubles: TypeAlias = NDArray[np.float64]
 """Probabilities."""

@@ -1,4 +1,4 @@
-"""What the platform knows of its items: their groups, and how often each is brought forward."""
+"""What the platform knows about its items: their groups, and how often each is exposed."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -100,8 +100,8 @@ def repeated(items: Ints) -> Bools:
     item, column = np.divmod(packed, columns)
     again = item[:, 1:] == item[:, :-1]  # [B, C − 1]
     mask = np.zeros(items.shape, dtype=np.bool_)
-    row, place = np.nonzero(again)
-    mask[row, column[row, place + 1]] = True
+    row, index = np.nonzero(again)
+    mask[row, column[row, index + 1]] = True
     return mask
 
 

@@ -1,10 +1,11 @@
-"""How users choose: two truths about relevance, one rule for the choice.
+"""How users scroll and choose: two truths about relevance, one rule for the choice.
 
 Relevance is exp(utility). Having seen the first s items of a slate, the user takes item i with
 probability relevance_i / (Σ relevance of the seen items + relevance of no click): eq. click-softmax
 of the paper, whatever the utility.
 """
 
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -12,6 +13,34 @@ import numpy as np
 from slatewise.simulation.arrays import Doubles, Floats, Ints
 from slatewise.simulation.config import OutsideConfig, PaperConfig
 from slatewise.simulation.space import Space
+
+
+class Scroll:
+    """A Poisson scroll length truncated to 1..S, the same for every user and source.
+
+    The paper's P(s) = Poisson(s; λ_s), which has mass outside the slate; here that mass is shared
+    out in proportion.
+    """
+
+    def __init__(self, rate: float, longest: int) -> None:
+        s = np.arange(1, longest + 1)
+        log_mass = s * np.log(rate) - np.cumsum(np.log(s))
+        mass = np.exp(log_mass - log_mass.max())
+        self.pmf: Doubles = mass / mass.sum()
+        """Probability of the scroll lengths 1..S, [S]."""
+
+    @cached_property
+    def mean(self) -> float:
+        """Mean scroll length, in items."""
+        return float(self.pmf @ np.arange(1, len(self.pmf) + 1))
+
+    @cached_property
+    def _cumulative(self) -> Doubles:
+        return np.cumsum(self.pmf)[:-1]
+
+    def draw(self, users: int, rng: np.random.Generator) -> Ints:
+        """Draw a scroll length for each of B users, [B]."""
+        return 1 + np.searchsorted(self._cumulative, rng.random(users), side="right")
 
 
 class Truth(Protocol):
@@ -23,7 +52,7 @@ class Truth(Protocol):
 
     @property
     def quality(self) -> Floats | None:
-        """Utility that an item has for everybody, [I]; None where there is no such thing."""
+        """Utility that an item has for every user, [I]; None if the truth has none."""
 
     def utility(self, state: Floats, slates: Ints) -> Floats:
         """Utility of the items in `slates` [B, S] to users in `state` [B, D]: [B, S]."""

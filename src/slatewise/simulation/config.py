@@ -1,4 +1,4 @@
-"""What a simulation is made of: one frozen model per part."""
+"""Settings of a simulation: one frozen model per part."""
 
 from typing import Annotated, Literal, Self
 
@@ -22,7 +22,7 @@ class _Section(Config):
 
 
 class CatalogueConfig(_Section):
-    """The items, their groups, and how often each is brought forward."""
+    """The items, their groups, and how often each is exposed."""
 
     items: PositiveInt = 2_000
     """Number of items, I."""
@@ -137,7 +137,7 @@ class EffectsConfig(_Section):
     """What else acts on utility (log relevance), on top of either truth; 0 turns an effect off."""
 
     quality_sd: NonNegativeFloat = 0.0
-    """Standard deviation of what an item is worth to everybody: an item bias."""
+    """Standard deviation of what an item is worth to every user: an item bias."""
 
     quality_shared: Share = 0.3
     """Share of the variance of quality that the items of a group have in common."""
@@ -152,7 +152,7 @@ class EffectsConfig(_Section):
     """An item that the user saw n times of late is worth fatigue · log(1 + n) less."""
 
     fatigue_memory: PositiveInt = 20
-    """Of late: in so many of the user's last slates."""
+    """How many of the user's last slates count as of late."""
 
 
 class LifeConfig(_Section):
@@ -166,13 +166,13 @@ class LifeConfig(_Section):
 
 
 class FeaturesConfig(_Section):
-    """Numbers that the items table tells of each item, beside its group."""
+    """Numeric features in the items table, beside the group."""
 
     of_vector: NonNegativeInt = 0
-    """How many tell in which direction an item lies from its group mean."""
+    """Number of features of the direction in which an item lies from its group mean."""
 
     of_quality: NonNegativeInt = 0
-    """How many tell of its quality."""
+    """Number of features of its quality."""
 
     informative: Share = 0.8
     """Share of their variance that is truth; the rest is noise, and at 0 all of it."""

@@ -32,7 +32,7 @@ class Effects:
         c = self.config
         return any((c.quality_sd, c.propensity_sd, c.position_bias, c.fatigue))
 
-    def greet(self, users: Users, rng: np.random.Generator) -> None:
+    def initialise(self, users: Users, rng: np.random.Generator) -> None:
         """Give new users their propensity, and room to remember what they see."""
         if self.config.propensity_sd:
             drawn = rng.standard_normal(len(users), dtype=np.float32)

@@ -1,4 +1,4 @@
-"""What the items table tells of items, beside their groups: numbers, and sometimes wrong groups."""
+"""What the items table says about items: numeric features, and groups that may be wrong."""
 
 import numpy as np
 
@@ -28,9 +28,9 @@ def item_features(
     known = np.zeros(catalogue.items) if quality is None else quality
     scale = known.std() or 1.0
     readings = np.repeat((known / scale)[:, None], config.of_quality, axis=1)
-    told = np.hstack([way @ directions, readings])  # [I, F]
-    noise = rng.standard_normal(told.shape)
-    mixed = np.sqrt(config.informative) * told + np.sqrt(1 - config.informative) * noise
+    signal = np.hstack([way @ directions, readings])  # [I, F]
+    noise = rng.standard_normal(signal.shape)
+    mixed = np.sqrt(config.informative) * signal + np.sqrt(1 - config.informative) * noise
     return np.asarray(mixed, dtype=np.float32)
 
 

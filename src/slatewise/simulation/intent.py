@@ -14,7 +14,7 @@ from slatewise.simulation.space import Space
 class Users:
     """A population as a struct of arrays; `interact` changes it in place.
 
-    `history` is all that the platform's policies are told; the rest is the truth.
+    `history` is all that the platform's policies see; the rest is the truth.
     """
 
     state: Floats  # [U, D], intent
@@ -76,8 +76,8 @@ class IntentProcess:
     def advance(self, users: Users, who: Ints, clicks: Ints, rng: np.random.Generator) -> None:
         """Take the users `who` [B] past the interaction in which they clicked `clicks` [B].
 
-        Everybody drifts inside the group; after a click intent moves towards the item or, if that
-        ended the errand, to a fresh place in another group.
+        Intents drift inside their group; after a click intent moves towards the item or, if that
+        ended the errand, to a new point in another group.
         """
         users.record(who, clicks)
         self._drift(users, who, rng)

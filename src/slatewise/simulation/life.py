@@ -48,7 +48,7 @@ class Life:
     def draw(self, hours: Doubles, k: int, rng: np.random.Generator) -> Ints:
         """Draw slates of distinct items alive at `hours` [B], by a Zipf law, newest first: [B, k].
 
-        Where draws come up again, places are filled uniformly from what is alive.
+        Repeated draws are replaced by uniform draws from the items alive.
         """
         first, end = self._span(hours, k)
         count = (end - first)[:, None]
@@ -56,10 +56,10 @@ class Life:
         slates = compact(self.order[end[:, None] - 1 - rank], k)
         short = np.flatnonzero(slates[:, -1] < 0)
         while len(short):
-            place = first[short, None] + (rng.random((len(short), 2 * k)) * count[short]).astype(
+            index = first[short, None] + (rng.random((len(short), 2 * k)) * count[short]).astype(
                 int
             )
-            slates[short] = compact(np.hstack([slates[short], self.order[place]]), k)
+            slates[short] = compact(np.hstack([slates[short], self.order[index]]), k)
             short = short[slates[short, -1] < 0]
         return slates
 

@@ -17,7 +17,7 @@ from slatewise.simulation.arrays import Bools, Floats, Ints
 from slatewise.simulation.config import SimulationConfig
 from slatewise.simulation.features import item_features, listed_groups
 from slatewise.simulation.marketplace import Marketplace, stream
-from slatewise.simulation.policies import FrontPage, Policy, TimedPolicy, named_policy
+from slatewise.simulation.policies import FrontPagePolicy, Policy, TimedPolicy, named_policy
 from slatewise.version import __version__
 
 START: Final = np.datetime64("2024-01-01T00:00:00", "us")
@@ -29,7 +29,7 @@ HOURS_BETWEEN: Final = 6
 
 
 class SourceSummary(NamedTuple):
-    """How the slates of one source fared."""
+    """Slates and clicks of one source."""
 
     slates: int
     clicks: int
@@ -90,7 +90,7 @@ def write_log(
     """Simulate `config` into the directory `out`, which appears when it is complete.
 
     Memory holds the item tables and one chunk of users, however many users there are. `progress`
-    hears of the stage, the users written and their total.
+    is called with the stage, the users written and their total.
     """
     market = Marketplace(config)
     counts = np.zeros((2, 2), dtype=np.int64)  # [searched, clicked]
@@ -128,7 +128,7 @@ def chunks(market: Marketplace) -> Iterator[Chunk]:
     policy = (
         named_policy(config.policy, market.catalogue)
         if market.life is None
-        else FrontPage(market.life)
+        else FrontPagePolicy(market.life)
     )
     for number, first in enumerate(range(0, config.users, config.chunk_users)):
         rng = stream(config.seed, 1, number)
@@ -151,18 +151,18 @@ def _chunk(
     for step in range(config.max_interactions):
         who = np.flatnonzero(steps > step)
         hours = (times[who, step] - START.astype(np.int64)) / HOUR
-        met = market.interact(users, policy, rng, who, hours)
+        seen = market.interact(users, policy, rng, who, hours)
         parts.append(
             Chunk(
                 user=who + first,
                 time=times[who, step],
-                slates=met.slates,
-                scroll=met.scroll,
-                clicks=met.clicks,
-                searched=met.searched,
-                state=met.state,
-                probability=met.choice.items.astype(np.float32),
-                no_click=met.choice.no_click.astype(np.float32),
+                slates=seen.slates,
+                scroll=seen.scroll,
+                clicks=seen.clicks,
+                searched=seen.searched,
+                state=seen.state,
+                probability=seen.choice.items.astype(np.float32),
+                no_click=seen.choice.no_click.astype(np.float32),
                 propensity=users.propensity[who],
             )
         )
@@ -254,11 +254,13 @@ def _write_items(market: Marketplace, folder: Path) -> None:
     names = pa.array([f"group-{group:03d}" for group in range(catalogue.groups)])
     item = pa.array(np.arange(catalogue.items))
     groups = listed_groups(catalogue, config.catalogue.mislabelled, stream(config.seed, 5))
-    columns = {Columns.ITEM: item, Columns.GROUP: _named(groups, names)} | _described(market)
+    columns = {Columns.ITEM: item, Columns.GROUP: _group_names(groups, names)} | _item_columns(
+        market
+    )
     pq.write_table(pa.table(columns), folder / "items.parquet")
     columns = {Columns.ITEM: item, "vector": _vectors(space.vectors)}
     if config.catalogue.mislabelled:
-        columns[Columns.GROUP] = _named(catalogue.group, names)
+        columns[Columns.GROUP] = _group_names(catalogue.group, names)
     if market.life is None:
         columns["exposure"] = pa.array(catalogue.exposure)
     if market.quality is not None:
@@ -273,19 +275,19 @@ def _write_items(market: Marketplace, folder: Path) -> None:
     pq.write_table(pa.table(columns), folder / "truth" / "groups.parquet")
 
 
-def _named(groups: Ints, names: pa.Array) -> pa.Array:
+def _group_names(groups: Ints, names: pa.Array) -> pa.Array:
     return pa.DictionaryArray.from_arrays(groups.astype(np.int32), names).cast(pa.string())
 
 
-def _described(market: Marketplace) -> dict[str, pa.Array]:
-    """Return what else a platform knows of its items: publication and features."""
-    described = {}
+def _item_columns(market: Marketplace) -> dict[str, pa.Array]:
+    """Return the other columns of the items table: publication time and features."""
+    columns = {}
     if market.life is not None:
         published = START.astype(np.int64) + (market.life.published * HOUR).astype(np.int64)
-        described["published"] = pa.array(published).cast(pa.timestamp("us"))
+        columns["published"] = pa.array(published).cast(pa.timestamp("us"))
     config = market.config
     rng = stream(config.seed, 4)
     numbers = item_features(config.features, market.catalogue, market.space, market.quality, rng)
-    for column, values in enumerate(numbers.T, start=1):
-        described[f"feature_{column}"] = pa.array(values)
-    return described
+    for number, values in enumerate(numbers.T, start=1):
+        columns[f"feature_{number}"] = pa.array(values)
+    return columns

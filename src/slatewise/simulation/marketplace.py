@@ -9,13 +9,12 @@ from slatewise.errors import SlatewiseError
 from slatewise.simulation import choice
 from slatewise.simulation.arrays import Bools, Doubles, Floats, Ints
 from slatewise.simulation.catalogue import Catalogue, repeated
-from slatewise.simulation.choice import Choice, OutsideTruth, PaperTruth, Truth
+from slatewise.simulation.choice import Choice, OutsideTruth, PaperTruth, Scroll, Truth
 from slatewise.simulation.config import SimulationConfig
 from slatewise.simulation.effects import Effects
 from slatewise.simulation.intent import IntentProcess, Users, satiated
 from slatewise.simulation.life import Life
 from slatewise.simulation.policies import Policy, TimedPolicy
-from slatewise.simulation.scroll import Scroll
 from slatewise.simulation.search import Search
 from slatewise.simulation.space import Space
 
@@ -75,7 +74,7 @@ class Marketplace:
 
     @property
     def quality(self) -> Floats | None:
-        """Utility that an item has for everybody, [I]; None where there is no such thing."""
+        """Utility that an item has for every user, [I]; None if the world has none."""
         base, added = self.truth.quality, self.effects.quality
         if not self.config.effects.quality_sd:
             return base
@@ -84,7 +83,7 @@ class Marketplace:
     def new_users(self, count: int, rng: np.random.Generator) -> Users:
         """Return `count` users who have not interacted yet."""
         users = self.intent.arrive(count, rng, capacity=self.config.max_interactions)
-        self.effects.greet(users, rng)
+        self.effects.initialise(users, rng)
         return users
 
     def interact(
@@ -100,7 +99,7 @@ class Marketplace:
         With probability `search_share` the slate is a search, otherwise the policy's. Where items
         come and go, `hours` says when: one time for all, or one for each [B].
         """
-        who = _everybody(users) if who is None else np.asarray(who, dtype=np.int64)
+        who = _all_users(users) if who is None else np.asarray(who, dtype=np.int64)
         if len(np.unique(who)) < len(who):
             raise SlatewiseError(
                 "A user cannot meet two slates at once.", "Pass each user of `who` once."
@@ -134,9 +133,9 @@ class Marketplace:
     ) -> Doubles:
         """Exact probability that users `who` [B] would click in `slates` [B, S] now: [B].
 
-        The scroll length is summed out; nothing is drawn and nobody changes.
+        The scroll length is summed out; nothing is drawn and no user changes.
         """
-        who = _everybody(users) if who is None else who
+        who = _all_users(users) if who is None else who
         now = self._now(hours, len(who))
         relevance = self._relevance(users, who, self._checked(slates, len(who), now), now)
         return choice.click_probability(relevance, self.truth.no_click, self.scroll.pmf)
@@ -150,7 +149,7 @@ class Marketplace:
         hours: Hours | None = None,
     ) -> Choice:
         """Exact choice of users `who` [B] among the first `scroll` [B] items of `slates` [B, S]."""
-        who = _everybody(users) if who is None else who
+        who = _all_users(users) if who is None else who
         now = self._now(hours, len(who))
         relevance = self._relevance(users, who, self._checked(slates, len(who), now), now)
         return choice.choice_probabilities(relevance, self.truth.no_click, scroll)
@@ -188,7 +187,7 @@ class Marketplace:
         verb = "recommend" if now is None else "recommend_at"
         raise SlatewiseError(
             f"{type(policy).__name__} has no `{verb}`, which this world asks for.",
-            "Where items come and go a policy is told the time, elsewhere it is not.",
+            "Policies get the time where items come and go, and only there.",
         )
 
     def _relevance(self, users: Users, who: Ints, slates: Ints, now: Doubles | None) -> Doubles:
@@ -202,18 +201,18 @@ class Marketplace:
         return np.exp(utility - self.config.intent.satiation * tired)
 
     def _now(self, hours: Hours | None, users: int) -> Doubles | None:
-        """Return the hour of each of so many interactions, [B]; None where time does not matter."""
+        """Return the hour of each interaction, [B]; None where time does not matter."""
         if self.life is None:
             return None
         if hours is None:
             raise SlatewiseError(
-                "Items of this world come and go, and it was not said when this is.",
+                "Items of this world come and go, and no time was given.",
                 "Pass `hours` since the start of the simulation.",
             )
         return np.broadcast_to(np.asarray(hours, dtype=np.float64), (users,))
 
     def _checked(self, slates: Ints, users: int, now: Doubles | None) -> Ints:
-        """Return `slates`, or say what keeps them from being slates of this marketplace."""
+        """Return `slates`, or raise an error that says why they cannot be shown."""
         slates = np.asarray(slates)
         expected = (users, self.config.max_slate)
         if slates.shape != expected or not np.issubdtype(slates.dtype, np.integer):
@@ -232,7 +231,7 @@ class Marketplace:
         )
 
 
-def _everybody(users: Users) -> Ints:
+def _all_users(users: Users) -> Ints:
     return np.arange(len(users))
 
 

@@ -25,7 +25,7 @@ class Policy(Protocol):
 
 @runtime_checkable
 class TimedPolicy(Protocol):
-    """A policy of a world where items come and go: it is told the time as well."""
+    """A policy of a world where items come and go: it gets the time as well."""
 
     def recommend_at(self, history: Ints, k: int, hours: Doubles, rng: np.random.Generator) -> Ints:
         """Return slates [B, k] of items that are alive at `hours` [B], otherwise as `Policy`."""
@@ -42,8 +42,8 @@ class RandomPolicy:
         return self._catalogue.complete(self._catalogue.draw((len(history), k), rng), k, rng)
 
 
-class Promoted:
-    """The most exposed items of the catalogue, the same for everybody."""
+class PromotedPolicy:
+    """The most exposed items of the catalogue, the same for every user."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._order = np.argsort(-catalogue.exposure, kind="stable")
@@ -53,7 +53,7 @@ class Promoted:
         return np.tile(self._order[:k], (len(history), 1))
 
 
-class MoreLikeThis:
+class MoreLikeThisPolicy:
     """Items of the group of the last click, by exposure; random before the first click."""
 
     def __init__(self, catalogue: Catalogue) -> None:
@@ -62,13 +62,13 @@ class MoreLikeThis:
     def recommend(self, history: Ints, k: int, rng: np.random.Generator) -> Ints:
         """Return slates of one group each, filled up from the catalogue if it is small, [B, k]."""
         last = last_clicks(history)  # [B]
-        # More draws than places: the popular items of a group come up again and again.
+        # More draws than positions: the popular items of a group come up again and again.
         any_group = self._catalogue.draw_groups((len(history), 3 * k), rng)  # [B, 3k]
         groups = np.where(last[:, None] >= 0, self._catalogue.group[last][:, None], any_group)
         return self._catalogue.complete(self._catalogue.draw_in(groups, rng), k, rng)
 
 
-class FrontPage:
+class FrontPagePolicy:
     """Items that are alive, drawn with more weight on the newest."""
 
     def __init__(self, life: Life) -> None:
@@ -90,8 +90,8 @@ def last_clicks(history: Ints) -> Ints:
 
 _NAMED: Final[dict[str, Callable[[Catalogue], Policy]]] = {
     "random": RandomPolicy,
-    "promoted": Promoted,
-    "more-like-this": MoreLikeThis,
+    "promoted": PromotedPolicy,
+    "more-like-this": MoreLikeThisPolicy,
 }
 
 

@@ -1,4 +1,4 @@
-"""Published exposure logs, read as they were published and written in the log format of ours."""
+"""Public exposure logs, converted from their published files to our log format."""
 
 from slatewise.data.public.download import download_finn
 from slatewise.data.public.importers import IMPORTERS, PublicDataset, import_public

@@ -1,4 +1,4 @@
-"""The FINN.no slate dataset, from where its authors publish it."""
+"""Download of the FINN.no slate dataset from its authors' storage."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ HUB: Final = "https://huggingface.co/datasets/simeneide/recsys_slates_dataset/re
 
 @dataclass(frozen=True)
 class PublishedFile:
-    """One file, where it lies, and what is known of its content."""
+    """A published file: its addresses, contents and checksum."""
 
     name: str
     drive_id: str
@@ -29,7 +29,7 @@ class PublishedFile:
     """Of the copy in the authors' repository (its Git LFS pointer); not known for every file."""
 
     def check(self, file: Path, *, thorough: bool) -> str | None:
-        """Return what is wrong with a file; `thorough` also unpacks it to compare checksums."""
+        """Return what is wrong with a file, or None; `thorough` also compares its checksums."""
         try:
             if not self.arrays:
                 held = set(json.loads(file.read_text(encoding="utf-8")))
@@ -44,7 +44,7 @@ class PublishedFile:
             return str(error)
 
     def verdict(self, file: Path) -> str:
-        """Return in words how far the file is known to be the published one."""
+        """Return in words how the file was verified."""
         if self.sha256 is None:
             return "complete (no checksum is published)"
         with file.open("rb") as content:
@@ -85,10 +85,10 @@ def download_finn(
     fetcher: Fetcher | None = None,
     checking: Callable[[str], None] = lambda name: None,
 ) -> dict[str, str]:
-    """Fetch what is not there yet and return, for each file, how far it could be verified.
+    """Download missing files and return, for each file, how it was verified.
 
     A file gets its name only once it is complete and sound; until then it is a `.part` file,
-    which the next call goes on with.
+    which the next call resumes.
     """
     folder, fetcher = Path(folder), fetcher or Fetcher()
     folder.mkdir(parents=True, exist_ok=True)
@@ -117,7 +117,7 @@ def download_finn(
 
 
 def by_hand(folder: Path) -> str:
-    """Return how to get the files without this program."""
+    """Return instructions to download the files by hand."""
     lines = [
         "Run the command again to go on where it stopped, or fetch the files in a browser"
         f" (either address of each) and put them in {folder} under these names:"

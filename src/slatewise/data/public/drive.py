@@ -1,4 +1,4 @@
-"""How Google Drive serves a public file, and the page it puts before a large one."""
+"""Addresses of public files on Google Drive, and its confirmation page for large ones."""
 
 from html.parser import HTMLParser
 from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
@@ -27,7 +27,7 @@ def confirmed_url(page: str, page_url: str) -> str | None:
 
 
 def page_title(page: str) -> str:
-    """Return what a page calls itself, to tell a quota notice from a sign-in page."""
+    """Return the title of a page, which tells a quota notice from a sign-in page."""
     form = _DownloadForm()
     form.feed(page)
     return " ".join(form.title.split())

@@ -1,4 +1,4 @@
-"""One file over HTTP: resumed where it broke off, never mistaken for complete."""
+"""Download of one file over HTTP, resumed after interruptions and checked for completeness."""
 
 import http.client
 import time
@@ -20,15 +20,15 @@ PASSING: Final = frozenset({408, 429, 500, 502, 503, 504})
 
 
 class FetchError(SlatewiseError):
-    """The server, or the way to it, did not give the file."""
+    """The file could not be downloaded."""
 
 
 @dataclass(frozen=True)
 class Fetcher:
-    """Fetches files into `.part` files; `attempts` counts those in a row that brought nothing."""
+    """Downloads into `.part` files; gives up after `attempts` in a row without progress."""
 
     progress: Callable[[str, int, int | None], None] = lambda name, done, total: None
-    """Is told the file's name, the bytes that are there, and the bytes there will be."""
+    """Called with the file's name, the bytes fetched so far, and their total if known."""
 
     attempts: int = 4
     pause_s: float = 2.0

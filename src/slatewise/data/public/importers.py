@@ -1,4 +1,4 @@
-"""Every public dataset goes the same way: open, write the log, write the items, add up."""
+"""Import of public datasets: open one, write its log and its items, count what was left out."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -48,7 +48,7 @@ def import_public(
 ) -> Tally:
     """Write `out/log.parquet` and `out/items.parquet` from the published files in `source`.
 
-    `progress` is told the rows done and the rows there are (None where the format does not say).
+    `progress` is called with the rows done and their total (None where the format does not say).
     Either both files appear complete, or `out` is left as it was.
     """
     importer, source, tally = IMPORTERS[PublicDataset(dataset)], Path(source), Tally()

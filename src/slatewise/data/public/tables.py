@@ -1,4 +1,4 @@
-"""The two Parquet files of a log, written piece by piece."""
+"""Writers of `log.parquet` and `items.parquet`."""
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -22,7 +22,7 @@ LOG_COLUMNS: Final = [
 
 
 class ShownItems:
-    """The distinct items of slates that pass by, in memory that follows the items, not the log."""
+    """The distinct items of a stream of slates, in memory proportional to their number."""
 
     def __init__(self) -> None:
         """Start without any item."""
@@ -30,7 +30,7 @@ class ShownItems:
         self._recent: list[pl.DataFrame] = []
 
     def add(self, slates: pl.Series) -> None:
-        """Take note of a batch of slates."""
+        """Add the items of a batch of slates."""
         self._recent.append(slates.explode().drop_nulls().unique().to_frame(Columns.ITEM))
         # Merging whenever as much is new as was known keeps the total work linear.
         if sum(batch.height for batch in self._recent) > self._distinct.height:

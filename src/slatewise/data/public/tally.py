@@ -1,4 +1,4 @@
-"""What an importer hands over, and the account it keeps while doing so."""
+"""The interface of an importer, and the counts it keeps."""
 
 from collections import Counter
 from collections.abc import Generator, Iterator
@@ -40,7 +40,7 @@ class Tally:
             self.left_out[reason] += count
 
     def note(self, what: str, count: int) -> None:
-        """Count something worth telling that does not cost an interaction."""
+        """Count something worth reporting that does not drop an interaction."""
         if count:
             self.notes[what] += count
 

@@ -1,4 +1,4 @@
-"""Delimited text, streamed as strings, so that a bad value can be named with its row."""
+"""Delimited text files, streamed as strings so that errors can name the row of a bad value."""
 
 import csv
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,7 +14,7 @@ from slatewise.errors import InputError
 
 @dataclass(frozen=True)
 class Piece:
-    """Some consecutive rows of a file, and where in it they stand."""
+    """Consecutive rows of a file, with their offset."""
 
     file: Path
     start: int
