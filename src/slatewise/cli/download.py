@@ -21,14 +21,14 @@ from slatewise.data.public.drive import DRIVE
 from slatewise.data.public.fetcher import Fetcher
 
 
-class Downloadable(StrEnum):
+class DownloadableDataset(StrEnum):
     """Datasets that may be fetched without signing anything."""
 
     FINN = "finn"
 
 
 def download(
-    dataset: Annotated[Downloadable, typer.Argument(help="Which public dataset.")],
+    dataset: Annotated[DownloadableDataset, typer.Argument(help="Which public dataset.")],
     folder: Annotated[Path, typer.Argument(help="Directory to put its files in.")],
     base_url: Annotated[
         str, typer.Option(help="Where Google Drive, or a mirror, answers.")

@@ -164,7 +164,7 @@ def read_formats(
     map_items: list[str] | None,
     conventions: dict[str, Any],
 ) -> tuple[LogFormat, ItemsFormat]:
-    """Return how a log and an items table are written, by a file and by options, which win."""
+    """Return the formats of log and items table from a mapping file and options; options win."""
     log, items = load_formats(mapping) if mapping is not None else (LogFormat(), ItemsFormat())
     log = LogFormat.build(log.model_dump() | _given(conventions), "options")
     return log.mapped(map_log or ()), items.mapped(map_items or ())

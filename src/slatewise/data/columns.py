@@ -14,7 +14,6 @@ class Columns:
     POSITION: Final = "position"
     """In an interaction log: where in the slate the click was, counted from 1."""
 
-    SLATE_ID: Final = "slate_id"
     ITEM: Final = "item_id"
     CLICKED: Final = "clicked"
 

@@ -32,7 +32,7 @@ from slatewise.evaluation.diversity import (
     intra_list_distance,
     little_seen,
 )
-from slatewise.evaluation.evaluate import Evaluation, calibrate, evaluate, table
+from slatewise.evaluation.evaluate import Evaluation, calibrate, evaluate, predict_part, table
 from slatewise.evaluation.floor import fit_baselines
 from slatewise.evaluation.half_lives import half_lives_of
 from slatewise.evaluation.logits import LOGITS, Logit, fit_logits
@@ -59,7 +59,6 @@ from slatewise.evaluation.off_policy import (
     per_position,
     self_normalised,
 )
-from slatewise.evaluation.part_predictions import predict_part
 from slatewise.evaluation.parts import Part, part_bounds, scored_interactions
 from slatewise.evaluation.predictions import Predictions, Slates
 from slatewise.evaluation.recommender import Predictor, Ranker, target_ranks, top_items

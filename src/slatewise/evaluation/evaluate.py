@@ -194,13 +194,26 @@ def calibrate(
     """Fit a calibration on validation users, drawn until `most` interactions are reached."""
     users = np.random.default_rng(seed).permutation(scored_users(dataset, part))
     parts: list[Predictions] = []
-    for here, batch in batches(dataset, users, part, batch_users):
-        scored = scored_interactions(batch, part)
-        predictions = checked(recommender.predict(batch, scored), Slates.of(batch, scored))
-        parts.append(predictions.of_users(here))
+    for predictions in _predict(recommender, dataset, users, part, batch_users):
+        parts.append(predictions)
         if sum(map(len, parts)) >= most:
             break
     return Calibration.fit(Predictions.concatenate(parts), dataset.source_names)
+
+
+def predict_part(recommender: Predictor, dataset: SlateDataset, part: Part) -> Predictions:
+    """Predict every interaction of a part, one step ahead; users are those of the dataset."""
+    users = scored_users(dataset, part)
+    return Predictions.concatenate(list(_predict(recommender, dataset, users, part, BATCH_USERS)))
+
+
+def _predict(
+    recommender: Predictor, dataset: SlateDataset, users: Int64Array, part: Part, batch_users: int
+) -> Iterator[Predictions]:
+    for here, batch in batches(dataset, users, part, batch_users):
+        scored = scored_interactions(batch, part)
+        predictions = checked(recommender.predict(batch, scored), Slates.of(batch, scored))
+        yield predictions.of_users(here)
 
 
 def _target_ranks(recommender: Ranker, batch: Interactions, part: Part) -> TargetRanks:

@@ -61,7 +61,7 @@ class CatalogueConfig(_Section):
 
 
 class IntentConfig(_Section):
-    """How what a user is after changes; common to both truths."""
+    """How the intent of a user changes; common to both truths."""
 
     persistence: Share = 0.97
     """Share of the distance to the group mean that intent keeps from one interaction to the next.

@@ -1,4 +1,4 @@
-"""What users are after, and how it changes: drift, switches after clicks, satiation."""
+"""Users' intents, and how they change: drift, switches after clicks, satiation."""
 
 from dataclasses import dataclass
 

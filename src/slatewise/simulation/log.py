@@ -1,4 +1,4 @@
-"""Writing a simulated log and its truth, chunk by chunk of users."""
+"""The simulated log and its truth, written chunk by chunk of users."""
 
 import json
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""What fills recommendation slates: policies, which see what was observed and never the truth."""
+"""Policies that fill recommendation slates; they see click histories and never the truth."""
 
 from collections.abc import Callable
 from typing import Final, Protocol, runtime_checkable

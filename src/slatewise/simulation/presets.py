@@ -1,4 +1,4 @@
-"""Named configurations, and how a configuration is put together from one."""
+"""Presets, and configurations derived from them."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -74,7 +74,7 @@ PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
 def load_config(
     preset: str = "demo", file: str | Path | None = None, **overrides: object
 ) -> SimulationConfig:
-    """Return the preset, changed by the TOML file, changed by those overrides that are not None."""
+    """Return the preset, updated from the TOML file and then by the overrides that are not None."""
     if preset not in PRESETS:
         raise SlatewiseError(
             f"There is no preset '{preset}'.", f"Choose one of {', '.join(PRESETS)}."

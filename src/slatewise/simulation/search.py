@@ -11,7 +11,7 @@ from slatewise.simulation.space import Space
 
 
 class Search:
-    """A search engine that hears a noisy query and ranks what it finds with some noise."""
+    """A search engine that gets a noisy query and ranks its candidates with some noise."""
 
     def __init__(self, config: SearchConfig, catalogue: Catalogue, space: Space) -> None:
         self._config, self._catalogue, self._space = config, catalogue, space
