@@ -19,7 +19,7 @@ KERNELS = {
     "ranking": heap.keep,
     "another file of ranking": drawing.draw,
     "training": rows.first_appearances,
-    "made for its dimensions": slate.slate_kernel(2, False, 0),
+    "made for its dimensions": slate.slate_kernel(2, False, 0, "distance"),
     "features": _popularity_numba.stream,
     "strategies": profiles._gru,
 }

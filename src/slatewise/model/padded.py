@@ -11,8 +11,7 @@ from torch.nn import functional
 
 from slatewise.data.interactions import Interactions
 from slatewise.model.dynamics import LinearWeights, Weights, gru_step, linear_step
-from slatewise.model.kernels.catalogue import many_distances
-from slatewise.model.kernels.slate import safe_norm
+from slatewise.model.kernels.relevance import many_distances, safe_norm
 from slatewise.model.likelihood import Candidates, Exposure
 from slatewise.model.parameters import Parameters
 

@@ -9,8 +9,23 @@ import torch
 from torch import Tensor
 
 from slatewise.model.kernels import SlateTerms, slate_terms
+from slatewise.model.kernels.relevance import DISTANCE, RelevanceFunction
 
 DIFFERENTIABLE = ("states", "items", "no_click", "feature_weights", "positions")
+
+
+@dataclass(frozen=True)
+class Cosine:
+    """A relevance that the compiled loops do not know."""
+
+    name: str = "cosine"
+    fused: bool = False
+
+    def pairs(self, states: Tensor, vectors: Tensor) -> Tensor:
+        return torch.nn.functional.cosine_similarity(states, vectors, dim=-1)
+
+    def many(self, states: Tensor, vectors: Tensor) -> Tensor:
+        return self.pairs(states[:, None], vectors)
 
 
 @dataclass(frozen=True)
@@ -32,6 +47,7 @@ class Batch:
     sharpness: float
     include_no_click: bool
     include_bias: bool
+    relevance: RelevanceFunction = DISTANCE
 
     def to(self, dtype: torch.dtype) -> "Batch":
         """Convert the floating-point tensors."""
@@ -74,6 +90,7 @@ def random_batch(
     sharpness: float = 2.0,
     include_no_click: bool = False,
     include_bias: bool = False,
+    relevance: RelevanceFunction = DISTANCE,
 ) -> Batch:
     """Draw a batch, in float32 values that float64 holds exactly."""
     rng = np.random.default_rng(seed)
@@ -104,6 +121,7 @@ def random_batch(
         sharpness=sharpness,
         include_no_click=include_no_click,
         include_bias=include_bias,
+        relevance=relevance,
     )
 
 
@@ -116,8 +134,11 @@ def by_hand(batch: Batch) -> tuple[float, list[float], list[float]]:
         for place, cell in enumerate(range(int(batch.offsets[n]), int(batch.offsets[n + 1]))):
             vector = batch.items[batch.cells[cell]].tolist()
             bias = vector.pop() if len(vector) > len(state) else 0.0
-            utilities.append(bias - math.dist(state, vector))
-            exposing.append(utilities[-1] - (0.0 if batch.include_bias else bias))
+            relevant = -math.dist(state, vector)
+            if batch.relevance.name == "dot":
+                relevant = sum(z * v for z, v in zip(state, vector, strict=True))
+            utilities.append(bias + relevant)
+            exposing.append(relevant + (bias if batch.include_bias else 0.0))
             if batch.features is not None:
                 utilities[-1] += float(
                     batch.features[cell].double() @ batch.feature_weights.double()

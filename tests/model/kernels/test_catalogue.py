@@ -10,9 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from slatewise.model.kernels.catalogue import catalogue_log_sum, catalogue_terms, many_distances
+from slatewise.model.kernels.catalogue import catalogue_log_sum, catalogue_terms
+from slatewise.model.kernels.relevance import (
+    DISTANCE,
+    DOT,
+    RelevanceFunction,
+    many_distances,
+)
+from tests.model.kernels.batches import Cosine
 
 BACKENDS = ["numba", "torch"]
+BOTH = pytest.mark.parametrize("relevance", [DISTANCE, DOT], ids=lambda one: one.name)
 DIFFERENTIABLE = ("states", "items", "no_click")
 
 
@@ -30,6 +38,7 @@ class Case:
     weights: Tensor
     sharpness: float
     include_bias: bool = False
+    relevance: RelevanceFunction = DISTANCE
 
     def total(self, backend: Any = "auto") -> Tensor:
         """Evaluate it."""
@@ -70,6 +79,7 @@ def random_case(
     with_bias: bool = False,
     include_bias: bool = False,
     sharpness: float = 2.0,
+    relevance: RelevanceFunction = DISTANCE,
 ) -> Case:
     """Draw a case, some of whose clicks are on candidates and some of whose weights are 0."""
     rng = np.random.default_rng(seed)
@@ -90,7 +100,16 @@ def random_case(
         weights=torch.from_numpy(weights).float(),
         sharpness=sharpness,
         include_bias=include_bias,
+        relevance=relevance,
     )
+
+
+def _relevant(case: Case, state: list[float], row: list[float]) -> float:
+    """Work out the relevance of an item, whose row may end with its bias."""
+    vector = row[: len(state)]
+    if case.relevance.name == "dot":
+        return sum(z * v for z, v in zip(state, vector, strict=True))
+    return -math.dist(state, vector)
 
 
 def by_hand(case: Case) -> float:
@@ -100,7 +119,7 @@ def by_hand(case: Case) -> float:
     for n, click in enumerate(case.clicked.tolist()):
         state = case.states[case.state_of[n]].tolist()
         relevance = [
-            math.exp(case.include_bias * sum(v[len(state) :]) - math.dist(state, v[: len(state)]))
+            math.exp(case.include_bias * sum(v[len(state) :]) + _relevant(case, state, v))
             ** case.sharpness
             for v in case.items.tolist()
         ]
@@ -125,6 +144,7 @@ cases = st.builds(
     with_bias=st.booleans(),
     include_bias=st.booleans(),
     sharpness=st.sampled_from([0.5, 1.0, 2.0]),
+    relevance=st.sampled_from([DISTANCE, DOT]),
 )
 
 
@@ -156,12 +176,14 @@ def test_the_fused_pass_agrees_with_the_reference_in_float64(case: Case) -> None
         assert_close(gradient, expected[name])
 
 
+@BOTH
 @pytest.mark.parametrize("include_bias", [False, True])
 @pytest.mark.parametrize("whole", [False, True])
 def test_the_reference_gradient_is_that_of_finite_differences(
-    whole: bool, include_bias: bool
+    whole: bool, include_bias: bool, relevance: RelevanceFunction
 ) -> None:
-    case = random_case(1, whole=whole, with_bias=True, include_bias=include_bias).double()
+    bias = {"with_bias": True, "include_bias": include_bias}
+    case = random_case(1, whole=whole, relevance=relevance, **bias).double()
     on_candidate = torch.isin(case.clicked, case.candidates)
     assert on_candidate.any()
     assert whole or not on_candidate[case.clicked >= 0].all()
@@ -173,9 +195,13 @@ def test_the_reference_gradient_is_that_of_finite_differences(
     assert torch.autograd.gradcheck(total, inputs)
 
 
+@BOTH
 @pytest.mark.parametrize("include_bias", [False, True])
-def test_the_fused_gradient_is_that_of_finite_differences(include_bias: bool) -> None:
-    case = random_case(2, dims=2, rows=6, with_bias=True, include_bias=include_bias)
+def test_the_fused_gradient_is_that_of_finite_differences(
+    include_bias: bool, relevance: RelevanceFunction
+) -> None:
+    bias = {"with_bias": True, "include_bias": include_bias}
+    case = random_case(2, dims=2, rows=6, relevance=relevance, **bias)
     _, gradients = case.gradients("numba")
     exact = case.double()
     for name, gradient in gradients.items():
@@ -260,9 +286,22 @@ def test_a_state_upon_a_candidate_has_a_finite_gradient() -> None:
     assert all(torch.isfinite(gradient).all() for gradient in gradients.values())
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_large_products_neither_overflow_nor_vanish(backend: str) -> None:
+    case = random_case(4, relevance=DOT)
+    case = replace(case, items=case.items * 300)
+    total, gradients = case.gradients(backend)
+    reference, expected = case.double().gradients("torch")
+    assert abs(reference) > 1000
+    assert_close(total, reference)
+    for name, gradient in gradients.items():
+        assert_close(gradient, expected[name], 1e-3)  # utilities near 1000 are rounded at 6e-5
+
+
+@BOTH
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
-def test_nan_stays_nan(name: str) -> None:
-    case = random_case(8)
+def test_nan_stays_nan(name: str, relevance: RelevanceFunction) -> None:
+    case = random_case(8, relevance=relevance)
     broken = torch.full_like(getattr(case, name), torch.nan)
     assert math.isnan(replace(case, **{name: broken}).total("numba"))
 
@@ -344,6 +383,16 @@ def test_the_sum_over_the_catalogue_is_unbiased(drawn: int, sharpness: float) ->
     exact = (-sharpness * torch.cdist(case.states, case.items)).exp().sum(1)[case.state_of]
     torch.testing.assert_close(torch.stack(sums).mean(0), exact, rtol=1e-9, atol=1e-9)
     assert (torch.stack(sums).std(0) > 1e-3).all()  # each set says something else
+
+
+def test_any_relevance_is_summed_by_the_reference() -> None:
+    case = random_case(16, relevance=Cosine())
+    assert torch.equal(case.total("auto"), case.total("torch"))
+    _, gradients = case.gradients("auto")
+    assert all(gradient.abs().max() > 0.01 for gradient in gradients.values())
+    for relevance in (Cosine(), Cosine(fused=True)):
+        with pytest.raises(ValueError, match="no loop for the relevance 'cosine'"):
+            replace(case, relevance=relevance).total("numba")
 
 
 def test_a_clicked_item_is_always_in_the_sum() -> None:

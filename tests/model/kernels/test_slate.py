@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tests.model.kernels.batches import DIFFERENTIABLE, Batch, by_hand, random_batch
+from slatewise.model.kernels.relevance import DISTANCE, DOT, RelevanceFunction
+from tests.model.kernels.batches import DIFFERENTIABLE, Batch, Cosine, by_hand, random_batch
 
 BACKENDS = ["numba", "torch"]
+BOTH = pytest.mark.parametrize("relevance", [DISTANCE, DOT], ids=lambda one: one.name)
 # Relative to the largest number of the kind; float32 itself rounds at 6e-8, and errors of the
 # kernel were 2e-7 at most when it was written.
 FLOAT32 = 2e-6
@@ -31,6 +33,7 @@ ragged = st.builds(
     sharpness=st.sampled_from([0.5, 1.0, 2.0]),
     include_no_click=st.booleans(),
     include_bias=st.booleans(),
+    relevance=st.sampled_from([DISTANCE, DOT]),
 )
 
 
@@ -63,14 +66,15 @@ def test_the_fused_pass_agrees_with_the_reference_in_float64(batch: Batch) -> No
         assert_close(gradient, expected[name])
 
 
+@BOTH
 @pytest.mark.parametrize("include_no_click", [False, True])
 @pytest.mark.parametrize("with_exposure", [False, True])
 def test_the_reference_gradient_is_that_of_finite_differences(
-    with_exposure: bool, include_no_click: bool
+    with_exposure: bool, include_no_click: bool, relevance: RelevanceFunction
 ) -> None:
-    batch = random_batch(1, with_exposure=with_exposure, include_no_click=include_no_click).to(
-        torch.float64
-    )
+    batch = random_batch(
+        1, with_exposure=with_exposure, include_no_click=include_no_click, relevance=relevance
+    ).to(torch.float64)
 
     def total(*inputs: Tensor) -> Tensor:
         given_inputs = dict(zip(DIFFERENTIABLE, inputs, strict=True))
@@ -80,10 +84,13 @@ def test_the_reference_gradient_is_that_of_finite_differences(
     assert torch.autograd.gradcheck(total, inputs)
 
 
+@BOTH
 @pytest.mark.parametrize("is_choice", [False, True])
-def test_the_fused_gradient_is_that_of_finite_differences(is_choice: bool) -> None:
+def test_the_fused_gradient_is_that_of_finite_differences(
+    is_choice: bool, relevance: RelevanceFunction
+) -> None:
     parts = {"include_no_click": is_choice, "include_bias": is_choice}
-    batch = random_batch(2, count=6, rows=4, dims=2, **parts)
+    batch = random_batch(2, count=6, rows=4, dims=2, relevance=relevance, **parts)
     _, gradients = batch.gradients("numba")
     exact = batch.to(torch.float64)
     for name, gradient in gradients.items():
@@ -193,9 +200,23 @@ def test_biases_touch_the_exposure_term_only_where_they_are_included(backend: st
     torch.testing.assert_close(raised.terms(backend).exposed, expected)
 
 
+def test_any_relevance_is_trained_by_the_reference() -> None:
+    batch = random_batch(20, relevance=Cosine(), with_bias=False)
+    assert torch.equal(batch.terms("auto").total, batch.terms("torch").total)
+    _, gradients = batch.gradients("auto")
+    along = (gradients["states"] * batch.states).sum(1)  # a cosine does not know of lengths
+    assert_close(along, torch.zeros_like(along))
+    assert gradients["states"].abs().max() > 0.1
+    with pytest.raises(ValueError, match="no loop for the relevance 'cosine'"):
+        batch.terms("numba")
+
+
+@BOTH
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_far_away_items_neither_overflow_nor_vanish(backend: str) -> None:
-    batch = random_batch(9)
+def test_far_away_items_neither_overflow_nor_vanish(
+    backend: str, relevance: RelevanceFunction
+) -> None:
+    batch = random_batch(9, relevance=relevance)
     far = replace(batch, items=batch.items * 300)
     terms, gradients = far.gradients(backend)
     reference, expected = far.to(torch.float64).gradients("torch")
@@ -205,9 +226,10 @@ def test_far_away_items_neither_overflow_nor_vanish(backend: str) -> None:
         assert_close(gradient, expected[name], 1e-3)  # utilities near -1000 are rounded at 6e-5
 
 
+@BOTH
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_nan_stays_nan(backend: str) -> None:
-    batch = random_batch(10)
+def test_nan_stays_nan(backend: str, relevance: RelevanceFunction) -> None:
+    batch = random_batch(10, relevance=relevance)
     terms, gradients = replace(batch, states=batch.states * torch.nan).gradients(backend)
     assert terms.total.isnan()
     assert gradients["states"].isnan().any()
@@ -322,7 +344,8 @@ print(random_batch(18).terms("numba").total.item())
 
 def run(script: str) -> str:
     root = Path(__file__).parents[3]
-    environment = {**os.environ, "PYTHONPATH": str(root), "PYTHONWARNINGS": "error"}
+    path = os.pathsep.join([str(root), str(root / "src")])
+    environment = {**os.environ, "PYTHONPATH": path, "PYTHONWARNINGS": "error"}
     command = [sys.executable, "-c", script]
     return subprocess.check_output(command, env=environment, text=True)
 

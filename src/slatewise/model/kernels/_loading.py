@@ -3,10 +3,12 @@
 import functools
 import importlib
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
+
+from slatewise.model.kernels.relevance import FusedRelevance, RelevanceFunction
 
 Backend = Literal["auto", "numba", "torch"]
 
@@ -29,18 +31,29 @@ def loops(name: str) -> Any:
     return importlib.import_module(f"slatewise.model.kernels.loops.{name}")
 
 
-def takes_numba(backend: Backend, dims: int, floats: Iterable[Tensor]) -> bool:
-    """Whether to run the compiled loop; asking for it where it cannot run is an error."""
+def takes_numba(
+    backend: Backend,
+    dims: int,
+    floats: Iterable[Tensor],
+    relevance: RelevanceFunction | None = None,
+) -> bool:
+    """Return whether to run the compiled loop; asking for it where it cannot run is an error."""
     obstacle = None
     if any(tensor.device.type != "cpu" or tensor.dtype != torch.float32 for tensor in floats):
         obstacle = "takes float32 on the CPU only"
     elif not 1 <= dims <= MOST_DIMS:
         obstacle = f"takes 1 to {MOST_DIMS} dimensions"
+    elif relevance is not None and not _has_loop(relevance):
+        obstacle = f"has no loop for the relevance '{relevance.name}'"
     elif backend != "torch" and not has_numba():
         obstacle = "needs numba"
     if backend == "numba" and obstacle:
         raise ValueError(f"the numba backend {obstacle}")
     return backend != "torch" and obstacle is None
+
+
+def _has_loop(relevance: RelevanceFunction) -> bool:
+    return relevance.fused and relevance.name in get_args(FusedRelevance)
 
 
 def plain(tensor: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from slatewise.model.kernels._loading import Backend, loops, plain, takes_numba
+from slatewise.model.kernels.relevance import DISTANCE, RelevanceFunction
 from slatewise.model.kernels.slate import check_items, split_bias
 
 
@@ -27,13 +28,14 @@ def catalogue_terms(
     weights: Tensor,
     sharpness: float = 1.0,
     include_bias: bool = False,
+    relevance: RelevanceFunction = DISTANCE,
     backend: Backend = "auto",
 ) -> Tensor:
-    """Return sum_n weights_n log(Σ_I r^κ + β_n^κ), the sum over the catalogue estimated: [].
+    """Return sum_n weights_n log(Σ_I exp(κ r) + β_n^κ), the sum over the catalogue estimated: [].
 
-    A relevance is r = exp(-||z - v||), with `include_bias` exp(-||z - v|| + b). The candidates
-    take the place of the catalogue, each for I / K items; the clicked item is counted itself, and
-    not among them. So the sum inside the logarithm is unbiased.
+    r is -||z - v|| or another relevance, plus b with `include_bias`. The candidates take the place
+    of the catalogue, each for I / K items; the clicked item is counted itself, and not among them.
+    So the sum inside the logarithm is unbiased.
 
     Args:
         states: [M, D] user states z.
@@ -46,9 +48,10 @@ def catalogue_terms(
         weights: [N] a constant: no gradient flows to it.
         sharpness: positive exponent κ of the relevance.
         include_bias: whether b counts.
+        relevance: r, of a state and a vector.
         backend: `numba` is one fused pass in float32 on the CPU, whose gradients are worked out
             on the way and handed out by one backward pass (a second one raises); `torch` is the
-            reference, for any device and dtype; `auto` takes numba where it can.
+            reference, for any device, dtype and relevance; `auto` takes numba where it can.
 
     """
     if not sharpness > 0:
@@ -61,12 +64,12 @@ def catalogue_terms(
         if tensor is not None and tensor.shape != (count,):
             raise ValueError(f"{name} must be [{count}], not {list(tensor.shape)}")
     floats = [states, items, weights] + ([] if no_click is None else [no_click])
-    if takes_numba(backend, states.shape[1], floats):
+    if takes_numba(backend, states.shape[1], floats, relevance):
         inputs = [states, items, no_click]
         if not torch.is_grad_enabled():  # autograd would still ask for gradients
             inputs = [None if tensor is None else tensor.detach() for tensor in inputs]
         constants = (candidates, catalogue, state_of, clicked, weights, sharpness, include_bias)
-        return _Fused.apply(*inputs, *constants)  # type: ignore[no-any-return,no-untyped-call]
+        return _Fused.apply(*inputs, *constants, relevance.name)  # type: ignore[no-any-return,no-untyped-call]
     log_sum = catalogue_log_sum(
         states,
         items,
@@ -76,6 +79,7 @@ def catalogue_terms(
         clicked=clicked,
         sharpness=sharpness,
         include_bias=include_bias,
+        relevance=relevance,
     )
     if no_click is not None:
         log_sum = torch.logaddexp(log_sum, sharpness * no_click)
@@ -95,11 +99,12 @@ def catalogue_log_sum(
     clicked: Tensor,
     sharpness: float,
     include_bias: bool = False,
+    relevance: RelevanceFunction = DISTANCE,
 ) -> Tensor:
-    """Estimate log Σ_I r^κ for each interaction; arguments as in `catalogue_terms`: [N]."""
+    """Estimate log Σ_I exp(κ r) for each interaction; arguments as in `catalogue_terms`: [N]."""
     dims = states.shape[1]
     vectors, biases = split_bias(items.index_select(0, candidates), dims)
-    utility = -many_distances(states, vectors)  # [M, K]
+    utility = relevance.many(states, vectors)  # [M, K]
     if biases is not None and include_bias:
         utility = utility + biases
     scores = math.log(catalogue / len(candidates)) + sharpness * utility  # [M, K]
@@ -113,24 +118,10 @@ def catalogue_log_sum(
     again = again.scatter(1, place[clicked[both]].long()[:, None], -torch.inf)
     log_sum = log_sum.index_copy(0, both, torch.logsumexp(again, dim=1))
     chosen, bias = split_bias(items.index_select(0, clicked.clamp(min=0).long()), dims)
-    gap = states.index_select(0, state_of) - chosen
-    own = -sharpness * torch.linalg.vector_norm(gap, dim=1)
+    own = sharpness * relevance.pairs(states.index_select(0, state_of), chosen)
     if bias is not None and include_bias:
         own = own + sharpness * bias
     return torch.where(clicked >= 0, torch.logaddexp(own, log_sum), log_sum)
-
-
-def many_distances(profiles: Tensor, items: Tensor) -> Tensor:
-    """Return Euclidean distances [M, K] through one matrix product.
-
-    Expanding the square costs digits where points are close: around the items' centre, a distance
-    is wrong by a few thousandths where points coincide, which a sum over a catalogue does not
-    notice.
-    """
-    centre = items.mean(0)
-    profiles, items = profiles - centre, items - centre
-    squares = profiles.square().sum(1)[:, None] + items.square().sum(1)
-    return (squares - 2 * profiles @ items.T).clamp(min=1e-6).sqrt()
 
 
 def _columns_of(candidates: Tensor, rows: int) -> Tensor:
@@ -157,6 +148,7 @@ class _Fused(torch.autograd.Function):
         weights: Tensor,
         sharpness: float,
         include_bias: bool,
+        relevance: str,
     ) -> Tensor:
         floats = [plain(states), plain(items)]
         floats.append(floats[0].new_empty(0) if no_click is None else plain(no_click))
@@ -168,7 +160,7 @@ class _Fused(torch.autograd.Function):
         gradients = [torch.zeros_like(part) if wanted else part for part in (*floats, columns)]
         dims = states.shape[1]
         has_bias = include_bias and items.shape[1] > dims
-        total, fault = loops("catalogue").catalogue_kernel(dims, has_bias)(
+        total, fault = loops("catalogue").catalogue_kernel(dims, has_bias, relevance)(
             *(part.numpy() for part in (*floats, columns, place)),
             plain(state_of, torch.int64).numpy(),
             plain(clicked, torch.int32).numpy(),
@@ -199,4 +191,4 @@ class _Fused(torch.autograd.Function):
             gradient.mul_(factor) if want else None
             for gradient, want in zip(gradients, wanted, strict=True)
         )
-        return (*scaled, *[None] * 7)
+        return (*scaled, *[None] * 8)

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from slatewise.model.kernels._loading import Backend, loops, plain, takes_numba
+from slatewise.model.kernels.relevance import DISTANCE, RelevanceFunction
 
 
 @dataclass(frozen=True)
@@ -44,16 +45,17 @@ def slate_terms(
     sharpness: float = 1.0,
     include_no_click: bool = False,
     include_bias: bool = False,
+    relevance: RelevanceFunction = DISTANCE,
     backend: Backend = "auto",
 ) -> SlateTerms:
     """Return sum_n weights_n (log_likelihood_n + exposure_weights_n exposed_n) and its parts.
 
-    A cell's utility is u = -||z - v|| + b + features · feature_weights + its position's number; its
-    relevance is exp(u) (eq. click-softmax, with further terms). Per interaction, `log_likelihood`
-    is u of the click minus logsumexp of u over the slate and the no-click option; `exposed` is
-    logsumexp of sharpness * -||z - v|| over the slate, the part of the exposure term that depends
-    on the slate. Features and positions are not in it: the other side of that term sums over items
-    that were not shown, which have no position, and whose features nobody computed.
+    A cell's utility is u = r(z, v) + b + features · feature_weights + its position's number, with
+    r = -||z - v|| or another relevance (eq. click-softmax, with further terms). Per interaction,
+    `log_likelihood` is u of the click minus logsumexp of u over the slate and the no-click option;
+    `exposed` is logsumexp of sharpness * r over the slate, the part of the exposure term that
+    depends on the slate. Features and positions are not in it: the other side of that term sums
+    over items that were not shown, which have no position, and no features as of that moment.
 
     Args:
         states: [M, D] user states z.
@@ -71,10 +73,11 @@ def slate_terms(
         exposure_weights: [N] a constant; None leaves the exposure term out.
         sharpness: positive exponent of the relevance in the exposure term.
         include_no_click: whether the no-click option counts in the exposure term.
-        include_bias: whether b is added to -||z - v|| there too.
+        include_bias: whether b is added to r there too.
+        relevance: r, of a state and a vector.
         backend: `numba` is one fused pass in float32 on the CPU, whose gradients are worked out
             on the way and handed out by one backward pass (a second one raises); `torch` is the
-            reference, for any device and dtype; `auto` takes numba where it can.
+            reference, for any device, dtype and relevance; `auto` takes numba where it can.
 
     """
     if not sharpness > 0:
@@ -85,7 +88,7 @@ def slate_terms(
     _check_shapes(states, items, no_click, state_of, cells, offsets, clicks, weights)
     _check_lengths((exposure_weights, len(clicks), "exposure_weights"))
     _check_features(features, feature_weights, len(cells))
-    run = _fused if takes_numba(backend, states.shape[1], floats) else _reference
+    run = _fused if takes_numba(backend, states.shape[1], floats, relevance) else _reference
     total, log_likelihood, exposed = run(
         states,
         items,
@@ -102,6 +105,7 @@ def slate_terms(
         sharpness=sharpness,
         include_no_click=include_no_click,
         include_bias=include_bias,
+        relevance=relevance,
     )
     return SlateTerms(total, log_likelihood, exposed)
 
@@ -169,13 +173,14 @@ def _reference(
     sharpness: float,
     include_no_click: bool,
     include_bias: bool,
+    relevance: RelevanceFunction,
 ) -> tuple[Tensor, Tensor, Tensor]:
     count, num_cells = len(clicks), len(cells)
     each = torch.arange(count, device=clicks.device)  # [N]
     of_cell = torch.repeat_interleave(each, offsets.diff(), output_size=num_cells)  # [F]
     seen_by = states.index_select(0, state_of.index_select(0, of_cell))  # [F, D]
     vectors, biases = split_bias(items.index_select(0, cells), states.shape[1])
-    utility = exposing = -safe_norm(seen_by - vectors)  # [F]
+    utility = exposing = relevance.pairs(seen_by, vectors)  # [F]
     if biases is not None:
         utility = utility + biases
         exposing = utility if include_bias else exposing
@@ -205,13 +210,6 @@ def split_bias(items: Tensor, dims: int) -> tuple[Tensor, Tensor | None]:
     if items.shape[-1] == dims:
         return items, None
     return items[..., :dims], items[..., dims]
-
-
-def safe_norm(difference: Tensor) -> Tensor:
-    """Return Euclidean norms whose derivative at zero is zero instead of NaN."""
-    squared = difference.square().sum(-1)
-    zero = squared == 0
-    return torch.where(zero, 0.0, torch.where(zero, 1.0, squared).sqrt())
 
 
 def _logsumexp(values: Tensor, segments: Tensor, count: int) -> Tensor:
@@ -257,7 +255,8 @@ class _Fused(torch.autograd.Function):
         terms = items.shape[1] > dims or feature_weights is not None or positions is not None
         num_features = 0 if feature_weights is None else len(feature_weights)
         floats[3] = floats[3][None]  # a row, as the kernel reads it
-        total, fault = loops("slate").slate_kernel(dims, terms, num_features)(
+        kernel = loops("slate").slate_kernel(dims, terms, num_features, constants["relevance"].name)
+        total, fault = kernel(
             *(value.numpy() for value in floats),
             (nothing[:, None] if features is None else plain(features)).numpy(),
             plain(constants["state_of"], torch.int64).numpy(),

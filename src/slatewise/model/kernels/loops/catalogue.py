@@ -12,7 +12,8 @@ import numpy as np
 
 from slatewise.compiled.compilation import Kernel, part, reordered
 from slatewise.compiled.functions import bits, exponential, float_of_bits
-from slatewise.compiled.vectors import add, load, squared_norm, store, subtract, times
+from slatewise.compiled.vectors import add, dot, load, squared_norm, store, subtract, times, zeros
+from slatewise.model.kernels.relevance import FusedRelevance
 
 _ZERO, _INFINITY = np.float32(0), np.float32(np.inf)
 
@@ -33,6 +34,26 @@ def _measure(state: Any, columns: Any, distances: Any) -> Any:
         least = min(least, bits(distances[k]))
         distances[k] = math.sqrt(distances[k])
     return math.sqrt(float_of_bits(least))
+
+
+@part
+def _in_order(number_bits: Any) -> Any:
+    """Turn bits of floats into integers in the same order, and back: negatives run downwards."""
+    return number_bits ^ ((number_bits >> np.int32(31)) & np.int32(0x7FFFFFFF))
+
+
+@part
+def _multiply(state: Any, columns: Any, products: Any) -> Any:
+    """Fill in the products [K] of a state [D] with columns [D, K], negated; return the least."""
+    products[:] = _ZERO
+    for d in range(len(state)):
+        z = state[d]
+        for k in range(len(products)):
+            products[k] -= z * columns[d, k]
+    least = _in_order(bits(_INFINITY))
+    for k in range(len(products)):
+        least = min(least, _in_order(bits(products[k])))
+    return float_of_bits(_in_order(least))
 
 
 @part
@@ -83,6 +104,19 @@ def _pull(
 
 
 @part
+def _push(
+    state: Any, columns: Any, slopes: Any, columns_gradient: Any, state_gradient: Any
+) -> None:
+    """Add the gradients of products with these slopes [K] to those of columns and state."""
+    for d in range(len(state)):
+        z, along = state[d], _ZERO
+        for k in range(len(slopes)):
+            columns_gradient[d, k] += slopes[k] * z
+            along += slopes[k] * columns[d, k]
+        state_gradient[d] += along
+
+
+@part
 def _by_state(
     state_of: Any, clicked: Any, weights: Any, first: Any, following: Any, rows: Any
 ) -> Any:
@@ -98,7 +132,9 @@ def _by_state(
 
 
 @functools.cache
-def catalogue_kernel(dims: int, has_bias: bool) -> Kernel:  # noqa: PLR0915 - one loop is the point
+def catalogue_kernel(  # noqa: PLR0915 - one loop is the point
+    dims: int, has_bias: bool, relevance: FusedRelevance
+) -> Kernel:
     """Return the fused pass for vectors of so many dimensions; see `catalogue.catalogue_terms`.
 
     Rows of items and columns of candidates may be one longer than that and end with the bias; it
@@ -108,6 +144,7 @@ def catalogue_kernel(dims: int, has_bias: bool) -> Kernel:  # noqa: PLR0915 - on
     [D, K] are the candidates; `place` [R] is the column of each item, -1 for none, and empty where
     the candidates are the catalogue. Gradients are added to the arrays given.
     """
+    is_dot = {"distance": False, "dot": True}[relevance]
 
     @reordered
     def kernel(  # noqa: PLR0912, PLR0915 - one loop is the point
@@ -140,7 +177,10 @@ def catalogue_kernel(dims: int, has_bias: bool) -> Kernel:  # noqa: PLR0915 - on
             if n < 0:
                 continue
             state = load(states, m, dims)
-            nearest = _measure(states[m], columns, distances)
+            if is_dot:  # a product is a utility: negated, it does for a distance from here on
+                nearest = _multiply(states[m], columns, distances)
+            else:
+                nearest = _measure(states[m], columns, distances)
             if has_bias:
                 nearest = _discount(distances, columns[dims], remoteness)
             everything = _relate(remoteness, nearest, sharpness, relevances)
@@ -152,7 +192,11 @@ def catalogue_kernel(dims: int, has_bias: bool) -> Kernel:  # noqa: PLR0915 - on
                 own_distance: Any = _ZERO
                 own, at = -_INFINITY, np.int64(-1)
                 if known:
-                    own_distance = math.sqrt(squared_norm(subtract(state, load(items, row, dims))))
+                    if is_dot:
+                        own_distance = -dot(state, load(items, row, dims))
+                    else:
+                        difference = subtract(state, load(items, row, dims))
+                        own_distance = math.sqrt(squared_norm(difference))
                     own, at = -sharpness * own_distance, np.int64(place[row])
                     if has_bias:
                         own += sharpness * items[row, dims]
@@ -176,20 +220,29 @@ def catalogue_kernel(dims: int, has_bias: bool) -> Kernel:  # noqa: PLR0915 - on
                     if known:
                         if has_bias:
                             items_gradient[row, dims] += share * own_part
-                        slope = share * own_part / (own_distance if own_distance > 0 else _INFINITY)
-                        step = times(subtract(state, load(items, row, dims)), slope)
+                        slope, vector = share * own_part, load(items, row, dims)
+                        if is_dot:
+                            step, towards = times(state, slope), times(vector, slope)
+                        else:
+                            slope /= own_distance if own_distance > 0 else _INFINITY
+                            step = times(subtract(state, vector), slope)
+                            towards = subtract(zeros(dims), step)
                         store(items_gradient, row, add(load(items_gradient, row, dims), step))
-                        left = subtract(load(states_gradient, m, dims), step)
-                        store(states_gradient, m, left)
+                        store(states_gradient, m, add(load(states_gradient, m, dims), towards))
                 n = following[n]
             if want_gradients:
                 for k in range(count):
                     slope = relevances[k] * (common + apart[k])
                     if has_bias:
                         columns_gradient[dims, k] += slope
-                    relevances[k] = slope / (distances[k] if distances[k] > 0 else _INFINITY)
+                    if not is_dot:
+                        slope /= distances[k] if distances[k] > 0 else _INFINITY
+                    relevances[k] = slope
                     apart[k] = _ZERO
-                _pull(states[m], columns, relevances, columns_gradient, states_gradient[m])
+                if is_dot:
+                    _push(states[m], columns, relevances, columns_gradient, states_gradient[m])
+                else:
+                    _pull(states[m], columns, relevances, columns_gradient, states_gradient[m])
         return total, np.int64(-1)
 
     return kernel

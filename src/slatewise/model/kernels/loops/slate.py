@@ -24,6 +24,7 @@ from slatewise.compiled.vectors import (
     times,
     zeros,
 )
+from slatewise.model.kernels.relevance import FusedRelevance
 
 _ZERO = np.float32(0)
 
@@ -43,7 +44,9 @@ def _longest_slate(offsets: Any, num_cells: Any) -> Any:
 
 
 @functools.cache
-def slate_kernel(dims: int, terms: bool, num_features: int) -> Kernel:  # noqa: PLR0915
+def slate_kernel(  # noqa: PLR0915 - one loop is the point
+    dims: int, terms: bool, num_features: int, relevance: FusedRelevance
+) -> Kernel:
     """Return the fused pass for vectors of so many dimensions; see `slate.slate_terms`.
 
     With `terms`, a row of items one longer than that ends with the item's bias, and positions and
@@ -51,6 +54,8 @@ def slate_kernel(dims: int, terms: bool, num_features: int) -> Kernel:  # noqa: 
     total and -1, or the first interaction with an index out of range. Gradients are added to the
     arrays given; those of inputs that need none are empty.
     """
+    # Constants to the compiler: what a model does not have leaves no trace in its loop.
+    is_dot = {"distance": False, "dot": True}[relevance]
     has_features, lanes = num_features > 0, max(1, num_features)
 
     @reordered
@@ -115,13 +120,16 @@ def slate_kernel(dims: int, terms: bool, num_features: int) -> Kernel:  # noqa: 
                 row = np.int64(cells[start + j])
                 if row < 0 or row >= len(items):
                     return total, np.int64(n)
-                difference = subtract(state, load(items, row, dims))
-                distance = math.sqrt(squared_norm(difference))
-                distances[j] = distance
-                utility = -distance
+                if is_dot:
+                    relevant = dot(state, load(items, row, dims))
+                else:
+                    difference = subtract(state, load(items, row, dims))
+                    distances[j] = math.sqrt(squared_norm(difference))
+                    relevant = -distances[j]
+                utility = relevant
                 if has_bias:
                     utility += items[row, dims]
-                in_exposure = utility if include_bias else -distance
+                in_exposure = utility if include_bias else relevant
                 exposing[j] = in_exposure
                 best_exposing = in_exposure if in_exposure > best_exposing else best_exposing
                 if has_features:
@@ -193,10 +201,14 @@ def slate_kernel(dims: int, terms: bool, num_features: int) -> Kernel:  # noqa: 
                 row = np.int64(cells[start + j])
                 if has_bias and to_items:
                     items_gradient[row, dims] += slope if include_bias else bias_slope
-                # A distance has no slope at 0; any value between -1 and 1 will do, so take 0.
-                slope /= np.float32(np.inf) if distances[j] == 0 else distances[j]
-                step = times(subtract(state, load(items, row, dims)), slope)
-                state_slope = subtract(state_slope, step)
+                if is_dot:
+                    step = times(state, slope)
+                    state_slope = add(state_slope, times(load(items, row, dims), slope))
+                else:
+                    # A distance has no slope at 0; any value between -1 and 1 will do, so take 0.
+                    slope /= np.float32(np.inf) if distances[j] == 0 else distances[j]
+                    step = times(subtract(state, load(items, row, dims)), slope)
+                    state_slope = subtract(state_slope, step)
                 if to_items:
                     store(items_gradient, row, add(load(items_gradient, row, dims), step))
             if to_weights:
