@@ -5,15 +5,20 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from slatewise.errors import SlatewiseError
+from slatewise.ranking import plain
 from slatewise.ranking.additions import NO_ADDITIONS, Added, Additions, laid_out
 from slatewise.ranking.columns import Floats32
 from slatewise.ranking.filters import NO_FILTER, Filter, narrowed, rules
 from slatewise.ranking.loops import drawing, heap
+from slatewise.ranking.loops.pieces import Distance, Dot
 from slatewise.ranking.request import (
     Floats,
+    Function,
     Ranking,
+    checked_known,
     checked_profiles,
+    checked_seed,
+    loops_of,
     no_ranking,
     whole_ranking,
 )
@@ -29,20 +34,24 @@ def rank_draws(
     known_items: npt.ArrayLike = (),
     known_vectors: npt.ArrayLike | None = None,
     additions: Additions = NO_ADDITIONS,
+    *,
+    relevance: str | Function = "distance",
 ) -> Ranking:
     """Rank the items for each profile [J, D] in a posterior draw of its own: [J, k].
 
     In draw j item i has the vector v_i ~ N(mean_i, diag scale_i²), the bias b_i ~ N(bias_i,
-    bias_scale_i²) and the score b_i + w_j · x_i + o_ji − ‖z_j − v_i‖, with weights w [J, P] and
-    offsets o [J, m] of a few items, if there are any. Items whose vectors are known, since the
-    profiles were computed from them, take these: items [C], vectors [J, C, D]. The same seed gives
-    the same rankings. How few items are drawn, and why the law is that of drawing all, is in
-    docs/thompson.md.
+    bias_scale_i²) and the score b_i + w_j · x_i + o_ji + r(z_j, v_i), with weights w [J, P] and
+    offsets o [J, m] of a few items, if there are any, and the relevance r: −‖z − v‖ ("distance"),
+    z · v ("dot"), or any function, for which every item is drawn. Items whose vectors are known,
+    since the profiles were computed from them, take these: items [C], vectors [J, C, D]. The same
+    seed gives the same rankings. How few items are drawn, and why the law is that of drawing all,
+    is in docs/thompson.md.
     """
+    if not isinstance(relevance, str):
+        known = filter, known_items, known_vectors, additions
+        return plain.rank_draws(table, profiles, k, seed, *known, relevance=relevance)
     zs = checked_profiles(table, profiles, k, 2)
-    if seed < 0:
-        raise SlatewiseError(f"The seed {seed} is negative.", "Give a seed from 0 on.")
-    items, vectors = _checked_known(table, zs, known_items, known_vectors)
+    items, vectors = checked_known(table, len(zs), known_items, known_vectors)
     added = laid_out(table, additions, len(zs))
     part, filter, numbers = narrowed(table, filter)
     if numbers is not None:
@@ -50,9 +59,10 @@ def rank_draws(
         items = np.searchsorted(numbers, items[inside])
         vectors = np.ascontiguousarray(vectors[:, inside])
         added = added.within(numbers)
-    known = _Known(items, vectors, added.offsets_of(items))
+    drawn = _Known(items, vectors, added.offsets_of(items))
     added = added.only(~np.isin(added.items, items))
-    heaps = _rank(part, zs, k, seed, filter, known, added)
+    loops = loops_of(relevance)
+    heaps = _rank(loops, part, zs, k, checked_seed(seed), filter, drawn, added)
     return whole_ranking(heaps.scores, heaps.items, k, numbers)
 
 
@@ -74,6 +84,7 @@ class _Heaps(NamedTuple):
 
 
 def _rank(
+    loops: Distance | Dot,
     table: ItemTable,
     zs: Floats32,
     k: int,
@@ -97,24 +108,5 @@ def _rank(
         with table.scratch(columns.capacity * (1 + featured)) as room:
             nears, more = room[: columns.capacity], room[columns.capacity :]
             given = zs, known, added, nears, more if featured else columns.offers
-            drawing.draw(columns, num_items, rule, rest, *given, *random, heaps)
+            drawing.draw(loops, columns, num_items, rule, rest, *given, *random, heaps)
     return heaps
-
-
-def _checked_known(
-    table: ItemTable, zs: Floats32, items: npt.ArrayLike, vectors: npt.ArrayLike | None
-) -> tuple[Ints, Floats]:
-    known = table.checked(items)
-    wanted = (len(zs), len(known), table.dimensions)
-    values = np.zeros(wanted) if vectors is None else np.ascontiguousarray(vectors, np.float64)
-    if values.shape != wanted or (vectors is None and len(known)):
-        raise SlatewiseError(
-            f"The vectors of {len(known)} known items in {len(zs)} draws are missing or have "
-            f"another shape: {list(values.shape)}.",
-            "Give known_vectors [J, C, D].",
-        )
-    if len(np.unique(known)) < len(known) or not np.isfinite(values).all():
-        raise SlatewiseError(
-            "A known item is named twice, or its vector is not finite.", "Give each once."
-        )
-    return known, values

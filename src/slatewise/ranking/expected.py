@@ -1,21 +1,27 @@
-"""Exact ranking by expected relevance.
+"""Exact ranking by expected relevance: bounds tell which items need it, and these get it.
 
-With N standard normal, exp(−√D) = E exp(−D / 2N²), and the expectation of exp(−rD) over an item's
-Gaussian vector has a closed form: one integral over N is left, and a quadrature of it gives the
-expected relevance of an item. A coarse one over bounds tells which items need it.
+For a distance: with N standard normal, exp(−√D) = E exp(−D / 2N²), and the expectation of exp(−rD)
+over an item's Gaussian vector has a closed form: one integral over N is left, and a quadrature of
+it gives the expected relevance; a coarse one bounds it. For a dot product all is in closed form.
 """
+
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from slatewise.ranking import plain
 from slatewise.ranking.additions import NO_ADDITIONS, Added, Additions, laid_out
 from slatewise.ranking.columns import LANES, Columns, Floats32
 from slatewise.ranking.filters import NO_FILTER, Filter, Rules, narrowed, rules
-from slatewise.ranking.loops import heap, relevance
+from slatewise.ranking.loops import expected, heap
+from slatewise.ranking.loops.pieces import Dot
 from slatewise.ranking.request import (
     Floats,
+    Function,
     Ranking,
     checked_profiles,
+    loops_of,
     no_ranking,
     whole_ranking,
 )
@@ -31,11 +37,18 @@ def rank_expected(
     k: int,
     filter: Filter = NO_FILTER,
     additions: Additions = NO_ADDITIONS,
+    *,
+    relevance: str | Function = "distance",
 ) -> Ranking:
-    """Rank by (1/M) Σ_m E exp(b_i + w_m · x_i + o_mi − ‖z_m − v_i‖): the mean relevance [k].
+    """Rank by (1/M) Σ_m E exp(b_i + w_m · x_i + o_mi + r(z_m, v_i)): the mean relevance [k].
 
-    Profiles z [M, D], weights w [M, P] and offsets o [M, n] of a few items, if there are any.
+    Profiles z [M, D], weights w [M, P] and offsets o [M, n] of a few items, if there are any. The
+    relevance r is −‖z − v‖ ("distance"), z · v ("dot"), or any function, for which the mean is
+    taken over draws.
     """
+    if not isinstance(relevance, str):
+        return plain.rank_expected(table, profiles, k, filter, additions, relevance=relevance)
+    loops = loops_of(relevance)
     zs = checked_profiles(table, profiles, k, 2)
     added = laid_out(table, additions, len(zs))
     part, filter, numbers = narrowed(table, filter)
@@ -45,14 +58,58 @@ def rank_expected(
     size = heap.room(columns, num_items, rule, k)
     items, best = no_ranking(size)
     if size and len(zs):
-        chosen = _shortlist(num_items, columns, zs, rule, added, size)
-        values = np.empty(len(chosen))
-        rates, weights = nodes(-3, 12, 0.125)
-        logs = added.offsets_of(chosen) + added.weights @ _features(columns, chosen, added).T
-        factors = np.exp(logs.T + _log_biases(columns, chosen)[:, None])  # [n, M]
-        relevance.mean_relevance(columns.rows, chosen, zs, factors, rates, weights, values)
-        heap.best_of(chosen, values, columns.groups, rule.caps, best, items)
+        work = _dot if isinstance(loops, Dot) else _distance
+        work(num_items, columns, zs, rule, added, best, items)
     return whole_ranking(best, items, k, numbers)
+
+
+def _distance(
+    num_items: int,
+    columns: Columns,
+    zs: Floats32,
+    rule: Rules,
+    added: Added,
+    best: Floats,
+    items: Ints,
+) -> None:
+    """Fill best and items [k] by the expected relevance of distances."""
+    lower, upper = _bounds(num_items, columns, zs, added)
+    logs = _log_biases(columns, slice(num_items))
+    factor = np.exp((logs - logs.max()).astype(np.float32))
+    chosen = _shortlist(columns, rule, added, lower * factor, upper * factor, len(items))
+    values = np.empty(len(chosen))
+    factors = np.exp(_logs(columns, chosen, added))
+    expected.mean_relevance(columns.rows, chosen, zs, factors, *nodes(-3, 12, 0.125), values)
+    heap.best_of(chosen, values, columns.groups, rule.caps, best, items)
+
+
+def _dot(
+    num_items: int,
+    columns: Columns,
+    zs: Floats32,
+    rule: Rules,
+    added: Added,
+    best: Floats,
+    items: Ints,
+) -> None:
+    """Fill best and items [k] by the expected relevance of dot products, ranked by its log."""
+    least, most = np.empty((2, columns.capacity), np.float32)
+    weights = added.weights.astype(np.float32)
+    expected.log_bounds(columns, num_items, zs, weights, least, most)
+    logs = _log_biases(columns, slice(num_items))
+    # A mean of M lies between the greatest and an M-th of it.
+    lower, upper = logs + least[:num_items] - np.log(len(zs)), logs + most[:num_items]
+    chosen = _shortlist(columns, rule, added, lower, upper, len(items))
+    values = np.empty(len(chosen))
+    expected.mean_log_relevance(columns.rows, chosen, zs, _logs(columns, chosen, added), values)
+    heap.best_of(chosen, values, columns.groups, rule.caps, best, items)
+    best[items >= 0] = np.exp(best[items >= 0])
+
+
+def _logs(columns: Columns, items: Ints, added: Added) -> Floats:
+    """Return what is added to the utility of items in each profile, as a log: [n, M]."""
+    logs = added.offsets_of(items) + added.weights @ _features(columns, items, added).T
+    return np.ascontiguousarray(logs.T + _log_biases(columns, items)[:, None])
 
 
 def _log_biases(columns: Columns, items: Ints | slice) -> Floats:
@@ -83,39 +140,42 @@ def nodes(first: float, last: float, step: float) -> tuple[Floats, Floats]:
 
 
 def _shortlist(
-    num_items: int, columns: Columns, zs: Floats32, rule: Rules, added: Added, size: int
+    columns: Columns,
+    rule: Rules,
+    added: Added,
+    lower: npt.NDArray[Any],
+    upper: npt.NDArray[Any],
+    size: int,
 ) -> Ints:
-    """Return the items whose upper bound reaches what the best lower bounds promise.
+    """Return the items whose upper bound [I] reaches what the best lower bounds promise.
 
-    exp(−√D) is convex in D, so that exp(−√E D) bounds the relevance from below. Items with offsets
-    are looked at in any case.
+    Items with offsets are looked at in any case.
     """
-    lower, upper = _bounds(num_items, columns, zs, added)
-    offers = columns.offers[:num_items]
-    may = offers > -np.inf
+    may = columns.offers[: len(lower)] > -np.inf
     may[rule.excluded] = False
     if len(rule.allowed):
-        may &= rule.allowed[:num_items]
+        may &= rule.allowed[: len(lower)]
     apart = added.items[may[added.items]]
     may[apart] = False
     eligible = np.flatnonzero(may)
-    logs = _log_biases(columns, slice(num_items))
-    factor = np.exp((logs[eligible] - logs.max()).astype(np.float32))
-    lower, upper = lower[eligible] * factor, upper[eligible] * factor
     items, best = no_ranking(size)
-    heap.best_of(eligible, lower, columns.groups, rule.caps, best, items)
-    return np.concatenate([eligible[upper >= best[-1]], apart])
+    heap.best_of(eligible, lower[eligible], columns.groups, rule.caps, best, items)
+    return np.concatenate([eligible[upper[eligible] >= best[-1]], apart])
 
 
 def _bounds(
     num_items: int, columns: Columns, zs: Floats32, added: Added
 ) -> tuple[Floats32, Floats32]:
+    """Return bounds [I] of the expected relevance of distances, from below and above.
+
+    exp(−√D) is convex in D, so that exp(−√E D) bounds it from below.
+    """
     rates, weights = nodes(-2, 9, 0.4)
     coarse = rates.astype(np.float32), (weights * _COARSE_ERROR).astype(np.float32)
     nears, upper = np.empty(columns.capacity, np.float32), np.zeros(columns.capacity, np.float32)
     lower, above = np.zeros(num_items, np.float32), np.zeros(num_items, np.float32)
     for z, row in zip(zs, added.weights, strict=True):
-        relevance.add_bounds(columns, num_items, z[None], *coarse, nears, upper)
+        expected.add_bounds(columns, num_items, z[None], *coarse, nears, upper)
         least = np.exp(-np.sqrt(nears[:num_items] + columns.spreads[0, :num_items]))
         if len(row):
             logs = np.einsum("bpl,p->bl", columns.features, row).reshape(-1)[:num_items]

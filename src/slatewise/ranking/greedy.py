@@ -5,16 +5,20 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from slatewise.errors import SlatewiseError
+from slatewise.ranking import plain
 from slatewise.ranking.additions import NO_ADDITIONS, Added, Additions, laid_out
 from slatewise.ranking.columns import Floats32
 from slatewise.ranking.filters import NO_FILTER, Filter, narrowed, rules
 from slatewise.ranking.loops import heap, passes
+from slatewise.ranking.loops.pieces import TILE, Distance, Dot
 from slatewise.ranking.request import (
     Floats,
+    Function,
     Ranking,
     checked_profiles,
+    loops_of,
     no_ranking,
+    one_for_each,
     whole_ranking,
 )
 from slatewise.ranking.table import Ints, ItemTable
@@ -26,12 +30,18 @@ def rank_means(
     k: int,
     filter: Filter = NO_FILTER,
     additions: Additions = NO_ADDITIONS,
+    *,
+    relevance: str | Function = "distance",
 ) -> Ranking:
-    """Return the k items with the greatest bias_i + w · x_i + o_i − ‖z − mean_i‖ for a profile z.
+    """Return the k items with the greatest bias_i + w · x_i + o_i + r(z, mean_i) for a profile z.
 
-    Profile [D], weights w [P] and offsets o [m] of a few items, if there are any. The profile is
-    rounded to floats, as the means are; scores are compared as doubles.
+    Profile [D], weights w [P] and offsets o [m] of a few items, if there are any. The relevance r
+    is −‖z − v‖ ("distance"), z · v ("dot"), or any function, by which every item is scored in
+    numpy. The profile is rounded to floats, as the means are; scores are compared as doubles.
     """
+    if not isinstance(relevance, str):
+        return plain.rank_means(table, profile, k, filter, additions, relevance=relevance)
+    loops = loops_of(relevance)
     z = checked_profiles(table, profile, k, 1)[None]
     added = laid_out(table, additions, None)
     part, filter, numbers = narrowed(table, filter)
@@ -42,7 +52,8 @@ def rank_means(
     items, best = no_ranking(size)  # an item may be switched off while we rank
     if size:
         added = added.only(rule.passing(added.items))
-        passes.greedy(columns, num_items, rule.without(added.items), z, added, best, items)
+        rest = rule.without(added.items)
+        passes.greedy(loops, columns, num_items, rest, z, added, best, items)
     return whole_ranking(best, items, k, numbers)
 
 
@@ -52,40 +63,46 @@ def rank_means_many(
     k: int,
     filters: Sequence[Filter] | Filter = NO_FILTER,
     additions: Sequence[Additions] | Additions = NO_ADDITIONS,
+    *,
+    relevance: str | Function = "distance",
 ) -> Ranking:
     """Rank for many profiles [B, D], each with its filter and additions or all with one: [B, k].
 
     Profiles share the reading of the table, but for those with an allow list.
     """
+    if not isinstance(relevance, str):
+        return plain.rank_means_many(table, profiles, k, filters, additions, relevance=relevance)
     rows = checked_profiles(table, profiles, k, 2)
-    each = [filters] * len(rows) if isinstance(filters, Filter) else list(filters)
-    given = [additions] * len(rows) if isinstance(additions, Additions) else list(additions)
-    for name, values in (("filters", each), ("additions", given)):
-        if len(values) != len(rows):
-            raise SlatewiseError(
-                f"There are {len(values)} {name} for {len(rows)} profiles.", "Give one for each."
-            )
+    each = one_for_each(filters, rows, "filters")
+    given = one_for_each(additions, rows, "additions")
     listed = [b for b, filter in enumerate(each) if filter.allow is not None]
     others = [b for b, filter in enumerate(each) if filter.allow is None]
     result = no_ranking(len(rows), k)
     if others:
         added = [laid_out(table, given[b], None) for b in others]
-        together = _together(table, rows[others], k, [each[b] for b in others], added)
+        wanted = [each[b] for b in others]
+        together = _together(loops_of(relevance), table, rows[others], k, wanted, added)
         result.items[others], result.scores[others] = together
     for b in listed:
-        result.items[b], result.scores[b] = rank_means(table, rows[b], k, each[b], given[b])
+        alone = rank_means(table, rows[b], k, each[b], given[b], relevance=relevance)
+        result.items[b], result.scores[b] = alone
     return result
 
 
 def _together(
-    table: ItemTable, rows: Floats32, k: int, filters: Sequence[Filter], added: Sequence[Added]
+    loops: Distance | Dot,
+    table: ItemTable,
+    rows: Floats32,
+    k: int,
+    filters: Sequence[Filter],
+    added: Sequence[Added],
 ) -> Ranking:
     num_items, columns = table.snapshot()
     all_rules = [rules(table, filter) for filter in filters]
     kept = [
         part.only(rule.passing(part.items)) for part, rule in zip(added, all_rules, strict=True)
     ]
-    size = -(-len(rows) // passes.TILE) * passes.TILE
+    size = -(-len(rows) // TILE) * TILE
     limits = np.zeros(size, np.int64)
     all_caps = np.full((size, max(len(rule.caps) for rule in all_rules)), -1)
     for b, rule in enumerate(all_rules):
@@ -104,7 +121,7 @@ def _together(
     items, best = no_ranking(size, k)
     request = padded, np.concatenate(excluded), _starts(excluded, size), apart
     shares = _starts([part.items for part in kept], size)
-    passes.greedy_many(columns, num_items, *request, shares, all_caps, limits, best, items)
+    passes.greedy_many(loops, columns, num_items, *request, shares, all_caps, limits, best, items)
     return Ranking(items[: len(rows)], best[: len(rows)])
 
 

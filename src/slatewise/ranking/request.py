@@ -1,15 +1,33 @@
 """What a request asks with, and what it gets."""
 
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from slatewise.errors import SlatewiseError
 from slatewise.ranking.columns import Floats32
+from slatewise.ranking.loops.pieces import Distance, Dot
 from slatewise.ranking.table import Ints, ItemTable
 
 Floats = npt.NDArray[np.float64]
+Function = Callable[[Floats, Floats], npt.ArrayLike]
+"""The relevance [J, n] of item vectors [n, D] for profiles [J, D]."""
+T = TypeVar("T")
+
+_LOOPS: dict[str, Distance | Dot] = {"distance": Distance(), "dot": Dot()}
+
+
+def loops_of(relevance: str) -> Distance | Dot:
+    """Return which compiled loops rank by a relevance: −‖z − v‖ or z · v."""
+    try:
+        return _LOOPS[relevance]
+    except KeyError as error:
+        raise SlatewiseError(
+            f"No compiled loops rank by the relevance '{relevance}'.",
+            f"Give {' or '.join(_LOOPS)}, or a function of profiles [J, D] and vectors [n, D].",
+        ) from error
 
 
 class Ranking(NamedTuple):
@@ -53,3 +71,41 @@ def checked_profiles(table: ItemTable, profiles: npt.ArrayLike, k: int, axes: in
     if not np.isfinite(rows).all():
         raise SlatewiseError("A profile is not finite.", "Look where it was computed.")
     return rows
+
+
+def one_for_each(given: Sequence[T] | T, profiles: Floats32 | Floats, name: str) -> list[T]:
+    """Return one of something for each profile, where there may be one for all."""
+    if not isinstance(given, Sequence):
+        return [given] * len(profiles)
+    if len(given) != len(profiles):
+        raise SlatewiseError(
+            f"There are {len(given)} {name} for {len(profiles)} profiles.", "Give one for each."
+        )
+    return list(given)
+
+
+def checked_seed(seed: int) -> int:
+    """Return a seed, refusing a negative one."""
+    if seed < 0:
+        raise SlatewiseError(f"The seed {seed} is negative.", "Give a seed from 0 on.")
+    return seed
+
+
+def checked_known(
+    table: ItemTable, draws: int, items: npt.ArrayLike, vectors: npt.ArrayLike | None
+) -> tuple[Ints, Floats]:
+    """Return items [C] whose vectors [J, C, D] are known, and these, in so many draws."""
+    known = table.checked(items)
+    wanted = (draws, len(known), table.dimensions)
+    values = np.zeros(wanted) if vectors is None else np.ascontiguousarray(vectors, np.float64)
+    if values.shape != wanted or (vectors is None and len(known)):
+        raise SlatewiseError(
+            f"The vectors of {len(known)} known items in {draws} draws are missing or have "
+            f"another shape: {list(values.shape)}.",
+            "Give known_vectors [J, C, D].",
+        )
+    if len(np.unique(known)) < len(known) or not np.isfinite(values).all():
+        raise SlatewiseError(
+            "A known item is named twice, or its vector is not finite.", "Give each once."
+        )
+    return known, values

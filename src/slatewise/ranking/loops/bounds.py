@@ -14,7 +14,6 @@ from slatewise.compiled.lanes import (
     divide,
     everywhere,
     larger,
-    load,
     log_of_two,
     multiply,
     power_of_two,
@@ -23,7 +22,7 @@ from slatewise.compiled.lanes import (
     subtract,
     where_reached,
 )
-from slatewise.ranking.loops.passes import MARGIN
+from slatewise.ranking.loops.offers import MARGIN
 
 _PER_LOG = np.float32(math.log2(math.e))
 _LOG_ERROR = np.float32(5e-4)
@@ -91,12 +90,3 @@ def unsure_bound(near: Any, total: Any, widest: Any, reach: Any, unsure: Any) ->
     power = subtract(smaller(bits, zero), multiply(lacking, everywhere(_PER_LOG)))
     bound = power_of_two(larger(power, everywhere(np.float32(-126))))
     return where_reached(add(reach, everywhere(_FARTHEST)), smaller(bound, one))
-
-
-@inlined
-def chance_bound(columns: Any, at: Any, near: Any, reach: Any) -> Any:
-    """Bound the chances of the items from place `at` on."""
-    total, widest = load(columns.spreads[0], at), load(columns.spreads[1], at)
-    if len(columns.spreads) > 2:
-        return unsure_bound(near, total, widest, reach, load(columns.spreads[2], at))
-    return tail_bound(near, total, widest, reach)

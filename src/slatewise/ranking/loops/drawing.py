@@ -9,9 +9,10 @@ from slatewise.compiled.compilation import compiled
 from slatewise.compiled.lanes import WIDTH
 from slatewise.ranking.loops.heap import best_first, keep, lowered, may
 from slatewise.ranking.loops.offers import extremes, offer_of
-from slatewise.ranking.loops.passes import TILE, survey
+from slatewise.ranking.loops.passes import lengths_of, survey
+from slatewise.ranking.loops.pieces import TILE, score
 from slatewise.ranking.loops.randomness import normal
-from slatewise.ranking.loops.thinning import Draws, thin
+from slatewise.ranking.loops.thinning import Centre, Draws, thin
 
 PILOT_TIMES, PILOT_LEAST = 12, 64
 """The pilot is so many times a ranking, and at least so many items. Measured at 1.3 million items:
@@ -20,6 +21,7 @@ with 4 times as many, draws at σ = .5 take a tenth longer; with 20 there is no 
 
 @compiled
 def draw(
+    relevance: Any,
     columns: Any,
     num_items: Any,
     rule: Any,
@@ -36,20 +38,22 @@ def draw(
     """Fill the heaps [J, k] for profiles [J, D], best first.
 
     Known items come with their vectors and offsets, a few others in `added` with offsets; `rest`
-    is the rule that excludes both. `nears` [C] is room for a distance of every item, and with
+    is the rule that excludes both. `nears` [C] is room for a measure of every item, and with
     features `tops` [C] for an offer; without, it is the offers.
     """
-    _keep_known(columns, num_items, rule, profiles, known, added.weights, state, heaps)
-    centre, spread, wander = _centre(profiles)
+    given = columns, num_items, rule, profiles, known, added.weights
+    _keep_known(relevance, *given, state, heaps)
+    centre = _centre(profiles)
     limit = heaps.scores.shape[1]
     times = max(PILOT_TIMES, (PILOT_LEAST + limit - 1) // limit)
     hopes, pilot = np.empty(limit * times), np.empty(limit * times, np.int64)
     ends = extremes(added.weights, 0, len(profiles))
-    size = survey(columns, num_items, rest, centre, wander, times, ends, nears, tops, hopes, pilot)
+    room = nears, tops, hopes, pilot
+    size = survey(relevance, columns, num_items, rest, centre, times, ends, *room)
     best_first(hopes[:size], pilot[:size])
-    draws = _draws(profiles, spread, added.weights, ends, heaps)
+    draws = _draws(profiles, centre, added.weights, ends, heaps)
     found = nears, tops, pilot[:size]
-    thin(columns, num_items, rest, draws, *found, added, state, keys, heaps)
+    thin(relevance, columns, num_items, rest, draws, *found, added, state, keys, heaps)
     for j in range(len(profiles)):
         size = heaps.sizes[j]
         best_first(heaps.scores[j, :size], heaps.items[j, :size])
@@ -57,6 +61,7 @@ def draw(
 
 @compiled
 def _keep_known(
+    relevance: Any,
     columns: Any,
     num_items: Any,
     rule: Any,
@@ -71,45 +76,43 @@ def _keep_known(
         if columns.offers[item] == -np.inf or not may(item, num_items, rule):
             continue
         for j in range(len(profiles)):
-            total = 0.0
-            for d in range(profiles.shape[1]):
-                gap = np.float64(profiles[j, d]) - known.vectors[j, c, d]
-                total += gap * gap
-            score, size = offer_of(columns, item, weights, j) - math.sqrt(total), heaps.sizes[j]
-            score += known.offsets[j, c]
+            value, size = offer_of(columns, item, weights, j), heaps.sizes[j]
+            value += score(relevance, profiles[j], known.vectors[j, c])
+            value += known.offsets[j, c]
             if len(columns.spreads) > 2:  # the vector is known, the bias is not
-                score += np.float64(columns.spreads[2, item]) * normal(state)
+                value += np.float64(columns.spreads[2, item]) * normal(state)
             scores, items, held = heaps.scores[j], heaps.items[j], heaps.held[j]
-            size = keep(scores, items, size, score, item, columns.groups, rule.caps, held)
+            size = keep(scores, items, size, value, item, columns.groups, rule.caps, held)
             heaps.sizes[j] = size
 
 
 @compiled
 def _centre(profiles: Any) -> Any:
-    """Return the middle of the profiles [1, D], how far they lie from it, and how unsteady.
-
-    The last is what their scatter adds to the variance of a squared distance, per unit of it.
-    """
     count, size = profiles.shape
-    centre = np.empty((1, size), np.float32)
+    middle = np.empty((1, size), np.float32)
     for d in range(size):
         total = 0.0
         for j in range(count):
             total += np.float64(profiles[j, d])
-        centre[0, d] = total / count
-    farthest, squares = 0.0, 0.0
+        middle[0, d] = total / count
+    farthest, squares, length, height = 0.0, 0.0, 0.0, 0.0
     for j in range(count):
-        total = 0.0
+        total, own = 0.0, 0.0
         for d in range(size):
-            total += (np.float64(profiles[j, d]) - np.float64(centre[0, d])) ** 2
+            value = np.float64(profiles[j, d])
+            total += (value - np.float64(middle[0, d])) ** 2
+            own += value * value
+            height = max(height, abs(value))
         squares += total
-        farthest = max(farthest, total)
+        farthest, length = max(farthest, total), max(length, own)
     spread = np.float32(math.sqrt(farthest) * (1 + 1e-5))
-    return centre, spread, np.float32(4 * squares / (count * size))
+    longest = np.float32(math.sqrt(length) * (1 + 1e-5))
+    scatter = np.float32(squares / (count * size))
+    return Centre(middle, spread, scatter, longest, np.float32(height * (1 + 1e-5)))
 
 
 @compiled
-def _draws(profiles: Any, spread: Any, weights: Any, ends: Any, heaps: Any) -> Any:
+def _draws(profiles: Any, centre: Any, weights: Any, ends: Any, heaps: Any) -> Any:
     count, size = profiles.shape
     blocks = _in_lanes(profiles)
     tiles = np.empty(((count + TILE - 1) // TILE * TILE, size), np.float32)
@@ -124,7 +127,8 @@ def _draws(profiles: Any, spread: Any, weights: Any, ends: Any, heaps: Any) -> A
         full = heaps.sizes[j] == heaps.scores.shape[1]
         lows[j] = lowered(heaps.scores[j, 0]) if full else -np.inf
     rooms = np.zeros(len(lows), np.float32), np.empty(len(lows), np.float32)
-    return Draws(profiles, blocks, tiles, spread, lows, _in_lanes(weights), ends, *rooms)
+    given = profiles, blocks, tiles, lengths_of(tiles), centre
+    return Draws(*given, lows, _in_lanes(weights), ends, *rooms)
 
 
 @compiled

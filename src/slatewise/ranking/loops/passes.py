@@ -11,49 +11,36 @@ from typing import Any
 
 import numpy as np
 
-from slatewise.compiled.compilation import compiled, inlined
-from slatewise.compiled.lanes import (
-    WIDTH,
-    add,
-    at_most,
-    everywhere,
-    larger,
-    load,
-    multiply,
-    root,
-    squared_distances,
-    store,
-    subtract,
-)
+from slatewise.compiled.compilation import compiled
+from slatewise.compiled.lanes import WIDTH, add, load, store
 from slatewise.ranking.loops.heap import among, best_first, keep, lowered, may
 from slatewise.ranking.loops.offers import ceilings, extremes, offer_of, same_ends
-
-MARGIN = 2e-5
-"""Relative error granted to sums of floats: safe for some 300 dimensions."""
-TILE = 4
-"""Profiles that share the load of a block."""
-
-
-@inlined
-def _within(near: Any, offers: Any, low: Any) -> Any:
-    """Return a bit for every lane whose score, offer − √near, may be at least `low`."""
-    reach = subtract(offers, everywhere(low))
-    far = multiply(multiply(reach, reach), everywhere(np.float32(1 + MARGIN)))
-    return at_most(near, far) & at_most(everywhere(np.float32(0)), reach)
+from slatewise.ranking.loops.pieces import TILE, four, hope_of, one, score, surveyed, within
 
 
 @compiled
-def _mean_score(columns: Any, item: Any, profile: Any, weights: Any, row: Any) -> Any:
-    block, lane = item // WIDTH, item % WIDTH
-    total = 0.0
-    for d in range(len(profile)):
-        gap = np.float64(columns.means[block, d, lane]) - np.float64(profile[d])
-        total += gap * gap
-    return offer_of(columns, item, weights, row) - math.sqrt(total)
+def lengths_of(profiles: Any) -> Any:
+    """Return ‖z‖ of profiles [J, D] as floats that are not smaller: [J]."""
+    lengths = np.empty(len(profiles), np.float32)
+    for j in range(len(profiles)):
+        total = 0.0
+        for d in range(profiles.shape[1]):
+            total += np.float64(profiles[j, d]) ** 2
+        lengths[j] = math.sqrt(total) * (1 + 1e-5)
+    return lengths
+
+
+@compiled
+def _mean_score(
+    relevance: Any, columns: Any, item: Any, profile: Any, weights: Any, row: Any
+) -> Any:
+    mean = columns.means[item // WIDTH, :, item % WIDTH]
+    return offer_of(columns, item, weights, row) + score(relevance, profile, mean)
 
 
 @compiled
 def _keep_offset(
+    relevance: Any,
     columns: Any,
     added: Any,
     row: Any,
@@ -69,14 +56,15 @@ def _keep_offset(
     for place in range(places[0], places[1]):
         item = added.items[place]
         if columns.offers[item] > -np.inf:
-            score = _mean_score(columns, item, profiles[row], added.weights, row)
-            score += added.offsets[0, place]
-            size = keep(scores, items, size, score, item, columns.groups, caps, held)
+            value = _mean_score(relevance, columns, item, profiles[row], added.weights, row)
+            value += added.offsets[0, place]
+            size = keep(scores, items, size, value, item, columns.groups, caps, held)
     return size
 
 
 @compiled
 def greedy(
+    relevance: Any,
     columns: Any,
     num_items: Any,
     rule: Any,
@@ -88,20 +76,21 @@ def greedy(
     """Fill scores and items [k] with the best of all for the one profile [1, D], best first."""
     held = np.zeros(len(rule.caps), np.int64)
     every = 0, len(added.items)
-    size = _keep_offset(columns, added, 0, every, profiles, rule.caps, held, scores, items)
+    given = added, 0, every, profiles, rule.caps, held
+    size = _keep_offset(relevance, columns, *given, scores, items)
     low = lowered(scores[0]) if size == len(scores) else np.float32(-np.inf)
-    ends = extremes(added.weights, 0, 1)
+    ends, lengths = extremes(added.weights, 0, 1), lengths_of(profiles)
     for block in range((num_items + WIDTH - 1) // WIDTH):
         at = block * WIDTH
-        (near,) = squared_distances(columns.means, block, profiles, 0, 1)
-        found = _within(near, ceilings(columns, block, ends), low)
+        near = one(relevance, columns.means, block, profiles, lengths, 0)
+        found = within(relevance, near, ceilings(columns, block, ends), low)
         if found == 0:
             continue
         for lane in range(WIDTH):
             item = at + lane
             if (found >> lane) & 1 and may(item, num_items, rule):
-                score = _mean_score(columns, item, profiles[0], added.weights, 0)
-                size = keep(scores, items, size, score, item, columns.groups, rule.caps, held)
+                value = _mean_score(relevance, columns, item, profiles[0], added.weights, 0)
+                size = keep(scores, items, size, value, item, columns.groups, rule.caps, held)
                 if size == len(scores):
                     low = lowered(scores[0])
     best_first(scores[:size], items[:size])
@@ -109,6 +98,7 @@ def greedy(
 
 @compiled
 def greedy_many(
+    relevance: Any,
     columns: Any,
     num_items: Any,
     profiles: Any,
@@ -130,24 +120,24 @@ def greedy_many(
     count, held = len(profiles), np.zeros(caps.shape, np.int64)
     sizes = np.zeros(count, np.int64)
     lows = np.where(limits > 0, -np.inf, np.inf).astype(np.float32)
-    weights, ends = added.weights, same_ends(added.weights)
+    weights, ends, lengths = added.weights, same_ends(added.weights), lengths_of(profiles)
     for b in range(count):
         if limits[b] > 0:
             places, best, who = (shares[b], shares[b + 1]), scores[b, : limits[b]], items[b]
             sizes[b] = _keep_offset(
-                columns, added, b, places, profiles, caps[b], held[b], best, who
+                relevance, columns, added, b, places, profiles, caps[b], held[b], best, who
             )
             lows[b] = lowered(best[0]) if sizes[b] == limits[b] else np.float32(-np.inf)
     for block in range((num_items + WIDTH - 1) // WIDTH):
         at = block * WIDTH
         top = load(columns.offers, at)
         for first in range(0, count, TILE):
-            nears = squared_distances(columns.means, block, profiles, first, TILE)
+            nears = four(relevance, columns.means, block, profiles, lengths, first)
             for which in range(TILE):
                 b = first + which
                 if weights.shape[1]:
                     top = ceilings(columns, block, ends[b])
-                found = _within(nears[which], top, lows[b])
+                found = within(relevance, nears[which], top, lows[b])
                 if found == 0:
                     continue
                 best, who = scores[b, : limits[b]], items[b, : limits[b]]
@@ -157,9 +147,9 @@ def greedy_many(
                         continue
                     if among(item, excluded[starts[b] : starts[b + 1]]):
                         continue
-                    score = _mean_score(columns, item, profiles[b], weights, b)
+                    value = _mean_score(relevance, columns, item, profiles[b], weights, b)
                     sizes[b] = keep(
-                        best, who, sizes[b], score, item, columns.groups, caps[b], held[b]
+                        best, who, sizes[b], value, item, columns.groups, caps[b], held[b]
                     )
                     if sizes[b] == limits[b]:
                         lows[b] = lowered(best[0])
@@ -169,11 +159,11 @@ def greedy_many(
 
 @compiled
 def survey(
+    relevance: Any,
     columns: Any,
     num_items: Any,
     rule: Any,
     centre: Any,
-    wander: Any,
     times: Any,
     ends: Any,
     nears: Any,
@@ -181,52 +171,37 @@ def survey(
     scores: Any,
     items: Any,
 ) -> Any:
-    """Write the squared distances of all means to the centre [1, D], and find the pilot.
+    """Write how near all means are to the centre of the profiles, and find the pilot.
 
-    The pilot is a heap of the items that could be best, by bias − √(m − 2√v), where m is the mean
-    and v a bound of the variance of the squared distance; `wander` adds to v, in units of the
-    squared distance, how far the profiles lie around the centre, and the bias is twice its scale
-    above its mean. Caps count `times`: then the pilot fills `times` fewer places within the caps
-    themselves. Returns its size. With weights between the ends [2, P] of some features, the
-    greatest offers of all items are written to `tops`, which else are the offers.
+    The pilot is a heap of the items that could be best, as `surveyed` has it, with a bias two
+    standard deviations above its mean. Caps count `times`: then the pilot fills `times` fewer
+    positions within the caps themselves. Returns its size. With weights between the ends [2, P]
+    of some features, the greatest offers of all items are written to `tops`, which else are the
+    offers.
     """
     caps, held = rule.caps * times, np.zeros(len(rule.caps), np.int64)
     size, low = np.int64(0), np.float32(-np.inf)
-    zero, around = everywhere(np.float32(0)), everywhere(wander)
     for block in range((num_items + WIDTH - 1) // WIDTH):
         at = block * WIDTH
-        (near,) = squared_distances(columns.means, block, centre, 0, 1)
+        near, hope = surveyed(relevance, columns, block, centre)
         store(nears, at, near)
-        total = load(columns.spreads[0], at)
-        within = multiply(load(columns.spreads[1], at), add(total, add(near, near)))
-        spread = root(add(add(within, within), multiply(around, near)))
-        hope = larger(subtract(add(near, total), add(spread, spread)), zero)
         top = ceilings(columns, block, ends)
         if ends.shape[1]:
             store(tops, at, top)
         if len(columns.spreads) > 2:
-            unsure = load(columns.spreads[2], at)
-            top = add(top, add(unsure, unsure))
-        reach = subtract(top, everywhere(low))
-        found = at_most(hope, multiply(reach, reach)) & at_most(zero, reach)
+            bias_sd = load(columns.spreads[2], at)
+            top = add(top, add(bias_sd, bias_sd))
+        found = within(relevance, hope, top, low)
         if found == 0:
             continue
         for lane in range(WIDTH):
             item = at + lane
             if (found >> lane) & 1 and may(item, num_items, rule):
-                score = _hope(columns, item, tops[item], nears[item], wander)
-                size = keep(scores, items, size, score, item, columns.groups, caps, held)
+                value = np.float64(tops[item])
+                if len(columns.spreads) > 2:
+                    value += 2.0 * np.float64(columns.spreads[2, item])
+                value += hope_of(relevance, columns, item, nears[item], centre)
+                size = keep(scores, items, size, value, item, columns.groups, caps, held)
                 if size == len(scores):
                     low = np.float32(scores[0])
     return size
-
-
-@compiled
-def _hope(columns: Any, item: Any, top: Any, near: Any, wander: Any) -> Any:
-    total, widest = np.float64(columns.spreads[0, item]), np.float64(columns.spreads[1, item])
-    variance = 2.0 * widest * (total + 2.0 * near) + wander * near
-    best = max(near + total - 2.0 * math.sqrt(variance), 0.0)
-    offer = np.float64(top)
-    if len(columns.spreads) > 2:
-        offer += 2.0 * np.float64(columns.spreads[2, item])
-    return offer - math.sqrt(best)

@@ -61,3 +61,17 @@ def normal(state: Any) -> Any:
         height = _HEIGHTS[layer] + uniform(state) * (_HEIGHTS[layer + 1] - _HEIGHTS[layer])
         if height < math.exp(-x * x / 2):
             return sign * x
+
+
+@compiled
+def normal_above(least: Any, state: Any) -> Any:
+    """Return a standard normal number, given that it exceeds `least` (Marsaglia 1964)."""
+    if least < 0.5:
+        while True:
+            x = normal(state)
+            if x > least:
+                return x
+    while True:
+        x = math.sqrt(least * least - 2.0 * math.log1p(-uniform(state)))
+        if uniform(state) * x <= least:
+            return x

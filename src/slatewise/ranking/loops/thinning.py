@@ -21,19 +21,32 @@ from slatewise.compiled.lanes import (
     multiply,
     prefetch,
     random_lanes,
-    root,
     smaller,
-    squared_distances,
     store,
     subtract,
     sum_of,
 )
-from slatewise.ranking.loops.bounds import chance_bound, tail_bound, unsure_bound
 from slatewise.ranking.loops.heap import among, keep, lowered, may
 from slatewise.ranking.loops.offers import ROUNDING, ceilings_in_draws, offer_of
-from slatewise.ranking.loops.passes import TILE
-from slatewise.ranking.loops.randomness import normal, uniform
-from slatewise.ranking.loops.tilting import drawn, raised
+from slatewise.ranking.loops.pieces import (
+    best_profile,
+    chance,
+    chance_in_draws,
+    drawn_score,
+    least_reach,
+    widened,
+)
+from slatewise.ranking.loops.randomness import uniform
+
+
+class Centre(NamedTuple):
+    """Where the profiles lie."""
+
+    middle: Any  # [1, D]
+    spread: Any  # no profile lies farther from the middle
+    scatter: Any  # their variance around it, in one dimension
+    length: Any  # no profile is longer
+    height: Any  # no coordinate of a profile is larger
 
 
 class Draws(NamedTuple):
@@ -42,7 +55,8 @@ class Draws(NamedTuple):
     profiles: Any  # [J, D]
     blocks: Any  # [ceil(J / 16), D, 16]
     tiles: Any  # [4 ceil(J / 4), D]: the last profile repeated
-    spread: Any  # all profiles lie so near to the centre of the survey
+    lengths: Any  # [4 ceil(J / 4)]: of these
+    centre: Any  # where they lie
     lows: Any  # [16 ceil(J / 16)]: scores to reach
     weights: Any  # [ceil(J / 16), P, 16]
     ends: Any  # [2, P]: the greatest and the least weights
@@ -62,59 +76,23 @@ class Queue(NamedTuple):
 
 
 @inlined
-def _fill_bounds(columns: Any, item: Any, near: Any, most: Any, draws: Any) -> Any:
+def _fill_bounds(relevance: Any, columns: Any, item: Any, near: Any, most: Any, draws: Any) -> Any:
     """Write a bound of an item's chance in every draw, at most `most`; return their sum."""
-    sum_, nears, unsure = np.float32(0), everywhere(near), everywhere(np.float32(0))
-    total, widest = everywhere(columns.spreads[0, item]), everywhere(columns.spreads[1, item])
-    if len(columns.spreads) > 2:
-        unsure = everywhere(columns.spreads[2, item])
+    sum_ = np.float32(0)
     for block in range(len(draws.blocks)):
-        if near < 0:
-            (nears,) = squared_distances(draws.blocks, block, columns.rows, 2 * item, 1)
         top = ceilings_in_draws(columns, item, draws.weights, draws.ends, block)
         top = add(top, load(draws.own, block * WIDTH))
         reach = subtract(top, load(draws.lows, block * WIDTH))
-        bound = _bound(columns, nears, total, widest, reach, unsure)
+        bound = chance_in_draws(relevance, columns, item, near, reach, block, draws)
         bound = smaller(bound, everywhere(most))
         store(draws.bounds, block * WIDTH, bound)
         sum_ += sum_of(bound)
     return np.float64(sum_) * (1 + 1e-5)
 
 
-@inlined
-def _bound(columns: Any, near: Any, total: Any, widest: Any, reach: Any, unsure: Any) -> Any:
-    if len(columns.spreads) > 2:
-        return unsure_bound(near, total, widest, reach, unsure)
-    return tail_bound(near, total, widest, reach)
-
-
-@inlined
-def _score(columns: Any, item: Any, offer: Any, j: Any, draws: Any, heaps: Any, state: Any) -> Any:
-    """Make the event of an item in draw j one of its law; return its score, or -inf if none."""
-    mean, scale, profile = columns.rows[item, 0], columns.rows[item, 1], draws.profiles[j]
-    bound = np.float64(draws.bounds[j])
-    low, unsure, tau = -np.inf, 0.0, np.inf
-    if heaps.sizes[j] == heaps.scores.shape[1]:
-        low = heaps.scores[j, 0]
-        # A little wider, so that equal scores come to be compared by item number.
-        tau = (offer - low) ** 2 * (1 + 1e-9)
-    if len(columns.spreads) > 2:
-        unsure = np.float64(columns.spreads[2, item])
-    if unsure > 0.0 and low > -np.inf:
-        excess = raised(mean, scale, profile, offer - low, unsure, bound, state)
-        return low + excess if excess >= 0.0 else -np.inf
-    if offer < low:
-        return -np.inf
-    distance = drawn(mean, scale, profile, tau, bound, state)
-    if distance < 0.0:
-        return -np.inf
-    if unsure > 0.0:
-        offer += unsure * normal(state)
-    return offer - math.sqrt(distance)
-
-
 @compiled
 def _visit(
+    relevance: Any,
     columns: Any,
     item: Any,
     near: Any,
@@ -130,12 +108,12 @@ def _visit(
     """Draw an item in all draws in which it gets among the best; tell whether there was one.
 
     An event of probability `chance` brought us here, at least the probability that any draw has
-    an event when each has one of probability at most `most`. `near` is the squared distance of
-    the mean to all profiles, or negative if they differ. An item with offsets has them at `place`,
+    an event when each has one of probability at most `most`. `near` measures the mean against
+    all profiles, negative if they differ. An item with offsets has them at `place`,
     others have none at -1.
     """
     left = uniform(state) * chance
-    if left >= _fill_bounds(columns, item, near, most, draws):
+    if left >= _fill_bounds(relevance, columns, item, near, most, draws):
         return False
     changed, limit = False, heaps.scores.shape[1]
     for j in range(len(draws.profiles)):
@@ -147,7 +125,7 @@ def _visit(
         offer = offer_of(columns, item, added.weights, j)
         if place >= 0:
             offer += added.offsets[j, place]
-        score = _score(columns, item, offer, j, draws, heaps, state)
+        score = drawn_score(relevance, columns, item, offer, j, draws, heaps, state)
         if score == -np.inf:
             continue
         scores, size, held = heaps.scores[j], heaps.sizes[j], heaps.held[j]
@@ -183,15 +161,23 @@ def _best_reach(queue: Any, draws: Any, low: Any) -> Any:
 
 @compiled
 def _sift(
-    columns: Any, queue: Any, waiting: Any, nears: Any, draws: Any, low: Any, state: Any
+    relevance: Any,
+    columns: Any,
+    queue: Any,
+    waiting: Any,
+    nears: Any,
+    draws: Any,
+    low: Any,
+    state: Any,
 ) -> Any:
     """Keep the items of a queue that remain when their best draw is known; return how many.
 
-    Chances and tops are replaced by what the nearest profile and the best weights make of them.
+    Chances and tops are replaced by what the best profile and the best weights make of them.
     """
+    varied = draws.centre.spread > 0
     for place in range(waiting):
         item = queue.items[place]
-        if draws.spread > 0:
+        if varied:
             for d in range(columns.rows.shape[2]):
                 queue.means[0, d, place] = columns.rows[item, 0, d]
         for p in range(draws.ends.shape[1]):
@@ -202,21 +188,18 @@ def _sift(
         queue.others[4, place] = nears[item]
         if len(columns.spreads) > 2:
             queue.others[3, place] = columns.spreads[2, item]
-    nearest = load(queue.others, 4 * WIDTH)
-    if draws.spread > 0:
-        nearest = everywhere(np.float32(np.inf))
-        for first in range(0, len(draws.tiles), TILE):
-            for near in squared_distances(queue.means, 0, draws.tiles, first, TILE):
-                nearest = smaller(near, nearest)
+    near = load(queue.others, 4 * WIDTH)
+    if varied:
+        near = best_profile(relevance, queue.means, draws)
     total, widest = load(queue.others, 0), load(queue.others, WIDTH)
-    reach, unsure = _best_reach(queue, draws, low), load(queue.others, 3 * WIDTH)
-    top = _bound(columns, nearest, total, widest, reach, unsure)
+    reach, bias_sd = _best_reach(queue, draws, low), load(queue.others, 3 * WIDTH)
+    top = chance(relevance, columns, draws.centre, near, total, widest, reach, bias_sd)
     store(queue.tops, 0, smaller(top, load(queue.tops, 0)))
     left = 0
     for place in range(waiting):
-        chance = min(1.0, np.float64(queue.tops[place]) * len(draws.profiles))
-        if uniform(state) * queue.chances[place] < chance:
-            queue.items[left], queue.chances[left] = queue.items[place], chance
+        most = min(1.0, np.float64(queue.tops[place]) * len(draws.profiles))
+        if uniform(state) * queue.chances[place] < most:
+            queue.items[left], queue.chances[left] = queue.items[place], most
             queue.tops[left] = queue.tops[place]
             left += 1
     return left
@@ -252,6 +235,7 @@ def _in_order(numbers: Any) -> Any:
 
 @compiled
 def _work_off(
+    relevance: Any,
     columns: Any,
     queue: Any,
     waiting: Any,
@@ -264,18 +248,21 @@ def _work_off(
     heaps: Any,
 ) -> Any:
     """Visit the items of a queue; return the least score to reach thereafter."""
-    if draws.spread > 0 or draws.ends.shape[1] > 0:
-        waiting = _sift(columns, queue, waiting, nears, draws, low, state)
+    varied = draws.centre.spread > 0
+    if varied or draws.ends.shape[1] > 0:
+        waiting = _sift(relevance, columns, queue, waiting, nears, draws, low, state)
     for place in range(waiting):
-        item, chance, top = queue.items[place], queue.chances[place], queue.tops[place]
-        near = np.float32(-1) if draws.spread > 0 else nears[item]
-        if _visit(columns, item, near, chance, top, added, -1, draws, caps, state, heaps):
+        item = queue.items[place]
+        near = np.float32(-1) if varied else nears[item]
+        came = near, queue.chances[place], queue.tops[place]
+        if _visit(relevance, columns, item, *came, added, -1, draws, caps, state, heaps):
             low = _least(draws)
     return low
 
 
 @compiled
 def thin(
+    relevance: Any,
     columns: Any,
     num_items: Any,
     rule: Any,
@@ -290,18 +277,18 @@ def thin(
 ) -> None:
     """Fill the heaps of all draws: from the pilot, items with offsets, then whatever gets in.
 
-    `nears` are squared distances to a centre around which the profiles lie, `tops` the greatest
-    offers in any draw. Items with offsets are those that the filter lets pass, and excluded by
-    the rule.
+    `nears` measure all means against the centre of the profiles, `tops` are the greatest offers
+    in any draw. Items with offsets are those that the filter lets pass, and excluded by the rule.
     """
-    one, unknown = np.float32(1), np.float32(-1)
+    first = np.float32(-1), 1.0, np.float32(1)
+    rest = draws, rule.caps, state, heaps
     for item in pilot:
-        _visit(columns, item, unknown, 1.0, one, added, -1, draws, rule.caps, state, heaps)
+        _visit(relevance, columns, item, *first, added, -1, *rest)
     for place in range(len(added.items)):
         item = added.items[place]
         if columns.offers[item] > -np.inf:
             _set_own(added.offsets[:, place], draws)
-            _visit(columns, item, unknown, 1.0, one, added, place, draws, rule.caps, state, heaps)
+            _visit(relevance, columns, item, *first, added, place, *rest)
     _set_own(np.zeros(len(draws.profiles)), draws)
     count, seen = len(draws.profiles), _in_order(pilot)
     low, waiting = _least(draws), np.int64(0)
@@ -315,15 +302,16 @@ def thin(
         np.zeros((5, WIDTH), np.float32),
     )
     shares, bounds = np.empty(WIDTH, np.float32), np.empty(WIDTH, np.float32)
-    around, zero = everywhere(draws.spread), everywhere(np.float32(0))
     number, least = everywhere(np.float32(count)), everywhere(np.float32(2.0**-24))
-    # A bias that is unsure may make up for any lack; -inf is that of an item not on offer.
-    lowest = everywhere(np.float32(-3e38 if len(columns.spreads) > 2 else 0))
+    lowest, bias_sd = everywhere(least_reach(relevance, columns)), everywhere(np.float32(0))
     for block in range((num_items + WIDTH - 1) // WIDTH):
         at = block * WIDTH
-        near = larger(subtract(root(load(nears, at)), around), zero)
+        near = widened(relevance, load(nears, at), draws.centre)
         reach = subtract(load(tops, at), everywhere(low))
-        top = chance_bound(columns, at, multiply(near, near), reach)
+        total, widest = load(columns.spreads[0], at), load(columns.spreads[1], at)
+        if len(columns.spreads) > 2:
+            bias_sd = load(columns.spreads[2], at)
+        top = chance(relevance, columns, draws.centre, near, total, widest, reach, bias_sd)
         share = larger(multiply(top, number), least)
         found = below(random_lanes(at, keys[0], keys[1]), share) & at_most(lowest, reach)
         if found == 0:
@@ -335,15 +323,15 @@ def thin(
             if (found >> lane) & 1 == 0 or not may(item, num_items, rule) or among(item, seen):
                 continue
             # What 24 random bits make of the share, exactly.
-            chance = min(1.0, math.ceil(np.float64(shares[lane]) * 2.0**24) * 2.0**-24)
-            queue.items[waiting], queue.chances[waiting] = item, chance
+            gate = min(1.0, math.ceil(np.float64(shares[lane]) * 2.0**24) * 2.0**-24)
+            queue.items[waiting], queue.chances[waiting] = item, gate
             queue.tops[waiting] = bounds[lane]
             for d in range(0, size, WIDTH):
                 prefetch(columns.rows, item * 2 * size + d)
             waiting += 1
             if waiting == WIDTH:
-                low = _work_off(
-                    columns, queue, waiting, nears, added, draws, rule.caps, low, state, heaps
-                )
+                work = queue, waiting, nears, added, draws, rule.caps
+                low = _work_off(relevance, columns, *work, low, state, heaps)
                 waiting = np.int64(0)
-    _work_off(columns, queue, waiting, nears, added, draws, rule.caps, low, state, heaps)
+    work = queue, waiting, nears, added, draws, rule.caps
+    _work_off(relevance, columns, *work, low, state, heaps)

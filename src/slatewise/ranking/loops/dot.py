@@ -1,0 +1,233 @@
+"""What the loops ask of the relevance z · v; `pieces` compiles it into them.
+
+A measure of closeness, `near`, is here a dot product, and the more the better: bounded from above,
+with what rounding may have taken. In a draw a score is a normal number, so that its chance to reach
+another and its law beyond that are closed forms; docs/thompson.md has the proof.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from slatewise.compiled.compilation import inlined
+from slatewise.compiled.lanes import (
+    WIDTH,
+    add,
+    at_most,
+    divide,
+    everywhere,
+    larger,
+    load,
+    multiply,
+    power_of_two,
+    root,
+    smaller,
+    where_reached,
+)
+from slatewise.ranking.loops.offers import MARGIN, ROUNDING
+from slatewise.ranking.loops.randomness import normal, normal_above, uniform
+
+_PER_SQUARE = np.float32(-0.5 * math.log2(math.e))
+_PEAK = np.float32(0.39895)  # a little above 1 / √2π
+
+
+@inlined
+def score(relevance: Any, profile: Any, vector: Any) -> Any:
+    """Return the relevance of one vector [D] for a profile [D], in doubles."""
+    total = 0.0
+    for d in range(len(profile)):
+        total += np.float64(profile[d]) * np.float64(vector[d])
+    return total
+
+
+@inlined
+def one(relevance: Any, blocks: Any, block: Any, rows: Any, lengths: Any, row: Any) -> Any:
+    """Measure the sixteen columns of a block [D, 16] against a row [D] of this length."""
+    size, zero = blocks.shape[1], everywhere(np.float32(0))
+    total, squares = zero, zero
+    for d in range(size):
+        column = load(blocks, (block * size + d) * WIDTH)
+        total = add(total, multiply(column, everywhere(rows[row, d])))
+        squares = add(squares, multiply(column, column))
+    return add(total, multiply(root(squares), everywhere(_error(size, lengths[row]))))
+
+
+@inlined
+def four(relevance: Any, blocks: Any, block: Any, rows: Any, lengths: Any, first: Any) -> Any:
+    """Measure the columns of a block against four rows."""
+    size, zero = blocks.shape[1], everywhere(np.float32(0))
+    squares, s0, s1, s2, s3 = zero, zero, zero, zero, zero
+    for d in range(size):
+        column = load(blocks, (block * size + d) * WIDTH)
+        squares = add(squares, multiply(column, column))
+        s0 = add(s0, multiply(column, everywhere(rows[first, d])))
+        s1 = add(s1, multiply(column, everywhere(rows[first + 1, d])))
+        s2 = add(s2, multiply(column, everywhere(rows[first + 2, d])))
+        s3 = add(s3, multiply(column, everywhere(rows[first + 3, d])))
+    length = root(squares)
+    return (
+        add(s0, multiply(length, everywhere(_error(size, lengths[first])))),
+        add(s1, multiply(length, everywhere(_error(size, lengths[first + 1])))),
+        add(s2, multiply(length, everywhere(_error(size, lengths[first + 2])))),
+        add(s3, multiply(length, everywhere(_error(size, lengths[first + 3])))),
+    )
+
+
+@inlined
+def _error(size: Any, length: Any) -> Any:
+    """Return what rounding may take of z · μ, divided by ‖μ‖: at most D ε ‖z‖."""
+    return length * np.float32((size + 3) * ROUNDING)
+
+
+@inlined
+def within(relevance: Any, near: Any, offers: Any, low: Any) -> Any:
+    """Return a bit for every lane whose score, offer + near, may be at least `low`."""
+    return at_most(everywhere(low), add(offers, near))
+
+
+@inlined
+def surveyed(relevance: Any, columns: Any, block: Any, centre: Any) -> Any:
+    """Measure a block against any profile around the centre; return that, and at best.
+
+    At best means two standard deviations above the mean in a draw: of the item, and of the
+    profiles around their centre.
+    """
+    at, size = block * WIDTH, columns.means.shape[1]
+    zero = everywhere(np.float32(0))
+    total, squares = zero, zero
+    for d in range(size):
+        column = load(columns.means, (block * size + d) * WIDTH)
+        total = add(total, multiply(column, everywhere(centre.middle[0, d])))
+        squares = add(squares, multiply(column, column))
+    # (z − z̄) · μ ≤ ‖z − z̄‖ ‖μ‖.
+    aside = centre.spread + _error(size, centre.length)
+    near = add(total, multiply(root(squares), everywhere(aside * np.float32(1 + MARGIN))))
+    inner = _variance(centre, load(columns.spreads[0], at), load(columns.spreads[1], at))
+    spread = root(add(inner, multiply(squares, everywhere(centre.scatter))))
+    return near, add(total, add(spread, spread))
+
+
+@inlined
+def _variance(centre: Any, total: Any, widest: Any) -> Any:
+    """Bound Σ z²σ² for any profile, given Σσ² and max σ²: by ‖z‖² max σ², and by max z² Σσ²."""
+    by_length = multiply(widest, everywhere(centre.length * centre.length))
+    return smaller(by_length, multiply(total, everywhere(centre.height * centre.height)))
+
+
+@inlined
+def hope_of(relevance: Any, columns: Any, item: Any, near: Any, centre: Any) -> Any:
+    """Return the relevance that an item has at best, as `surveyed` measures it, in doubles."""
+    total, squares, variance = 0.0, 0.0, 0.0
+    for d in range(columns.rows.shape[2]):
+        z, mean = np.float64(centre.middle[0, d]), np.float64(columns.rows[item, 0, d])
+        total += z * mean
+        squares += mean * mean
+        variance += (z * np.float64(columns.rows[item, 1, d])) ** 2
+    return total + 2.0 * math.sqrt(variance + centre.scatter * squares)
+
+
+@inlined
+def widened(relevance: Any, near: Any, centre: Any) -> Any:
+    """Return the measure as it is: `surveyed` has bounded it for any profile."""
+    return near
+
+
+@inlined
+def least_reach(relevance: Any, columns: Any) -> Any:
+    """Return how far an offer may lie below the score to reach: any product may make up for it."""
+    return np.float32(-3e38)
+
+
+@inlined
+def _tail(lead: Any, variance: Any) -> Any:
+    """Bound the probability that a normal number is positive, given bounds of mean and variance.
+
+    With a = −mean / sd > 0 it is at most exp(−a²/2) min(½, 1 / a√2π), and else 1.
+    """
+    one_, zero = everywhere(np.float32(1)), everywhere(np.float32(0))
+    more, less = everywhere(np.float32(1 + MARGIN)), everywhere(np.float32(MARGIN - 1))
+    var = larger(multiply(variance, more), everywhere(np.float32(1e-30)))
+    gap = multiply(lead, less)
+    factor = divide(multiply(root(var), everywhere(_PEAK)), gap)
+    power = multiply(divide(multiply(gap, gap), var), everywhere(_PER_SQUARE))
+    peak = power_of_two(larger(power, everywhere(np.float32(-126))))
+    bound = multiply(smaller(factor, everywhere(np.float32(0.5))), peak)
+    # In this order: an item not on offer makes a bound that is not a number, and has no chance.
+    return larger(bound, larger(where_reached(lead, one_), zero))
+
+
+@inlined
+def chance(
+    relevance: Any,
+    columns: Any,
+    centre: Any,
+    near: Any,
+    total: Any,
+    widest: Any,
+    reach: Any,
+    bias_sd: Any,
+) -> Any:
+    """Bound the probability that a drawn item comes within reach, in every lane."""
+    variance = add(_variance(centre, total, widest), multiply(bias_sd, bias_sd))
+    return _tail(add(near, reach), variance)
+
+
+@inlined
+def chance_in_draws(
+    relevance: Any, columns: Any, item: Any, near: Any, reach: Any, block: Any, draws: Any
+) -> Any:
+    """Bound the same for one item in sixteen draws, with its very variance in each."""
+    size, squares = draws.blocks.shape[1], np.float32(0)
+    total, variance = everywhere(np.float32(0)), everywhere(np.float32(0))
+    for d in range(size):
+        profile, mean = load(draws.blocks, (block * size + d) * WIDTH), columns.rows[item, 0, d]
+        total = add(total, multiply(profile, everywhere(mean)))
+        part = multiply(profile, everywhere(columns.rows[item, 1, d]))
+        variance = add(variance, multiply(part, part))
+        squares += mean * mean
+    if len(columns.spreads) > 2:
+        variance = add(variance, everywhere(columns.spreads[2, item] * columns.spreads[2, item]))
+    error = math.sqrt(squares) * _error(size, draws.centre.length)
+    return _tail(add(add(total, everywhere(np.float32(error))), reach), variance)
+
+
+@inlined
+def best_profile(relevance: Any, blocks: Any, draws: Any) -> Any:
+    """Measure the columns of the one block [1, D, 16] against the best of the profiles."""
+    best = everywhere(np.float32(-np.inf))
+    for first in range(0, len(draws.tiles), 4):
+        for near in four(relevance, blocks, 0, draws.tiles, draws.lengths, first):
+            best = larger(near, best)
+    return best
+
+
+@inlined
+def drawn_score(
+    relevance: Any,
+    columns: Any,
+    item: Any,
+    offer: Any,
+    j: Any,
+    draws: Any,
+    heaps: Any,
+    state: Any,
+) -> Any:
+    """Make the event of an item in draw j one of its law; return its score, or -inf if none."""
+    mean, variance = offer, 0.0
+    for d in range(columns.rows.shape[2]):
+        z = np.float64(draws.profiles[j, d])
+        mean += z * np.float64(columns.rows[item, 0, d])
+        variance += (z * np.float64(columns.rows[item, 1, d])) ** 2
+    if len(columns.spreads) > 2:
+        variance += np.float64(columns.spreads[2, item]) ** 2
+    sd = math.sqrt(variance)
+    if heaps.sizes[j] < heaps.scores.shape[1]:
+        return mean + sd * normal(state)
+    low = heaps.scores[j, 0]
+    if sd == 0.0:
+        return mean if mean >= low else -np.inf
+    away = (low - mean) / sd
+    if uniform(state) * np.float64(draws.bounds[j]) >= 0.5 * math.erfc(away / math.sqrt(2.0)):
+        return -np.inf
+    return mean + sd * normal_above(away, state)
