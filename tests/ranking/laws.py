@@ -27,12 +27,16 @@ class Case(NamedTuple):
     known: Any = ()
     vectors: Any = None
     additions: Additions = NO_ADDITIONS
+    relevance: str = "distance"
 
 
 def engine(case: Case, requests: int = REQUESTS) -> Ranking:
     """Return the rankings of many requests, [requests * J, K]."""
-    table, (_, profiles, *request) = case.world.table, case
-    found = [rank_draws(table, profiles, K, seed, *request) for seed in range(requests)]
+    world, profiles, *request, relevance = case
+    found = [
+        rank_draws(world.table, profiles, K, seed, *request, relevance=relevance)
+        for seed in range(requests)
+    ]
     return Ranking(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
 
 

@@ -1,4 +1,4 @@
-"""Ranking by drawing and sorting everything, in plain numpy: what the engine is held to."""
+"""Small worlds, and drawing and sorting everything in them, many draws at once."""
 
 from typing import Any, NamedTuple
 
@@ -9,6 +9,22 @@ from slatewise.ranking import Additions, Filter, ItemTable, Ranking
 from slatewise.ranking.additions import NO_ADDITIONS
 
 Array = npt.NDArray[Any]
+
+
+def distances(profiles: Array, vectors: Array) -> Array:
+    """Return −‖z − v‖ of profiles [..., 1, D] and vectors [..., I, D], or of [J, D] and [I, D]."""
+    gaps = (profiles[:, None] if profiles.ndim == 2 else profiles) - vectors
+    result: Array = -np.sqrt(np.square(gaps).sum(-1))
+    return result
+
+
+def dots(profiles: Array, vectors: Array) -> Array:
+    """Return z · v of the same."""
+    result: Array = ((profiles[:, None] if profiles.ndim == 2 else profiles) * vectors).sum(-1)
+    return result
+
+
+RELEVANCES = {"distance": distances, "dot": dots}
 
 
 class World(NamedTuple):
@@ -63,13 +79,6 @@ def top(scores: Array, groups: Array, k: int, filter: Filter, available: Array) 
     return Ranking(items, best)
 
 
-def mean_scores(world: World, profile: Array) -> Array:
-    """Return the score [I] of every mean, in doubles."""
-    gaps = world.means.astype(float) - np.asarray(profile, np.float32).astype(float)
-    result: Array = world.biases.astype(float) - np.sqrt(np.square(gaps).sum(1))
-    return result
-
-
 def with_bias_scales(world: World, bias_scales: Any) -> World:
     """Return the same items, but unsure of their biases."""
     unsure = np.broadcast_to(np.float32(bias_scales), len(world.means))
@@ -95,12 +104,12 @@ def draw_scores(
     known: Any = (),
     vectors: Any = None,
     additions: Additions = NO_ADDITIONS,
+    relevance: str = "distance",
 ) -> Array:
     """Return the scores [J, I] of fresh draws of all items, one for each profile."""
     drawn = rng.normal(size=(len(profiles), *world.means.shape)) * world.scales + world.means
     if len(known):
         drawn[:, np.asarray(known)] = vectors
-    gaps = drawn - profiles[:, None]
-    biases = world.biases + world.bias_scales * rng.normal(size=gaps.shape[:2])
-    result: Array = biases - np.sqrt(np.square(gaps).sum(-1))
+    biases = world.biases + world.bias_scales * rng.normal(size=drawn.shape[:2])
+    result: Array = biases + RELEVANCES[relevance](profiles[:, None], drawn)
     return result + added_scores(world, additions, len(profiles))

@@ -11,6 +11,7 @@ from slatewise.ranking import (
     Additions,
     Filter,
     ItemTable,
+    plain,
     rank_draws,
     rank_expected,
     rank_means,
@@ -109,9 +110,27 @@ CASES = {
 }
 
 
+DOT = [
+    "biases hardly unsure",
+    "biases unsure above all",
+    "biases below all that gets in",
+    "certain vectors",
+    "weights that differ",
+    "offsets",
+    "all terms",
+    "all terms and caps",
+    "all terms, a short allow list",
+]
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_rankings_have_the_law_of_drawing_everything(name: str) -> None:
     assert_draws_like_everything(CASES[name])
+
+
+@pytest.mark.parametrize("name", DOT)
+def test_rankings_by_dot_product_have_the_law_of_drawing_everything(name: str) -> None:
+    assert_draws_like_everything(CASES[name]._replace(relevance="dot"))
 
 
 @pytest.mark.parametrize("behind", [True, False])
@@ -173,7 +192,8 @@ def test_ties_are_ranked_by_number_whatever_made_the_score() -> None:
 @pytest.mark.parametrize(
     "filter", [NO_FILTER, Filter([5], None, [2, 3, 1, -1]), Filter([8], [8, 20, 24, 60])]
 )
-def test_greedy_rankings_are_those_of_sorting(filter: Filter) -> None:
+@pytest.mark.parametrize("relevance", naive.RELEVANCES)
+def test_greedy_rankings_are_those_of_sorting(filter: Filter, relevance: str) -> None:
     world, rng = naive.make_world(bias=0.5, seed=4), np.random.default_rng(0)
     world.table.set_features(features())
     world.table.set_available([12], False)
@@ -182,14 +202,13 @@ def test_greedy_rankings_are_those_of_sorting(filter: Filter) -> None:
     offsets = rng.normal(size=(6, 6)) * 2
     additions = [Additions(w, items, o) for w, o in zip(weights[:4], offsets[:4], strict=True)]
     additions += [Additions(), Additions(weights[5])]
-    many = rank_means_many(world.table, profiles, 10, filter, additions)
+    many = rank_means_many(world.table, profiles, 10, filter, additions, relevance=relevance)
+    function = naive.RELEVANCES[relevance]
     for b, given in enumerate(additions):
-        scores = naive.mean_scores(world, profiles[b]) + naive.added_scores(world, given, 1)[0]
-        wanted = naive.top(scores[None], world.groups, 10, filter, world.table.available)
-        for found in (rank_means(world.table, profiles[b], 10, filter, given), many):
-            row = found.items if found.items.ndim == 1 else found.items[b]
-            assert row.tolist() == wanted.items[0].tolist()
-        assert np.allclose(many.scores[b], wanted.scores[0], rtol=1e-12)
+        request = world.table, profiles[b], 10, filter, given
+        wanted = plain.rank_means(*request, relevance=function).items.tolist()
+        assert many.items[b].tolist() == wanted
+        assert rank_means(*request, relevance=relevance).items.tolist() == wanted
 
 
 def test_expected_relevance_counts_biases_weights_and_offsets_in_full() -> None:

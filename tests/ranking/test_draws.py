@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from slatewise.errors import SlatewiseError
-from slatewise.ranking import Filter, ItemTable, rank_draws
+from slatewise.ranking import Filter, ItemTable, plain, rank_draws
 from slatewise.ranking.filters import NO_FILTER
 
 from . import naive
@@ -91,11 +91,31 @@ CASES = {
     "known vectors": known_items(),
     "known vectors and caps": known_items(Filter(caps=[1, 1, 1, 1], exclude=[17])),
 }
+DOT = [
+    "σ .05",
+    "σ .5",
+    "σ 4, everything is unsure",
+    "cold items",
+    "items without uncertainty",
+    "biases",
+    "profiles that differ a little",
+    "profiles that differ much",
+    "a long allow list",
+    "a short allow list",
+    "unavailable items",
+    "caps below the size",
+    "known vectors and caps",
+]
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_rankings_have_the_law_of_drawing_everything(name: str) -> None:
     assert_draws_like_everything(CASES[name])
+
+
+@pytest.mark.parametrize("name", DOT)
+def test_rankings_by_dot_product_have_the_law_of_drawing_everything(name: str) -> None:
+    assert_draws_like_everything(CASES[name]._replace(relevance="dot"))
 
 
 def test_items_of_one_ranking_are_drawn_independently() -> None:
@@ -138,10 +158,10 @@ def test_certain_items_are_ranked_as_means_are_and_ties_by_number() -> None:
     means = np.repeat(np.random.default_rng(0).normal(size=(200, 4)), 2, axis=0)
     table = ItemTable.create(means, np.zeros((400, 4)), np.zeros(400), np.zeros(400, int))
     profile = np.full(4, 0.25, np.float32)
-    world = naive.World(means.astype(np.float32), means, np.zeros(400), np.zeros(400), table)
-    order = np.argsort(-naive.mean_scores(world, profile), kind="stable")[:20]
-    found = rank_draws(table, np.tile(profile, (30, 1)), 20, 3)
-    assert (found.items == order).all()
+    for relevance, function in naive.RELEVANCES.items():
+        order = plain.rank_means(table, profile, 20, relevance=function).items
+        found = rank_draws(table, np.tile(profile, (30, 1)), 20, 3, relevance=relevance)
+        assert (found.items == order).all()
 
 
 def test_fewer_items_than_asked_for_are_all_drawn() -> None:
@@ -171,6 +191,26 @@ def test_rare_items_come_as_often_as_they_should(
     seen = 0
     for seed in range(requests):
         seen += (rank_draws(table, np.zeros((draws, 1)), 1, seed).items != 0).sum()
+    wanted = requests * draws * -math.expm1((items - 1) * math.log1p(-chance))
+    assert wanted > 100
+    assert abs(seen - wanted) < 4 * math.sqrt(wanted)
+
+
+def test_rare_dot_products_come_as_often_as_they_should() -> None:
+    # One certain item with the score 1, and others that exceed it with a probability of 1e-6 each;
+    # half of the profiles are twice as long, for which the certain item scores 2.
+    items, draws, requests, away = 50_000, 1000, 4, 4.75
+    means, scales = np.full((items, 2), 1 - 0.05 * away), np.full((items, 2), 0.05)
+    means[0], scales[0] = 1, 0
+    table = ItemTable.create(means, scales, np.zeros(items), np.zeros(items, int))
+    gap = 1 - np.float64(table.means_of([1])[0, 0])
+    chance = math.erfc(gap / np.float64(table.scales_of([1])[0, 0]) / math.sqrt(2)) / 2
+    profiles = np.zeros((draws, 2))
+    profiles[:, 0] = 1 + np.arange(draws) % 2
+    seen = sum(
+        (rank_draws(table, profiles, 1, seed, relevance="dot").items != 0).sum()
+        for seed in range(requests)
+    )
     wanted = requests * draws * -math.expm1((items - 1) * math.log1p(-chance))
     assert wanted > 100
     assert abs(seen - wanted) < 4 * math.sqrt(wanted)

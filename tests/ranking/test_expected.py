@@ -87,3 +87,38 @@ def test_an_item_without_uncertainty_has_the_relevance_of_its_mean() -> None:
     found = rank_expected(table, np.zeros((1, 2)), 3)
     assert found.items.tolist() == [0, 2, 1]
     assert np.allclose(found.scores, np.exp([0, -0.5, -4]), rtol=1e-5)
+
+
+def closed_form(world: naive.World, profiles: naive.Array) -> naive.Array:
+    """Return E exp(b + z · v) of every item, over the profiles."""
+    means, scales = world.means.astype(float), world.scales.astype(float)
+    logs = profiles @ means.T + np.square(profiles) @ np.square(scales).T / 2 + world.biases
+    result: naive.Array = np.exp(logs).mean(0)
+    return result
+
+
+@pytest.mark.parametrize("scale", [0.0, 0.05, 0.5, 2.0])
+@pytest.mark.parametrize("count", [1, 7])
+def test_dot_products_have_the_expected_relevance_of_a_closed_form(
+    scale: float, count: int
+) -> None:
+    world = naive.make_world(3000, 5, scale, bias=0.3)
+    profiles = np.random.default_rng(1).normal(size=(count, 5)).astype(np.float32)
+    found = rank_expected(world.table, profiles, 20, relevance="dot")
+    wanted = closed_form(world, profiles.astype(float))
+    assert found.items.tolist() == np.argsort(-wanted, kind="stable")[:20].tolist()
+    assert np.allclose(found.scores, wanted[found.items], rtol=1e-12)
+    capped = rank_expected(
+        world.table, profiles, 20, Filter(exclude=found.items[:2], caps=[3] * 4), relevance="dot"
+    )
+    left = np.where(np.isin(np.arange(3000), found.items[:2]), -np.inf, wanted)
+    best = naive.top(left[None], world.groups, 20, Filter(caps=[3] * 4), world.table.available)
+    assert capped.items.tolist() == best.items[0].tolist()
+
+
+def test_a_dot_product_beyond_the_range_of_floats_is_ranked() -> None:
+    means = np.arange(40.0)[:, None] + 500
+    table = ItemTable.create(means, np.zeros((40, 1)), np.zeros(40), np.zeros(40, int))
+    found = rank_expected(table, [[1.0]], 3, relevance="dot")
+    assert found.items.tolist() == [39, 38, 37]
+    assert np.allclose(np.log(found.scores), [539, 538, 537], rtol=1e-12)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from slatewise.errors import SlatewiseError
-from slatewise.ranking import Filter, ItemTable, Ranking, rank_means, rank_means_many
+from slatewise.ranking import Filter, ItemTable, Ranking, plain, rank_means, rank_means_many
 
 from . import naive
 
@@ -18,46 +18,52 @@ FILTERS = {
 }
 
 
-def expected(world: naive.World, profile: naive.Array, k: int, filter: Filter) -> Ranking:
-    scores = naive.mean_scores(world, profile)[None]
-    ranking = naive.top(scores, world.groups, k, filter, world.table.available)
-    return Ranking(ranking.items[0], ranking.scores[0])
+def expected(
+    world: naive.World, profile: naive.Array, k: int, filter: Filter, relevance: str = "distance"
+) -> Ranking:
+    function = naive.RELEVANCES[relevance]
+    return plain.rank_means(world.table, profile, k, filter, relevance=function)
 
 
 @pytest.mark.parametrize("name", FILTERS)
 @pytest.mark.parametrize("bias", [0.0, 1.0])
-def test_the_ranking_is_that_of_sorting_all_scores(name: str, bias: float) -> None:
+@pytest.mark.parametrize("relevance", naive.RELEVANCES)
+def test_the_ranking_is_that_of_sorting_all_scores(name: str, bias: float, relevance: str) -> None:
     world = naive.make_world(bias=bias)
     world.table.set_available([5, 8, 100], False)
     for profile in np.random.default_rng(1).normal(size=(5, 5)):
-        wanted = expected(world, profile, 12, FILTERS[name])
-        found = rank_means(world.table, profile, 12, FILTERS[name])
+        wanted = expected(world, profile, 12, FILTERS[name], relevance)
+        found = rank_means(world.table, profile, 12, FILTERS[name], relevance=relevance)
         assert found.items.tolist() == wanted.items.tolist()
         assert np.allclose(found.scores, wanted.scores, rtol=1e-12)
 
 
 @pytest.mark.parametrize("dimensions", [1, 2, 16, 25, 70])
 @pytest.mark.parametrize("num_items", [1, 15, 16, 17, 1000])
-def test_any_number_of_dimensions_and_items_will_do(dimensions: int, num_items: int) -> None:
+@pytest.mark.parametrize("relevance", naive.RELEVANCES)
+def test_any_number_of_dimensions_and_items_will_do(
+    dimensions: int, num_items: int, relevance: str
+) -> None:
     world = naive.make_world(num_items, dimensions)
     profile = np.full(dimensions, 0.3)
-    found = rank_means(world.table, profile, 20)
-    assert found.items.tolist() == expected(world, profile, 20, Filter()).items.tolist()
+    found = rank_means(world.table, profile, 20, relevance=relevance)
+    wanted = expected(world, profile, 20, Filter(), relevance)
+    assert found.items.tolist() == wanted.items.tolist()
 
 
-def test_a_batch_is_ranked_as_each_profile_alone() -> None:
+@pytest.mark.parametrize("relevance", naive.RELEVANCES)
+def test_a_batch_is_ranked_as_each_profile_alone(relevance: str) -> None:
     world = naive.make_world(bias=0.5)
     profiles = np.random.default_rng(1).normal(size=(len(FILTERS) + 5, 5))
     filters = [*FILTERS.values(), *[Filter()] * 5]
-    together = rank_means_many(world.table, profiles, 9, filters)
+    together = rank_means_many(world.table, profiles, 9, filters, relevance=relevance)
     for b, (profile, filter) in enumerate(zip(profiles, filters, strict=True)):
-        alone = rank_means(world.table, profile, 9, filter)
+        alone = rank_means(world.table, profile, 9, filter, relevance=relevance)
         assert together.items[b].tolist() == alone.items.tolist()
         assert together.scores[b].tolist() == alone.scores.tolist()
-    same = rank_means_many(world.table, profiles, 9, Filter(exclude=[1]))
-    assert (
-        same.items[0].tolist() == rank_means(world.table, profiles[0], 9, filters[0]).items.tolist()
-    )
+    same = rank_means_many(world.table, profiles, 9, Filter(exclude=[1]), relevance=relevance)
+    first = rank_means(world.table, profiles[0], 9, Filter(exclude=[1]), relevance=relevance)
+    assert same.items[0].tolist() == first.items.tolist()
 
 
 def test_an_empty_batch_has_no_rankings() -> None:
@@ -95,6 +101,30 @@ def test_floats_only_screen_and_doubles_decide() -> None:
     table = ItemTable.create(means, np.zeros((200, 2)), np.zeros(200), np.zeros(200, int))
     found = rank_means(table, [0.0, 0.0], 200).items
     assert (np.diff(means[found, 1]) > 0).all()
+
+
+def test_the_screen_of_dot_products_lets_pass_what_doubles_would_rank() -> None:
+    # Sums of floats lose the last digits of 1000 and -1000, in which the products differ.
+    rng = np.random.default_rng(0)
+    means = rng.normal(size=(4000, 24)).astype(np.float32)
+    means[:, :12] = 1000 + 1e-4 * rng.normal(size=(4000, 1))
+    means[:, 12:] = -means[:, :12] + 1e-3 * rng.normal(size=(4000, 12)).astype(np.float32)
+    table = ItemTable.create(means, np.zeros((4000, 24)), np.zeros(4000), np.zeros(4000, int))
+    scores = means.astype(np.float64).sum(1)
+    found = rank_means(table, np.ones(24), 20, relevance="dot")
+    assert found.items.tolist() == np.argsort(-scores, kind="stable")[:20].tolist()
+
+
+def test_a_profile_of_zero_leaves_biases_to_rank_and_ties_to_the_number() -> None:
+    world = naive.make_world()
+    world.table.set_biases([250, 40], 1.0)
+    found = rank_means(world.table, np.zeros(5), 5, relevance="dot")
+    assert found.items.tolist() == [40, 250, 0, 1, 2]
+
+
+def test_an_unknown_relevance_is_refused() -> None:
+    with pytest.raises(SlatewiseError, match="the relevance 'cosine'"):
+        rank_means(naive.make_world(20).table, np.zeros(5), 3, relevance="cosine")
 
 
 def test_two_threads_get_what_one_gets() -> None:
