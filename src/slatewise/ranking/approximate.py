@@ -1,7 +1,7 @@
 """An approximate index over the means, for greedy ranking only (needs `faiss`).
 
-It finds what lies near in the lists that it probes; a draw of an uncertain item may land near
-anywhere, so that an index over means would never show it. The benchmark measures its recall.
+It finds the best in the lists that it probes; a draw of an uncertain item may land anywhere, so
+that an index over means would never show it. The benchmark measures its recall.
 """
 
 from typing import Any
@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from slatewise.errors import SlatewiseError
-from slatewise.ranking.request import Ranking, checked_profiles, whole_ranking
+from slatewise.ranking.loops.pieces import Dot
+from slatewise.ranking.request import Ranking, checked_profiles, loops_of, whole_ranking
 from slatewise.ranking.table import ItemTable
 
 _ROWS_AT_ONCE = 1 << 18
@@ -18,19 +19,21 @@ _TRAINING_ROWS_A_LIST = 40
 
 
 class ApproximateIndex:
-    """The means of a table in lists by nearness, as they were when the index was made.
+    """The means of a table in lists by closeness, as they were when the index was made.
 
-    Only for tables without biases. Items that are unavailable when a request comes are left out,
-    which may leave places empty.
+    The relevance is "distance" or "dot", and the table has no biases. Items that are unavailable
+    when a request comes are left out, which may leave positions empty.
     """
 
-    def __init__(self, table: ItemTable, lists: int = 1024, seed: int = 0) -> None:
+    def __init__(
+        self, table: ItemTable, lists: int = 1024, seed: int = 0, relevance: str = "distance"
+    ) -> None:
         faiss = _faiss()
-        self._table = table
+        self._table, self._dot = table, isinstance(loops_of(relevance), Dot)
         every = np.arange(table.num_items)
         if np.any(table.biases_of(every)):
             raise SlatewiseError(
-                "An approximate index knows distances, and this table has biases.",
+                "An approximate index knows no biases, and this table has some.",
                 "Rank exactly.",
             )
         if table.num_items < lists * _TRAINING_ROWS_A_LIST:
@@ -40,21 +43,23 @@ class ApproximateIndex:
             )
         rng = np.random.default_rng(seed)
         sample = rng.choice(table.num_items, lists * _TRAINING_ROWS_A_LIST, replace=False)
-        quantizer = faiss.IndexFlatL2(table.dimensions)
-        self._index = faiss.IndexIVFFlat(quantizer, table.dimensions, lists)
+        metric = faiss.METRIC_INNER_PRODUCT if self._dot else faiss.METRIC_L2
+        quantizer = faiss.IndexFlat(table.dimensions, metric)
+        self._index = faiss.IndexIVFFlat(quantizer, table.dimensions, lists, metric)
         self._index.cp.seed = seed
         self._index.train(table.means_of(sample))
         for start in range(0, table.num_items, _ROWS_AT_ONCE):
             self._index.add(table.means_of(every[start : start + _ROWS_AT_ONCE]))
 
     def rank_means(self, profile: npt.ArrayLike, k: int, probes: int = 16) -> Ranking:
-        """Return k items near a profile [D], nearly always the nearest, from so many lists."""
+        """Return k items for a profile [D], nearly always the best, from so many lists."""
         z = checked_profiles(self._table, profile, k, 1)[None]
         parameters = _faiss().SearchParametersIVF(nprobe=probes)
-        squares, items = (part[0] for part in self._index.search(z, k, params=parameters))
+        values, items = (part[0] for part in self._index.search(z, k, params=parameters))
+        scores = (values if self._dot else -np.sqrt(values)).astype(np.float64)
         offers = self._table.snapshot()[1].offers
         kept = (items >= 0) & (offers[items] > -np.inf)
-        return whole_ranking(-np.sqrt(squares[kept], dtype=np.float64), items[kept], k, None)
+        return whole_ranking(scores[kept], items[kept], k, None)
 
 
 def _faiss() -> Any:
