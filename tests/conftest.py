@@ -1,7 +1,9 @@
 """Logs and datasets that the tests share."""
 
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,8 @@ os.environ["NO_COLOR"] = "1"
 os.environ["COLUMNS"] = "200"
 
 LogFiles = tuple[Path, Path]
+Write = Callable[[str], str]
+_NUMBERS = count()
 
 
 @pytest.fixture
@@ -41,3 +45,20 @@ def write_log(tmp_path: Path) -> Callable[..., LogFiles]:
         return log, items
 
     return write
+
+
+@pytest.fixture
+def write_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
+    """Write text as a module in the current directory; return its name, which no other has."""
+    made = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+
+    def write(text: str) -> str:
+        made.append(f"written_{next(_NUMBERS)}")
+        (tmp_path / f"{made[-1]}.py").write_text(text, encoding="utf-8")
+        return made[-1]
+
+    yield write
+    for name in made:
+        sys.modules.pop(name, None)

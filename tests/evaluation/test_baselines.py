@@ -13,7 +13,7 @@ from slatewise.data.interactions import Interactions
 from slatewise.data.preparation import prepare
 from slatewise.data.split import SplitConfig
 from slatewise.evaluation import (
-    BASELINES,
+    COUNTING,
     BaseRate,
     CoClick,
     Popularity,
@@ -25,8 +25,8 @@ from slatewise.evaluation import (
     target_ranks,
     top_items,
 )
-from slatewise.evaluation import baselines as module
-from slatewise.evaluation.baselines import Choice, beta_by_moments
+from slatewise.evaluation.baselines import counting as module
+from slatewise.evaluation.baselines.counting import Choice, beta_by_moments
 from slatewise.evaluation.counts import Counts, Successions, last_clicked
 from slatewise.evaluation.predictions import Slates
 from slatewise.simulation import load_config, write_log
@@ -213,7 +213,7 @@ def test_baselines_order_sensibly_in_the_simulator(tmp_path: Path, truth: str) -
     for name in ("popularity", "co-click"):
         less = results[name]["log_likelihood"] - results["base rate"]["log_likelihood"]
         assert less.value > -0.005
-    recall = {kind.name: results[kind.name]["recall@20"].value for kind in BASELINES}
+    recall = {kind.name: results[kind.name]["recall@20"].value for kind in COUNTING}
     assert recall["co-click"] > recall["popularity"] > recall["base rate"]
     assert results["base rate"]["in_slate_auc"].value == 0.5
 

@@ -10,7 +10,7 @@ import torch
 from slatewise.data import SlateDataset
 from slatewise.data.interactions import Interactions
 from slatewise.evaluation import LOGITS, evaluate, fit_baselines, fit_logits
-from slatewise.evaluation.held_out import HeldOut
+from slatewise.evaluation.baselines.held_out import HeldOut
 from slatewise.features import history_features, positions
 from tests.evaluation.drawing import toy_world
 from tests.model.terms.logs import ITEMS, START, Rows, dataset_of, rows_of

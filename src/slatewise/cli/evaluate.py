@@ -31,6 +31,13 @@ def evaluate(
         int, typer.Option(min=1, help="Posterior draws that the predictive averages.")
     ] = 20,
     seed: Annotated[int, typer.Option(help="Of draws and intervals.")] = 0,
+    against: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A baseline to add, as package.module:Name, or a built-in one to keep, by name; "
+            "may be given several times."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
     """Judge a model on held-out interactions, each predicted from what came before it."""
@@ -51,7 +58,7 @@ def evaluate(
         else evaluation.calibrate(recommender, opened)
         for title, recommender in titles.items()
     }
-    baselines = evaluation.fit_baselines(opened)
+    baselines = evaluation.fit_baselines(opened, against or ())
     recommenders: dict[str, Predictor] = {**titles, **baselines}
     found = {}
     with progress() as bars:

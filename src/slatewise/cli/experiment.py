@@ -10,6 +10,7 @@ from rich.table import Table
 
 from slatewise.cli.show import bars, console, table
 from slatewise.errors import SlatewiseError
+from slatewise.plugins import is_import_path
 
 if TYPE_CHECKING:
     from slatewise.experiments.storing import StudyResult
@@ -19,7 +20,9 @@ _NARROW, _COLUMN = 60, 16
 
 
 def experiment(
-    name: Annotated[str, typer.Argument(help="The study; a wrong name lists all.")],
+    name: Annotated[
+        str, typer.Argument(help="The study, or package.module:Name; a wrong name lists all.")
+    ],
     out: Annotated[
         Path, typer.Argument(help="Directory of all studies; this one goes to OUT/NAME.")
     ],
@@ -35,7 +38,18 @@ def experiment(
     ] = None,
     run: Annotated[Path | None, typer.Option(help="A trained run to look at (posterior).")] = None,
     variant: Annotated[
-        list[str] | None, typer.Option(help="A model of the study; may be given several times.")
+        list[str] | None,
+        typer.Option(
+            help="A model of the study; one of yours as NAME=file.toml, or as package.module:NAME "
+            "of a ModelConfig (offline). May be given several times."
+        ),
+    ] = None,
+    against: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A baseline to add, as package.module:Name, or a built-in one to keep, by name "
+            "(offline). May be given several times."
+        ),
     ] = None,
     trials: Annotated[int | None, typer.Option(help="Trials of a search (tune).")] = None,
     objective: Annotated[
@@ -59,18 +73,35 @@ def experiment(
         truth=truth,
         dataset=dataset,
         run=run,
-        variants=variant,
+        **_variants(variant),
+        against=against,
         trials=trials,
         objective=objective,
     )
-    with _stopping_cleanly(out / name), _bars(name) as progress:
+    folder = out / study.name
+    with _stopping_cleanly(folder), _bars(study.name) as progress:
         result = run_study(study, settings, out, jobs=jobs, progress=progress, notice=console.print)
     if result.about["headline"]:
         console.print(_shown(study.title, result))
         console.print()
     for finding in result.findings:
         console.print(f"{finding.question}\n  {finding.sentence()}", soft_wrap=True)
-    console.print(f"\nStudy: {out / name}")
+    console.print(f"\nStudy: {folder}")
+
+
+def _variants(given: list[str] | None) -> dict[str, object]:
+    """Return names of models, and what makes those that are of the user's own."""
+    if given is None:
+        return {}
+    models, names = {}, []
+    for text in given:
+        name, own, source = text.partition("=")
+        if not own and is_import_path(text):
+            name, source = text.rpartition(":")[2], text
+        names.append(name)
+        if source:
+            models[name] = source
+    return {"variants": names, "models": models or None}
 
 
 def _numbers(text: str) -> list[int]:

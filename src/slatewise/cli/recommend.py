@@ -41,7 +41,10 @@ def recommend(
     ] = None,
     strategy: Annotated[
         str,
-        typer.Option(help="greedy, thompson, in-slate-thompson, posterior-mean or epsilon-mix."),
+        typer.Option(
+            help="greedy, thompson, in-slate-thompson, posterior-mean, epsilon-mix, or "
+            "package.module:Name."
+        ),
     ] = "in-slate-thompson",
     k: Annotated[int, typer.Option("--k", min=1, help="Items in a slate.")] = 20,
     exclude: Annotated[str, typer.Option(help="Items not to show to one user: a,b,c.")] = "",

@@ -14,11 +14,16 @@ from slatewise.evaluation.ab import (
 from slatewise.evaluation.arms import ArmTotals, arm_totals, daily_totals
 from slatewise.evaluation.baselines import (
     BASELINES,
+    COUNTING,
+    LOGITS,
     Baseline,
     BaseRate,
     CoClick,
+    Logit,
     Popularity,
     SmoothedCTR,
+    fit_baselines,
+    fit_logits,
 )
 from slatewise.evaluation.bootstrap import Estimate, bootstrap, difference
 from slatewise.evaluation.calibration import Calibration
@@ -33,9 +38,7 @@ from slatewise.evaluation.diversity import (
     little_seen,
 )
 from slatewise.evaluation.evaluate import Evaluation, calibrate, evaluate, predict_part, table
-from slatewise.evaluation.floor import fit_baselines
 from slatewise.evaluation.half_lives import half_lives_of
-from slatewise.evaluation.logits import LOGITS, Logit, fit_logits
 from slatewise.evaluation.metrics import (
     MRR,
     ClickRate,
@@ -69,6 +72,7 @@ from slatewise.evaluation.verdict import BaselineVerdict, judge
 
 __all__ = [
     "BASELINES",
+    "COUNTING",
     "LOGITS",
     "MRR",
     "Advice",

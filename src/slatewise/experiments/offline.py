@@ -6,12 +6,14 @@ with the same resamples.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
-from pydantic import Field, PositiveInt, field_validator
+from pydantic import Field, PositiveInt, field_validator, model_validator
 
+from slatewise.config import read_toml
 from slatewise.data.dataset import SlateDataset
+from slatewise.errors import SlatewiseError
 from slatewise.evaluation import (
     Estimate,
     Evaluation,
@@ -21,6 +23,7 @@ from slatewise.evaluation import (
     evaluate,
     fit_baselines,
 )
+from slatewise.evaluation.baselines.registry import require_baselines
 from slatewise.evaluation.panel import ALL
 from slatewise.experiments.findings import Direction, Finding, shown_interval
 from slatewise.experiments.pooling import Pooled, pool
@@ -28,6 +31,8 @@ from slatewise.experiments.storing import Row, Tables
 from slatewise.experiments.study import Bench, Study, StudyConfig, Summary, Unit
 from slatewise.experiments.variants import VARIANTS, fit_variant, unknown_exposure, variant_config
 from slatewise.experiments.worlds import dataset_of, dataset_row
+from slatewise.model.config import ModelConfig
+from slatewise.plugins import is_import_path
 
 BASELINES: Final = "baselines"
 
@@ -44,24 +49,54 @@ class OfflineConfig(StudyConfig):
     """Settings of the offline study."""
 
     variants: tuple[str, ...] = Field(default=tuple(VARIANTS), min_length=1)
-    """The models that are compared."""
+    """The models that are compared, those in `models` among them or not."""
+    models: dict[str, dict[str, Any] | str] = Field(default={})
+    """Models of your own by name: settings, a TOML file, or the import path of a ModelConfig."""
+    against: tuple[str, ...] = ()
+    """Import paths of baselines to add, or names of those built-in baselines to keep."""
     k: PositiveInt = 20
     """Length of recommended lists."""
     resamples: PositiveInt = 1_000
     """Resamples of users behind every interval."""
 
-    @field_validator("variants")
+    @field_validator("models")
     @classmethod
-    def _known(cls, variants: tuple[str, ...]) -> tuple[str, ...]:
-        for name in variants:
-            if name not in VARIANTS:
-                raise ValueError(f"there is no variant '{name}', only {', '.join(VARIANTS)}")
-        return variants
+    def _read(cls, models: dict[str, dict[str, Any] | str]) -> dict[str, dict[str, Any] | str]:
+        """Read the files now: a study goes on with the settings that it began with."""
+        for name, given in models.items():
+            if name in VARIANTS:
+                raise ValueError(f"there is a variant '{name}' already")
+            if isinstance(given, str) and not is_import_path(given):
+                values = read_toml(given)
+                models[name] = values.get("model", values)
+        return models
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        known = {**VARIANTS, **self.models}
+        try:
+            require_baselines(self.against)
+            for name in self.names:
+                if name not in known:
+                    raise ValueError(f"there is no variant '{name}', only {', '.join(known)}")
+                self.variant(name)
+        except SlatewiseError as error:
+            raise ValueError(error.problem.rstrip(".")) from error
+        return self
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all models that are compared."""
+        return list(dict.fromkeys([*self.variants, *self.models]))
+
+    def variant(self, name: str) -> ModelConfig:
+        """Return the configuration of a model by its name."""
+        return variant_config(name, self.model, {**VARIANTS, **self.models})
 
 
 def units(config: OfflineConfig) -> list[Unit]:
     """One unit for each seed and variant, and one for the baselines of a seed."""
-    parts = (BASELINES, *config.variants)
+    parts = (BASELINES, *config.names)
     return [Unit(seed, part) for seed in config.seeds for part in parts]
 
 
@@ -69,13 +104,13 @@ def run(config: OfflineConfig, unit: Unit, bench: Bench) -> Tables:
     """Fit and judge one variant, or all baselines."""
     dataset = dataset_of(config, unit.seed, bench)
     if unit.part == BASELINES:
-        tables = _judged(config, unit, dataset, dict(fit_baselines(dataset)), bench)
+        tables = _judged(config, unit, dataset, fit_baselines(dataset, config.against), bench)
         return tables | {"dataset": [dataset_row(dataset, unit.seed)]}
-    model = variant_config(unit.part, config.model)
+    model = config.variant(unit.part)
     if unknown := unknown_exposure(model, dataset):
         why = f"no slate comes from {' or '.join(map(repr, unknown))}"
         return {"left_out": [{"seed": unit.seed, "recommender": unit.part, "why": why}]}
-    fitted = fit_variant(unit.part, config, dataset, unit.seed, bench)
+    fitted = fit_variant(unit.part, model, config, dataset, unit.seed, bench)
     recommender = ModelRecommender(fitted, log=dataset)
     tables = _judged(config, unit, dataset, {unit.part: recommender}, bench)
     trained = {"seed": unit.seed, "recommender": unit.part, **fitted.metrics}
@@ -183,70 +218,65 @@ def summarise(config: OfflineConfig, tables: Tables) -> Summary:
         for key, p in pooled.items()
     ]
     findings = list(_findings(scores, config.k))
-    shown = {"table1": _table1(pooled, config.k), "headline": _headline(pooled, config.k)}
+    usable = {key: found for key, found in pooled.items() if not _misleads(key, config)}
+    order = sorted(
+        dict.fromkeys(key.recommender for key in pooled), key=lambda name: name not in config.names
+    )
+    shown = {
+        "table1": [_table1(name, usable, config.k) for name in order],
+        "headline": [_headline(name, usable, config.k) for name in order],
+    }
     return Summary({"pooled": rows, **shown}, findings, headline="headline")
 
 
-def _table1(pooled: dict[Key, Pooled], k: int) -> list[Row]:
-    """One row per recommender, for display: the paper's two columns, then ours."""
-    rows = []
-    for name in _recommenders(pooled):
-        likelihood, hitrate = PAPER.get(name, ("", ""))
-        columns: dict[str, str | tuple[str, bool]] = {
-            "paper: log-likelihood": likelihood,
-            "log-likelihood": ("log_likelihood", False),
-            "log-likelihood, calibrated": ("log_likelihood", True),
-            "paper: hitrate@20": hitrate,
-            f"hitrate@{k}": (f"hitrate@{k}", False),
-            f"recall@{k}": (f"recall@{k}", False),
-            f"MRR@{k}": (f"mrr@{k}", False),
-            "in-slate MRR": ("in_slate_mrr", False),
-            "in-slate AUC": ("in_slate_auc", False),
-            "ECE": ("ece", False),
-            "ECE, calibrated": ("ece", True),
-        }
-        shown = {
-            column: key if isinstance(key, str) else _shown(pooled, Key(name, *key))
-            for column, key in columns.items()
-        }
-        rows.append({"recommender": name, **shown})
-    return rows
+def _misleads(key: Key, config: OfflineConfig) -> bool:
+    """Whether a number says nothing: all-item has no P(click) of a slate before calibration."""
+    if key.recommender not in config.names or key.calibrated:
+        return False
+    all_item = config.variant(key.recommender).likelihood == "all-item"
+    return all_item and key.metric in ("log_likelihood", "ece")
 
 
-def _headline(pooled: dict[Key, Pooled], k: int) -> list[Row]:
+def _table1(name: str, pooled: dict[Key, Pooled], k: int) -> Row:
+    """Return the row of a recommender, for display: the paper's two columns, then ours."""
+    likelihood, hitrate = PAPER.get(name, ("", ""))
+    columns: dict[str, str | tuple[str, bool]] = {
+        "paper: log-likelihood": likelihood,
+        "log-likelihood": ("log_likelihood", False),
+        "log-likelihood, calibrated": ("log_likelihood", True),
+        "paper: hitrate@20": hitrate,
+        f"hitrate@{k}": (f"hitrate@{k}", False),
+        f"recall@{k}": (f"recall@{k}", False),
+        f"MRR@{k}": (f"mrr@{k}", False),
+        "in-slate MRR": ("in_slate_mrr", False),
+        "in-slate AUC": ("in_slate_auc", False),
+        "ECE": ("ece", False),
+        "ECE, calibrated": ("ece", True),
+    }
+    return {"recommender": name} | {
+        column: key if isinstance(key, str) else _shown(pooled, Key(name, *key))
+        for column, key in columns.items()
+    }
+
+
+def _headline(name: str, pooled: dict[Key, Pooled], k: int) -> Row:
     """Return what fits a terminal: the paper's two metrics and next clicks, without intervals."""
-    rows = []
-    for name in _recommenders(pooled):
-        likelihood, hitrate = PAPER.get(name, ("", ""))
-        ours = {
-            column: _shown(pooled, Key(name, *key), interval=False)
-            for column, key in {
-                "log-lik.": ("log_likelihood", False),
-                "calibr. log-lik.": ("log_likelihood", True),
-                "hitrate": (f"hitrate@{k}", False),
-                "recall": (f"recall@{k}", False),
-            }.items()
-        }
-        paper = {"paper: log-lik.": likelihood, "paper: hitrate": hitrate}
-        rows.append({"recommender": name, **paper, **ours})
-    return rows
-
-
-def _recommenders(pooled: dict[Key, Pooled]) -> list[str]:
-    """Return the names, models first."""
-    names = dict.fromkeys(key.recommender for key in pooled)
-    return sorted(names, key=lambda name: list(VARIANTS).index(name) if name in VARIANTS else 99)
-
-
-def _meaningless(recommender: str, metric: str, calibrated: bool) -> bool:
-    """Whether a number would mislead: all-item has no P(click) of a slate before calibration."""
-    all_item = VARIANTS.get(recommender, {}).get("likelihood") == "all-item"
-    return all_item and not calibrated and metric in ("log_likelihood", "ece")
+    likelihood, hitrate = PAPER.get(name, ("", ""))
+    columns = {
+        "log-lik.": ("log_likelihood", False),
+        "calibr. log-lik.": ("log_likelihood", True),
+        "hitrate": (f"hitrate@{k}", False),
+        "recall": (f"recall@{k}", False),
+    }
+    paper = {"paper: log-lik.": likelihood, "paper: hitrate": hitrate}
+    return {"recommender": name, **paper} | {
+        column: _shown(pooled, Key(name, *key), interval=False) for column, key in columns.items()
+    }
 
 
 def _shown(pooled: dict[Key, Pooled], key: Key, *, interval: bool = True) -> str:
     found = pooled.get(key)
-    if found is None or _meaningless(*key):
+    if found is None:
         return "–"
     if interval:
         return shown_interval(found.value, found.low, found.high, decimals=3)

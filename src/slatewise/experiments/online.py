@@ -6,9 +6,11 @@ from typing import Self
 from pydantic import PositiveFloat, PositiveInt, model_validator
 
 from slatewise.data.split import SplitConfig
+from slatewise.errors import SlatewiseError
 from slatewise.experiments.study import StudyConfig
 from slatewise.experiments.variants import VARIANTS
-from slatewise.strategies.named import STRATEGIES
+from slatewise.plugins import is_import_path
+from slatewise.strategies.named import STRATEGIES, named_strategy
 from slatewise.training.config import TrainingConfig
 
 
@@ -22,7 +24,7 @@ class Arm:
     @property
     def name(self) -> str:
         """The paper's name of it, such as slate-gru-hier-greedy."""
-        return f"{self.variant}-{self.strategy}"
+        return f"{self.variant}-{_called(self.strategy)}"
 
 
 class OnlineConfig(StudyConfig):
@@ -68,8 +70,19 @@ def require_variants(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def require_strategies(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Refuse names that no strategy has."""
-    return _require(names, list(STRATEGIES), "strategy")
+    """Refuse names that no strategy has, and import paths of objects that are no strategy."""
+    try:
+        own = [_called(name) for name in names if is_import_path(name)]
+    except SlatewiseError as error:
+        raise ValueError(error.problem.rstrip(".")) from error
+    built_in = [name for name in names if not is_import_path(name)]
+    _require((*built_in, *own), [*STRATEGIES, *own], "strategy")
+    return names
+
+
+def _called(strategy: str) -> str:
+    """Return the name of a strategy that is given by name or import path."""
+    return named_strategy(strategy).name if is_import_path(strategy) else strategy
 
 
 def _require(names: tuple[str, ...], known: list[str], what: str) -> tuple[str, ...]:

@@ -194,9 +194,9 @@ def _findings(config: OnlineStrategiesConfig, rates: Rates, part: str) -> Iterat
     period = list(rates.periods)[-1]  # of own days the last, when learning has had its time
     how = "learning from all" if part == POOLED else f"learning from its own slates, {period}"
     for variant in config.variants:
-        greedy = f"{variant}-{GREEDY}"
+        greedy = Arm(variant, GREEDY).name
         for strategy in config.strategies:
-            arm = f"{variant}-{strategy}"
+            arm = Arm(variant, strategy).name
             if strategy == GREEDY or greedy not in rates.arms:
                 continue
             text = f"{how.capitalize()}: does {_WORDS.get(strategy, strategy)} have a higher click "

@@ -18,7 +18,7 @@ from slatewise.experiments.findings import Direction, Finding
 from slatewise.experiments.pooling import Pooled, pool
 from slatewise.experiments.storing import Row, Tables
 from slatewise.experiments.study import Bench, Study, StudyConfig, Summary, Unit
-from slatewise.experiments.variants import fit_variant
+from slatewise.experiments.variants import fit_variant, variant_config
 from slatewise.experiments.worlds import dataset_of, dataset_row
 from slatewise.model.fitted import SlateModel
 from slatewise.model.priors import HierarchicalPrior
@@ -70,7 +70,8 @@ def run(config: PosteriorConfig, unit: Unit, bench: Bench) -> Tables:
     else:
         dataset = dataset_of(config, unit.seed, bench)
         tables["dataset"] = [dataset_row(dataset, unit.seed)]
-        model = fit_variant(VARIANT, config, dataset, unit.seed, bench)
+        chosen = variant_config(VARIANT, config.model)
+        model = fit_variant(VARIANT, chosen, config, dataset, unit.seed, bench)
     views = model.views.numpy().astype(np.int64)
     seen = views > 0
     groups = model.posterior.item_groups.numpy()[seen]

@@ -111,7 +111,8 @@ class Store:
             )
         before, now = stored.get("settings", {}), description["settings"]
         for name in sorted({*before, *now}):
-            if before.get(name) != now.get(name):
+            # A setting that a later release added is absent before, and empty now.
+            if (before.get(name) or None) != (now.get(name) or None):
                 raise SlatewiseError(
                     f"the study in {self.folder} was started with another '{name}' "
                     f"({before.get(name)!r}, not {now.get(name)!r}).",

@@ -10,7 +10,8 @@ To add a study, write a module of this folder with
    a directory for checkpoints of a long unit, a directory shared by all studies, and progress;
 4. `summarise(config, tables)`: from the rows of all units to further tables (what the report shows
    and draws) and to findings, each computed from a number with an interval;
-5. `STUDY = Study(...)` of these four, and a line in `STUDIES` below.
+5. `STUDY = Study(...)` of these four, and a line in `STUDIES` below; a study of another package is
+   given by its import path instead.
 
 `slatewise experiment NAME OUT` then runs it, stops and goes on, and writes everything;
 `slatewise report OUT` shows its tables, or what `report/sections/NAME.py` makes of them.
@@ -44,6 +45,7 @@ from slatewise.experiments.storing import (
 )
 from slatewise.experiments.workers import run_in_processes
 from slatewise.model.config import ModelConfig
+from slatewise.plugins import is_import_path, load_object
 from slatewise.simulation import SimulationConfig, load_config
 from slatewise.training.config import TrainingConfig
 
@@ -180,11 +182,25 @@ class Study(Generic[ConfigT]):
     summarise: Callable[[ConfigT, Tables], Summary]
 
 
+NEEDS: Final = (
+    *("name", "title", "config", "units(config)"),
+    *("run(config, unit, bench)", "summarise(config, tables)"),
+)
+"""What an object must have to be a study."""
+
+
 def find_study(name: str) -> Study[Any]:
-    """Return a study by its name."""
-    if name not in STUDIES:
-        raise SlatewiseError(f"there is no study '{name}'.", f"Choose one of {', '.join(STUDIES)}.")
-    study: Study[Any] = import_module(STUDIES[name]).STUDY
+    """Return a study by its name or its import path."""
+    study: Study[Any]
+    if is_import_path(name):
+        study = load_object(name, "study", NEEDS, instance=True)
+    elif name in STUDIES:
+        study = import_module(STUDIES[name]).STUDY
+    else:
+        raise SlatewiseError(
+            f"there is no study '{name}'.",
+            f"Choose one of {', '.join(STUDIES)}, or give an import path.",
+        )
     return study
 
 

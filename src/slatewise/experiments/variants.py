@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from slatewise.data.dataset import SlateDataset
+from slatewise.errors import SlatewiseError
 from slatewise.experiments.study import Bench, StudyConfig
 from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
+from slatewise.plugins import load_object
 from slatewise.training import fit
 from slatewise.training.loop import Progress as State
 
@@ -28,13 +30,33 @@ VARIANTS: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 
 
-def variant_config(name: str, settings: Mapping[str, Any]) -> ModelConfig:
+Variant = Mapping[str, Any] | str
+"""What makes a variant: settings of its model, or the import path of a ModelConfig."""
+
+
+def variant_config(
+    name: str, settings: Mapping[str, Any], variants: Mapping[str, Variant] = VARIANTS
+) -> ModelConfig:
     """Return the configuration of a variant, with settings that all variants share."""
-    return ModelConfig.build({**settings, **VARIANTS[name]}, f"variant {name}")
+    given = variants[name]
+    if isinstance(given, str):
+        found = load_object(given, "variant")
+        if not isinstance(found, ModelConfig):
+            raise SlatewiseError(
+                f"{given} is no variant: it is a {type(found).__name__}.",
+                "Give the import path of a ModelConfig, such as MINE = ModelConfig(...).",
+            )
+        given = found.model_dump(exclude_unset=True)
+    return ModelConfig.build({**settings, **given}, f"variant {name}")
 
 
 def fit_variant(
-    name: str, config: StudyConfig, dataset: SlateDataset, seed: int, bench: Bench
+    name: str,
+    model: ModelConfig,
+    config: StudyConfig,
+    dataset: SlateDataset,
+    seed: int,
+    bench: Bench,
 ) -> SlateModel:
     """Fit a variant to a dataset, showing the epochs."""
 
@@ -43,7 +65,7 @@ def fit_variant(
 
     return fit(
         dataset,
-        variant_config(name, config.model),
+        model,
         config.training,
         seed=seed,
         device=config.device,

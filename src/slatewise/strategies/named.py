@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from slatewise.errors import SlatewiseError
+from slatewise.plugins import is_import_path, load_object
 from slatewise.strategies.epsilon import EpsilonMix
 from slatewise.strategies.greedy import Greedy
 from slatewise.strategies.in_slate import InSlateThompson
@@ -35,10 +36,18 @@ STRATEGIES: Final[dict[str, Callable[[], Strategy]]] = {
 }
 
 
+NEEDS: Final = ("name", "slates(ranker, users, k)")
+"""What an object must have to be a strategy."""
+
+
 def named_strategy(name: str) -> Strategy:
-    """Return the strategy that goes by `name`, with its defaults."""
+    """Return a strategy by its name, with its defaults, or by its import path."""
+    if is_import_path(name):
+        own: Strategy = load_object(name, "strategy", NEEDS, instance=True)
+        return own
     if name not in STRATEGIES:
         raise SlatewiseError(
-            f"there is no strategy '{name}'.", f"Choose one of {', '.join(STRATEGIES)}."
+            f"there is no strategy '{name}'.",
+            f"Choose one of {', '.join(STRATEGIES)}, or give an import path.",
         )
     return STRATEGIES[name]()

@@ -19,8 +19,8 @@ from slatewise.data import SlateDataset
 from slatewise.data.interactions import Interactions
 from slatewise.data.ragged import Int64Array, ranges
 from slatewise.errors import SlatewiseError
+from slatewise.evaluation.baselines.held_out import HeldOut
 from slatewise.evaluation.counts import Counts, last_clicked
-from slatewise.evaluation.held_out import HeldOut
 from slatewise.evaluation.predictions import Predictions, Slates
 from slatewise.evaluation.rows import Floats
 from slatewise.features.linear_choice import LinearChoice
@@ -275,4 +275,4 @@ def beta_by_moments(clicks: Int64Array, views: Int64Array) -> tuple[float, float
     return float(mean), 1 / correlation - 1
 
 
-BASELINES: Final[tuple[type[Baseline], ...]] = (BaseRate, Popularity, SmoothedCTR, CoClick)
+COUNTING: Final[tuple[type[Baseline], ...]] = (BaseRate, Popularity, SmoothedCTR, CoClick)

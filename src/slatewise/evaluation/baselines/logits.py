@@ -21,10 +21,10 @@ from torch import Tensor
 
 from slatewise.data import SlateDataset
 from slatewise.data.interactions import Interactions
-from slatewise.evaluation.baselines import Choice, SmoothedCTR
+from slatewise.evaluation.baselines.counting import Choice, SmoothedCTR
+from slatewise.evaluation.baselines.held_out import HeldOut
 from slatewise.evaluation.counts import Counts
 from slatewise.evaluation.half_lives import half_lives_of
-from slatewise.evaluation.held_out import HeldOut
 from slatewise.evaluation.predictions import Predictions, Slates
 from slatewise.evaluation.rows import Floats
 from slatewise.features import positions
@@ -108,18 +108,22 @@ class Logit:
         )
 
 
-def fit_logits(dataset: SlateDataset, held: HeldOut) -> dict[str, Logit]:
-    """Fit those that make sense for a log: name -> baseline.
+def fit_logits(
+    dataset: SlateDataset, held: HeldOut, names: Sequence[str] = tuple(LOGITS)
+) -> dict[str, Logit]:
+    """Fit those of `names` that make sense for a log: name -> baseline.
 
     Popularity needs clock times, and a position a slate with more than one.
     """
+    if not names:
+        return {}
     terms = _terms(dataset)
     there = {"click rate", *terms}
     if (np.diff(dataset.slate_offsets) > 1).any():
         there.add("position")
     fitted = {}
-    for name, features in LOGITS.items():
-        used = [feature for feature in features if feature in there]
+    for name in names:
+        used = [feature for feature in LOGITS[name] if feature in there]
         if used:
             columns = _columns(used, terms, dataset, held.others)
             draft = Logit.fit(columns, held)
