@@ -84,24 +84,32 @@ class LinearChoice:
 
     def log_density(self, weights: Doubles) -> float:
         """Return log-likelihood + log prior, up to a constant."""
-        prior = ((weights - self.mean) / self.sd) ** 2
-        return self.log_likelihood(weights) - float(prior.sum()) / 2
+        return self.log_likelihood(weights) + self._log_prior(weights)
+
+    def _log_prior(self, weights: Doubles) -> float:
+        return -float((((weights - self.mean) / self.sd) ** 2).sum()) / 2
 
     def _newton(self, weights: Doubles, free: Bools) -> Doubles:
         """Climb from these weights, moving only the `free` [P] ones."""
         if not free.any():
             return weights
-        value = self.log_density(weights)
+        here = self._log_probabilities(weights)
+        value = float(self.shares @ here) + self._log_prior(weights)
         for _ in range(_STEPS):
-            slope, curvature = self._derivatives(weights)
+            slope, curvature = self._derivatives(weights, np.exp(here))
             step = np.zeros_like(weights)
             step[free] = np.linalg.solve(curvature[np.ix_(free, free)], slope[free])
             gain = float(slope @ step)
-            while (new := self.log_density(weights + step)) < value and gain > _ENOUGH:
+            while gain > _ENOUGH * (1 + abs(value)):
+                # Kept for the next derivatives: half of the time goes into these.
+                there = self._log_probabilities(weights + step)
+                new = float(self.shares @ there) + self._log_prior(weights + step)
+                if new >= value:
+                    break
                 step, gain = step / 2, gain / 2
-            if gain <= _ENOUGH * (1 + abs(value)):
+            else:
                 break
-            weights, value = weights + step, new
+            weights, value, here = weights + step, new, there
         return weights
 
     def _log_probabilities(self, weights: Doubles) -> Doubles:
@@ -112,9 +120,11 @@ class LinearChoice:
         out: Doubles = utilities - np.repeat(total, lengths)
         return out
 
-    def _derivatives(self, weights: Doubles) -> tuple[Doubles, Doubles]:
-        """Return the slope [P] and the negative curvature [P, P] of the log-density."""
-        probabilities = np.exp(self._log_probabilities(weights))
+    def _derivatives(self, weights: Doubles, probabilities: Doubles) -> tuple[Doubles, Doubles]:
+        """Return the slope [P] and the negative curvature [P, P] of the log-density.
+
+        `probabilities` [F] are those of the options under the weights [P].
+        """
         weighted = self.features * probabilities[:, None]
         expected = np.add.reduceat(weighted, self.offsets[:-1])  # [M, P]
         precision = np.zeros(len(weights)) + 1 / np.square(self.sd)
