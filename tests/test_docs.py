@@ -241,6 +241,7 @@ def shown(value: Any) -> str:
         ("evaluate", "evaluation.md", "The model"),
         ("experiment", "experiments.md", "Options"),
         ("report", "experiments.md", "The report"),
+        ("load", "service.md", "Bring your log"),
     ],
 )
 def test_every_option_of_a_command_is_listed(command: str, page: str, section: str) -> None:

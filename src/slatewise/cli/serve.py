@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slatewise.cli.show import console
+from slatewise.cli.load import SECONDS_BETWEEN_LINES, show_load
+from slatewise.cli.show import console, progress
 from slatewise.errors import SlatewiseError
 
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ def serve(
     run: Annotated[
         Path | None, typer.Option(help="A run of slatewise train to begin with.")
     ] = None,
+    no_log: Annotated[
+        bool, typer.Option("--no-log", help="Do not load the log that the run was trained on.")
+    ] = False,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65_535, help="0 takes a free one.")] = 8_000,
     workers: Annotated[int, typer.Option(min=1, max=256, help="Processes that answer.")] = 1,
@@ -45,7 +49,10 @@ def serve(
 
     known = _tokens(tokens, open_, host)
     settings = _settings(ServiceConfig.read(config), retrain_at, store)
-    prepare(directory, settings, run)
+    with progress(SECONDS_BETWEEN_LINES) as bars:
+        report = prepare(directory, settings, run, log=not no_log, progress=bars)
+    if report is not None:
+        show_load(report)
     listening = listen(host, port)
     console.print(f"Service: {directory} at http://{host}:{listening.getsockname()[1]}")
     supervise(directory, settings, known, listening, workers)

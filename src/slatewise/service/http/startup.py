@@ -1,32 +1,47 @@
 """Before the first request: the directory, the store and, perhaps, a model to begin with."""
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from slatewise.errors import SlatewiseError
 from slatewise.service.config import ServiceConfig
-from slatewise.service.store import Store
+from slatewise.service.store import Store, StoreError
 
 if TYPE_CHECKING:
     from slatewise.model.fitted import SlateModel
+    from slatewise.service.logs import LoadReport
     from slatewise.service.serving.models import Models
 
+Progress = Callable[[str, int, int | None], None]
 FIRST = "main"
 _log = logging.getLogger(__name__)
 
 
-def prepare(directory: Path, config: ServiceConfig, run: Path | None) -> None:
+def prepare(
+    directory: Path,
+    config: ServiceConfig,
+    run: Path | None,
+    *,
+    log: bool = True,
+    progress: Progress = lambda stage, done, total: None,
+) -> "LoadReport | None":
     """Make the directory and the store; `run` becomes the first version, where there is none yet.
 
-    What is wrong is found here, before any worker starts; a run that is none, before anything is
-    made.
+    With `log`, the log that it was trained on is loaded, if it is there, and what became of it is
+    returned. What is wrong is found here, before any worker starts; a run that is none, before
+    anything is made.
     """
     model = None if run is None else _first_model(run, directory, config)
     directory.mkdir(parents=True, exist_ok=True)
     store = Store.open(config.store_url(directory))
     try:
-        if run is not None and model is not None:
-            _begin(run, model, directory, config, store)
+        if run is None or model is None:
+            return None
+        report = _load_log(run, directory, store, progress) if log else None
+        _begin(run, model, directory, config, store)
+        return report
     finally:
         store.close()
 
@@ -39,6 +54,19 @@ def begin_with(run: Path, directory: Path, config: ServiceConfig, store: Store) 
     model = _first_model(run, directory, config)
     if model is not None:
         _begin(run, model, directory, config, store)
+
+
+def _load_log(run: Path, directory: Path, store: Store, progress: Progress) -> "LoadReport | None":
+    """Load the log of a run; where that cannot be, say why and go on without it."""
+    from slatewise.service.logs import dataset_of_run, load_dataset  # noqa: PLC0415 (torch)
+
+    try:
+        return load_dataset(dataset_of_run(run), directory, store, progress)
+    except StoreError:
+        raise
+    except SlatewiseError as error:
+        _log.warning("The log of %s is not loaded: %s %s", run, error.problem, error.remedy)
+        return None
 
 
 def _first_model(run: Path, directory: Path, config: ServiceConfig) -> "SlateModel | None":

@@ -25,6 +25,7 @@ from slatewise.service.store import Store
 from slatewise.service.store.bulk import LoadCounts
 from slatewise.service.store.stamps import Stamps
 from slatewise.service.store.workspace import workspace
+from slatewise.training import runs
 
 Progress = Callable[[str, int, int | None], None]
 """Called with a stage, how much of it is done, and how much there is, if known."""
@@ -89,6 +90,28 @@ def load_dataset(
     require_fit(dataset)
     added = _add_items(dataset, directory, store)
     return _load(dataset, directory, store, added, begun, progress)
+
+
+def dataset_of_run(run: Path) -> SlateDataset:
+    """Open the dataset that a run was trained on, or say why that cannot be."""
+    about = runs.read_run(run).get("dataset")
+    if about is None:
+        raise SlatewiseError(
+            "the run does not say which dataset it was trained on.", "Load one: slatewise load"
+        )
+    path = Path(about["path"])
+    # A path that is not absolute began where training was started: here, or beside the run.
+    there = next((p for p in (path, run.parent / path) if (p / "dataset.json").is_file()), None)
+    if there is None:
+        raise SlatewiseError(
+            f"its dataset {path} is not there.", "Load another: slatewise load DIR LOG."
+        )
+    dataset = SlateDataset.open(there)
+    if dataset.content_hash != about["content_hash"]:
+        raise SlatewiseError(
+            f"the dataset {there} has changed since.", "To load it all the same: slatewise load."
+        )
+    return dataset
 
 
 def _add_items(dataset: SlateDataset, directory: Path, store: Store) -> int:

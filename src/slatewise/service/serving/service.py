@@ -14,6 +14,7 @@ from slatewise.service.config import ServiceConfig
 from slatewise.service.serving.arms import assign
 from slatewise.service.serving.items import ItemLog
 from slatewise.service.serving.live import Answer, Live
+from slatewise.service.serving.missing import MissingPast
 from slatewise.service.serving.models import Models
 from slatewise.service.serving.popularity import Popular
 from slatewise.service.serving.request import Request
@@ -77,6 +78,7 @@ class Service:
         self._live: dict[str, Live] = {}
         self._current: dict[str, tuple[int, int] | None] = {}
         self._problems: dict[str, str] = {}
+        self._past = MissingPast()
         self._joining = threading.Lock()
 
     @classmethod
@@ -113,7 +115,7 @@ class Service:
             tuple(map(str, answer.slate.items)),
             serving,
         )
-        return record, answer.slate, notes + answer.notes
+        return record, answer.slate, notes + answer.notes + self._past.notes(live.terms.by_name)
 
     def refresh(self) -> None:
         """Look for new versions of models, changes of items and popularity; never fails.
@@ -125,6 +127,7 @@ class Service:
         self._follow_items([], look=True)
         for live in list(self._live.values()):
             self._follow_popularity(live)
+        self._ask(lambda: self._past.look(self.store))
 
     def changed_items(self) -> None:
         """Tell all workers that items in the store have changed."""
@@ -141,12 +144,17 @@ class Service:
 
     def ready(self) -> list[str]:
         """Say what is missing for good slates; nothing if all is there."""
-        missing = list(self._problems.values())
+        missing = [*self._problems.values(), *self.missing_past()]
         try:
             self.store.ping()
         except StoreError as error:
             missing.append(str(error))
         return missing
+
+    def missing_past(self) -> list[str]:
+        """Say what models ask of the past that the store knows nothing of."""
+        terms = {term: None for live in list(self._live.values()) for term in live.terms.by_name}
+        return self._past.notes(terms)
 
     @property
     def arms(self) -> list[Arm]:

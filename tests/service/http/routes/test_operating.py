@@ -32,6 +32,16 @@ def test_a_damaged_version_is_noted_without_its_path(
     assert answer.json()["notes"] == [operating.DAMAGED]
 
 
+def test_a_missing_past_is_noted_as_it_is(
+    client: TestClient, backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backend.service, "missing_past", lambda: ["popularity is empty"])
+    assert client.get("/health/ready").json()["notes"] == ["popularity is empty"]
+    monkeypatch.setattr(backend.service, "ready", lambda: ["damaged", "popularity is empty"])
+    notes = client.get("/health/ready").json()["notes"]
+    assert notes == [operating.DAMAGED, "popularity is empty"]
+
+
 def test_metrics_count_what_was_asked_and_answered(client: TestClient, backend: Backend) -> None:
     slate = client.post("/v1/recommend", json={"user_id": "anna"}).json()
     event = {"slate_id": slate["slate_id"]}

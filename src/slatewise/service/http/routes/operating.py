@@ -38,8 +38,9 @@ async def ready(request: Request) -> ReadyAnswer:
         headers = {"Retry-After": str(RETRY_SECONDS)}
         raise Problem(503, NO_STORE, "Slates can be made; feedback must wait.", headers)
     # What exactly is wrong names files and hosts: that is for the log, not for everybody.
-    damaged = await backend.read(backend.service.ready)
-    return ReadyAnswer(status="ready", notes=[DAMAGED] if damaged else [])
+    missing = backend.service.missing_past()
+    damaged = set(await backend.read(backend.service.ready)) - set(missing)
+    return ReadyAnswer(status="ready", notes=[*([DAMAGED] if damaged else []), *missing])
 
 
 @metrics.get(
