@@ -7,7 +7,6 @@ import polars as pl
 import pytest
 
 from slatewise.data import SlateDataset
-from slatewise.features.popularity_state import PopularityState
 from slatewise.features.showings import replay
 from slatewise.model.config import ModelConfig
 from slatewise.strategies import Recommender, Seen
@@ -41,8 +40,8 @@ def expected(place: Path, *, slates: bool, popular: bool) -> dict[int, list[obje
     recommender = Recommender.load(place / "run")
     dataset = SlateDataset.open(place / "log" / "set")
     if popular:
-        popularity = recommender.model.terms.by_name["popularity"].popularity  # type: ignore[attr-defined]
-        state = PopularityState.of(popularity, dataset)
+        term = recommender.model.terms.by_name["popularity"]
+        state = term.state_after(dataset)
         recommender.refresh(state, int(dataset.times.max()) + MINUTE)
     found, names = {}, dataset.source_names
     for number, user in enumerate(dataset.user_ids):

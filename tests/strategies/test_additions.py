@@ -1,12 +1,14 @@
 """What terms add is the same in evaluation and in serving, by the mean and in draws."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
 from slatewise.data import SlateDataset
+from slatewise.data.ragged import Int64Array
 from slatewise.errors import SlatewiseError
 from slatewise.evaluation import ModelRecommender
 from slatewise.features import PopularityState, Showing, UserHistory, replay
@@ -15,10 +17,12 @@ from slatewise.model.config import ModelConfig, Term
 from slatewise.model.fitted import SlateModel
 from slatewise.model.posterior import Posterior
 from slatewise.model.terms import FittedTerms
+from slatewise.model.terms.history import HistoryTerm
 from slatewise.model.terms.popularity import PopularityTerm
+from slatewise.model.terms.term import Floats
 from slatewise.ranking import Filter
-from slatewise.strategies import DenseRanker, Recommender, Seen, Users
-from slatewise.strategies.additions import popularity_features
+from slatewise.strategies import DenseRanker, ExactRanker, Recommender, Seen, Users
+from slatewise.strategies.additions import RankingTerms, feature_columns
 from slatewise.strategies.relevance import relevance_draws
 from slatewise.strategies.tables import table_of
 from tests.model.terms.logs import ITEMS, START, dataset_of, rows_of
@@ -59,10 +63,10 @@ def model_of(
     )
 
 
-def popularity_of(model: SlateModel) -> Popularity:
+def popularity_of(model: SlateModel) -> PopularityTerm:
     term = model.terms.by_name["popularity"]
     assert isinstance(term, PopularityTerm)
-    return term.popularity
+    return term
 
 
 def as_event(model: SlateModel, showing: Showing) -> Seen:
@@ -89,7 +93,7 @@ def test_a_replayed_log_has_the_utilities_of_its_evaluation(
     judged = ModelRecommender(model, log=dataset).predict(batch, everything).log_probabilities
     recommender, state, compared = Recommender(model), None, 0
     if "popularity" in terms:
-        state = PopularityState.empty(popularity_of(model), ITEMS)
+        state = popularity_of(model).item_state(ITEMS)
     past: dict[int, list[Seen]] = {user: [] for user in range(batch.num_users)}
     places = torch.zeros(6) if "position" not in terms else model.posterior.mean().positions
     moments = sorted(
@@ -120,10 +124,12 @@ def test_a_replayed_log_has_the_utilities_of_its_evaluation(
 def served(dataset: SlateDataset) -> tuple[Recommender, DenseRanker]:
     """Return both rankers with all terms and yesterday's popularity."""
     model = model_of(dataset, ALL)
-    state = PopularityState.of(popularity_of(model), dataset)
+    state = popularity_of(model).state_after(dataset)
     recommender = Recommender(model)
     recommender.refresh(state, END)
-    features = popularity_features(model.terms, state, END, ITEMS)
+    features = feature_columns(
+        {"popularity": popularity_of(model)}, {"popularity": state.features(END)}, ITEMS
+    )
     return recommender, DenseRanker(model.posterior, model.terms, features)
 
 
@@ -192,7 +198,7 @@ def test_new_items_have_the_bias_of_their_group_and_no_popularity_yet(
 ) -> None:
     model = model_of(dataset, ALL)
     recommender = Recommender(model)
-    state = PopularityState.of(popularity_of(model), dataset)
+    state = popularity_of(model).state_after(dataset)
     recommender.refresh(state, END)
     recommender.add_items([100, 101], ["b", "new"])
     mean, scale = model.posterior.prior.predictive(torch.tensor([1]))
@@ -219,10 +225,88 @@ def test_a_table_of_a_run_keeps_what_biases_are_unsure_of(
 
 def test_popularity_that_is_not_the_models_is_refused(dataset: SlateDataset) -> None:
     other = Popularity.fit(dataset, PopularityConfig(half_lives=(5.0,)))
-    with pytest.raises(SlatewiseError, match="counted otherwise"):
-        Recommender(model_of(dataset, ALL)).refresh(PopularityState.empty(other, ITEMS), END)
-    with pytest.raises(SlatewiseError, match="no popularity"):
-        Recommender(model_of(dataset, ())).refresh(PopularityState.empty(other, ITEMS), END)
+    model = model_of(dataset, ALL)
+    unsized = PopularityState.empty(popularity_of(model).popularity, ITEMS)
+    for state in (PopularityState.empty(other, ITEMS), unsized):
+        with pytest.raises(SlatewiseError, match="counted otherwise"):
+            Recommender(model).refresh(state, END)
+    with pytest.raises(SlatewiseError, match="nothing to refresh"):
+        Recommender(model_of(dataset, ())).refresh(unsized, END)
+
+
+def test_a_term_that_was_not_told_is_named_in_the_slate(dataset: SlateDataset) -> None:
+    model = model_of(dataset, ALL)
+    recommender = Recommender(model)
+    (note,) = recommender.recommend([3], 5, seed=0).notes
+    assert "popularity" in note
+    recommender.refresh({"popularity": popularity_of(model).state_after(dataset)}, END)
+    assert recommender.recommend([3], 5, seed=0).notes == []
+    assert Recommender(model_of(dataset, ("history",))).recommend([3], 5, seed=0).notes == []
+
+
+def test_a_ranker_without_the_terms_of_its_model_is_refused(dataset: SlateDataset) -> None:
+    model = model_of(dataset, ("history",))
+    for make in (
+        lambda: ExactRanker(model.posterior, table_of(model)),
+        lambda: DenseRanker(model.posterior),
+    ):
+        with pytest.raises(SlatewiseError, match="ranks by history"):
+            make()
+    popular = model_of(dataset, ("popularity",))
+    with pytest.raises(SlatewiseError, match="ranks by popularity"):
+        DenseRanker(popular.posterior, popular.terms)
+
+
+class Doubled(HistoryTerm):
+    """The history once more, of the items with even numbers only."""
+
+    def met(
+        self, history: UserHistory, items: Int64Array | None = None
+    ) -> tuple[Int64Array, Floats]:
+        found, features = super().met(history, items)
+        return (found, features) if items is not None else (found[::2], features[::2])
+
+
+def test_several_terms_of_a_kind_add_up(dataset: SlateDataset) -> None:
+    model = model_of(dataset, ALL)
+    popularity, history = popularity_of(model), model.terms.by_name["history"]
+    terms = FittedTerms(
+        {
+            "history": history,
+            "popularity": popularity,
+            "doubled": Doubled(sizes=(1.0, 2.0, 3.0)),
+            "late": popularity.model_copy(update={"sizes": (1.0,) * len(popularity.sizes)}),
+        }
+    )
+    seeded = np.random.default_rng(3)
+    shared = {
+        name: SimpleNamespace(
+            mean=torch.from_numpy(seeded.normal(size=len(term.columns(model.config)))),
+            scale=torch.ones(len(term.columns(model.config))),
+        )
+        for name, term in terms.by_name.items()
+    }
+    table = table_of(model)
+    both = RankingTerms(SimpleNamespace(shared=shared, config=model.config), terms, table)  # type: ignore[arg-type]
+    assert both.unknown == ["popularity", "late"]
+    with pytest.raises(SlatewiseError, match="popularity, late"):
+        both.refresh(popularity.state_after(dataset), END)
+    late = terms.by_name["late"]
+    states = {"popularity": popularity.state_after(dataset), "late": late.state_after(dataset)}
+    both.refresh(states, END)
+    every, past = np.arange(ITEMS), UserHistory.of_showings(SHOWN)
+    parts = both.mean_parts(past, every)
+    assert list(parts) == ["popularity", "late", "history", "doubled"]
+    sizes = np.array(popularity.sizes)
+    expected = (states["popularity"].features(END) * sizes) @ shared["late"].mean.numpy()
+    assert parts["late"] == pytest.approx(expected, abs=1e-5)
+    added = both.mean(past)
+    total = table.features_of(every) @ np.asarray(added.weights)
+    total[np.asarray(added.items)] += np.asarray(added.offsets)
+    met = np.isin(every, Doubled(sizes=(1.0, 2.0, 3.0)).met(past)[0])
+    wanted = parts["popularity"] + parts["late"] + parts["history"] + parts["doubled"] * met
+    assert total == pytest.approx(wanted, abs=1e-5)
+    assert not met.all()
 
 
 def test_slates_that_were_seen_say_more_than_clicks(dataset: SlateDataset) -> None:

@@ -5,18 +5,21 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from slatewise.data import SlateDataset
+from slatewise.data.interactions import Interactions
 from slatewise.data.ragged import Int64Array
 from slatewise.errors import SlatewiseError
 from slatewise.features.popularity import SECOND, Floats, Popularity, Sums, require_clock, stream
-from slatewise.features.showings import Showing, as_interactions
+from slatewise.features.position import positions
+from slatewise.features.showings import Showing, as_interactions, showing_starts
 
 
 class CountedEvents(NamedTuple):
     """Views and clicks of single items, E of them."""
 
-    times: Sequence[int]
+    times: Sequence[int] | Int64Array
     """[E] microseconds since 1970"""
     items: Int64Array
     """[E]"""
@@ -25,23 +28,47 @@ class CountedEvents(NamedTuple):
     clicks: npt.NDArray[np.bool_]
     """[E] whether it was clicked"""
 
+    @classmethod
+    def of(cls, interactions: Interactions) -> "CountedEvents":
+        """Return the events of a log in the order of their times; a further click is no view."""
+        lengths = interactions.scroll_lengths
+        seen = torch.repeat_interleave(showing_starts(interactions), lengths).numpy()  # [F]
+        places = torch.repeat_interleave(interactions.clicks, lengths) == positions(interactions)
+        kept = np.flatnonzero(seen | places.numpy())
+        times = torch.repeat_interleave(interactions.times, lengths).numpy()[kept]
+        order = np.argsort(times, kind="stable")
+        kept = kept[order]
+        items = interactions.slate_items.numpy()[kept].astype(np.int64)
+        return cls(times[order], items, seen[kept], places.numpy()[kept])
+
 
 class PopularityState:
     """Sums of all events so far; what it says is what training saw at that time."""
 
-    def __init__(self, popularity: Popularity, sums: Sums) -> None:
+    def __init__(
+        self, popularity: Popularity, sums: Sums, sizes: tuple[float, ...] | None = None
+    ) -> None:
         self.popularity, self.sums = popularity, sums
+        self.sizes = sizes
+        """by which a model divides the features, if it is that of a model"""
 
     @classmethod
-    def empty(cls, popularity: Popularity, num_items: int) -> "PopularityState":
+    def empty(
+        cls, popularity: Popularity, num_items: int, sizes: tuple[float, ...] | None = None
+    ) -> "PopularityState":
         """Return the state before any event."""
-        return cls(popularity, Sums.empty(num_items, popularity))
+        return cls(popularity, Sums.empty(num_items, popularity), sizes)
 
     @classmethod
-    def of(cls, popularity: Popularity, dataset: SlateDataset) -> "PopularityState":
+    def of(
+        cls,
+        popularity: Popularity,
+        dataset: SlateDataset,
+        sizes: tuple[float, ...] | None = None,
+    ) -> "PopularityState":
         """Return the state after everything in a dataset, whatever its split."""
         require_clock(dataset)
-        state = cls.empty(popularity, dataset.num_items)
+        state = cls.empty(popularity, dataset.num_items, sizes)
         stream(popularity, dataset.interactions(), state.sums)
         return state
 
@@ -104,6 +131,8 @@ class PopularityState:
         bad = loops.describe_items(items, now, known.numbers, self.sums.arrays, out)
         if bad >= 0:
             raise _refusal(int(items[bad]), len(self.sums.tick))
+        if self.sizes is not None:
+            out /= np.array(self.sizes, np.float32)
         return out
 
 

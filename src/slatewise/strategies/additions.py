@@ -1,149 +1,170 @@
-"""What the terms of the utility add to the scores of items, beside biases and distances.
+"""What the terms of the utility add to the scores of items, beside biases and relevance.
 
-Weights of popularity act on features that the table holds for all items, those of a user's history
-on the few items that she met. J draws, P features of popularity, m items met, k items asked for.
+Whatever terms a model has: those that rank all items act on features that the table holds, side by
+side in the order of the terms; those that rank the items met add offsets to the few items that a
+user met. J draws, P features of all items, m items met, k items asked for.
 """
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from slatewise.errors import SlatewiseError
-from slatewise.features.history import met_features
-from slatewise.features.popularity_state import PopularityState
 from slatewise.features.user_history import UserHistory
 from slatewise.model.posterior import Posterior
-from slatewise.model.terms import FittedTerms
-from slatewise.model.terms.history import HistoryTerm
-from slatewise.model.terms.popularity import PopularityTerm
+from slatewise.model.terms import FittedTerms, terms_of
+from slatewise.model.terms.term import FeatureTerm, ItemState
 from slatewise.ranking import Additions, ItemTable
 from slatewise.strategies.users import Ints
 
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
+Weights = Mapping[str, npt.NDArray[Any]]
+"""The weights [..., P] of each term, by name."""
 
 
 class RankingTerms:
     """The terms of a model that rank, as serving computes them.
 
-    Click propensity and position do not: they are the same for all items.
+    Terms that never rank, such as a position, and those on clicking nothing are the same for all
+    items of a ranking.
     """
 
     def __init__(self, posterior: Posterior, terms: FittedTerms, table: ItemTable) -> None:
-        self._history = history_term(terms)
+        self._of_all, self._of_met = ranking_terms(posterior, terms)
         self._table = table
-        self._weights = {
+        self._moments = {
             name: (part.mean.detach().cpu().numpy(), part.scale.detach().cpu().numpy())
             for name, part in posterior.shared.items()
-            if name in terms.by_name and terms.by_name[name].acts_on == "items"
+            if name in self._of_all or name in self._of_met
         }
+
+    @property
+    def unknown(self) -> list[str]:
+        """The terms of which nothing is known yet: to them, all items are new."""
+        return [] if self._table.num_features else list(self._of_all)
+
+    def refresh(self, states: ItemState | Mapping[str, ItemState], time: int) -> None:
+        """Take over what states say of all items at a time; one alone is that of the only term."""
+        if not isinstance(states, Mapping):
+            states = dict.fromkeys(list(self._of_all)[:1], states)
+        for name in self._of_all.keys() & states.keys():
+            self._of_all[name].require_own(states[name])
+        self.set_features({name: state.features(time) for name, state in states.items()})
+
+    def set_features(self, features: Mapping[str, Floats]) -> None:
+        """Give all items the features [n, P] of each term; items beyond n are new, and have 0."""
+        count = self._table.num_items
+        self._table.set_features(feature_columns(self._of_all, features, count))
 
     def mean(self, history: UserHistory) -> Additions:
         """Return what is added for a user by the posterior mean: weights [P], offsets [m]."""
-        return self._added(history, {name: mean for name, (mean, _) in self._weights.items()})
+        return self._added(history, {name: mean for name, (mean, _) in self._moments.items()})
 
     def draws(self, history: UserHistory, draws: int, seed: int) -> Additions:
         """Return what is added in J draws of the weights: weights [J, P], offsets [J, m]."""
-        rng, drawn = np.random.default_rng([seed, 4]), {}
-        for name, (mean, scale) in self._weights.items():
-            drawn[name] = mean + scale * rng.standard_normal((draws, *mean.shape))
-        return self._added(history, drawn)
+        return self._added(history, self._drawn(draws, np.random.default_rng([seed, 4])))
 
     def drawn_once(self, draws: int, seed: int) -> Callable[[UserHistory, Ints], Doubles | float]:
         """Draw the weights J times, once; return what they add to items [k] for a user: [J, k].
 
         0 without any term.
         """
-        rng = np.random.default_rng(seed)
-        drawn = {
-            name: mean + scale * rng.standard_normal((draws, *mean.shape))
-            for name, (mean, scale) in self._weights.items()
-        }
-
-        def added(history: UserHistory, items: Ints) -> Doubles | float:
-            total: Doubles | float = 0.0
-            if "popularity" in drawn and self._table.num_features:
-                total = drawn["popularity"] @ self._table.features_of(items).T
-            if self._history is not None:
-                features = history_features(self._history, history, items)[1]
-                total = total + drawn["history"] @ features.T
-            return total
-
-        return added
-
-    def _added(self, history: UserHistory, weights: Mapping[str, npt.ArrayLike]) -> Additions:
-        """Apply weights of terms, [...] in front of their features."""
-        popularity = weights.get("popularity") if self._table.num_features else None
-        if self._history is None:
-            return Additions(popularity)
-        items, features = history_features(self._history, history)
-        offsets = np.asarray(weights["history"], np.float64) @ features.T
-        return Additions(popularity, items, offsets)
+        drawn = self._drawn(draws, np.random.default_rng(seed))
+        return lambda history, items: sum(self._parts(history, items, drawn).values())
 
     def drawn_for(
         self, history: UserHistory, items: Ints, draws: int, seed: int
     ) -> Doubles | float:
-        """Return what those draws add to some items [k]: [J, k], or 0 without any term."""
-        if not self._weights:
-            return 0.0
-        added, total = self.draws(history, draws, seed), np.zeros((draws, len(items)))
-        if added.weights is not None:
-            total += np.asarray(added.weights) @ self._table.features_of(items).T
-        if added.offsets is not None:
-            rows, places = np.nonzero(items[:, None] == np.asarray(added.items))
-            total[:, rows] += np.asarray(added.offsets)[:, places]
-        return total
+        """Return what the draws of `draws` add to some items [k]: [J, k], or 0 without any term."""
+        drawn = self._drawn(draws, np.random.default_rng([seed, 4]))
+        return sum(self._parts(history, items, drawn).values())
 
     def mean_parts(self, history: UserHistory, items: Ints) -> dict[str, Doubles]:
         """Return what each term adds to some items by the posterior mean: [k] each."""
-        parts: dict[str, Doubles] = {}
-        if "popularity" in self._weights:
-            features, mean = self._table.features_of(items), self._weights["popularity"][0]
-            parts["popularity"] = (
-                features @ mean if features.shape[1] else np.zeros(len(items))
-            ).astype(np.float64)
-        if self._history is not None:
-            features = history_features(self._history, history, items)[1]
-            parts["history"] = (features @ self._weights["history"][0]).astype(np.float64)
+        means = {name: mean for name, (mean, _) in self._moments.items()}
+        return self._parts(history, items, means)
+
+    def _drawn(self, draws: int, rng: np.random.Generator) -> Weights:
+        return {
+            name: mean + scale * rng.standard_normal((draws, *mean.shape))
+            for name, (mean, scale) in self._moments.items()
+        }
+
+    def _added(self, history: UserHistory, weights: Weights) -> Additions:
+        """Apply weights of terms, [...] in front of their features."""
+        of_all = None
+        if self._of_all and self._table.num_features:
+            of_all = np.concatenate([weights[name] for name in self._of_all], axis=-1)
+        if not self._of_met:
+            return Additions(of_all)
+        met = {name: term.met(history) for name, term in self._of_met.items()}
+        offsets = {
+            name: np.asarray(weights[name], np.float64) @ features.T
+            for name, (_, features) in met.items()
+        }
+        if len(met) == 1:
+            (name,) = met
+            return Additions(of_all, met[name][0], offsets[name])
+        items = np.unique(np.concatenate([items for items, _ in met.values()]))
+        total = np.zeros((*next(iter(weights.values())).shape[:-1], len(items)))
+        for name, (own, _) in met.items():
+            total[..., np.searchsorted(items, own)] += offsets[name]
+        return Additions(of_all, items, total)
+
+    def _parts(self, history: UserHistory, items: Ints, weights: Weights) -> dict[str, Doubles]:
+        """Return what each term adds to some items [k]: [..., k]."""
+        parts, start = {}, 0
+        table = self._table.features_of(items)  # [k, P]
+        for name, term in (self._of_all | self._of_met).items():
+            if name in self._of_met:
+                features = term.met(history, items)[1]
+            elif self._table.num_features:
+                end = start + weights[name].shape[-1]
+                features, start = table[:, start:end], end
+            else:
+                features = np.zeros((len(items), weights[name].shape[-1]), np.float32)
+            parts[name] = np.asarray(weights[name] @ features.T, np.float64)
         return parts
 
 
-def history_term(terms: FittedTerms) -> HistoryTerm | None:
-    """Return the term of a user's history, if there is one."""
-    term = terms.by_name.get("history")
-    return term if isinstance(term, HistoryTerm) else None
+def ranking_terms(
+    posterior: Posterior, terms: FittedTerms
+) -> tuple[dict[str, FeatureTerm], dict[str, FeatureTerm]]:
+    """Return the terms that rank all items, and the items met; none of the model may be missing."""
+    for name, term in terms_of(posterior.config, "items").items():
+        if term.ranks != "never" and name not in terms.by_name:
+            raise SlatewiseError(
+                f"the model ranks by {name}, of which nothing is known here.",
+                "Give the ranker the terms of the model, SlateModel.terms.",
+            )
+    return terms.that_rank("all items"), terms.that_rank("items met")
 
 
-def history_features(
-    term: HistoryTerm, history: UserHistory, items: Ints | None = None
-) -> tuple[Ints, Floats]:
-    """Return items [m] and their features [m, 3] as the model has them, after a history.
-
-    Of the items given, or without any, of all with a feature other than 0.
-    """
-    items, features = met_features(history, items)
-    return items, np.divide(features, np.array(term.sizes), dtype=np.float32)
-
-
-def popularity_features(
-    terms: FittedTerms, state: PopularityState, time: int, num_items: int
+def feature_columns(
+    terms: Mapping[str, FeatureTerm], features: Mapping[str, Floats], num_items: int
 ) -> Floats:
-    """Return the features [I, P] of all items at a time, as the model has them.
+    """Put features [n, P] of terms side by side for I items, 0 for those beyond n: [I, ΣP]."""
+    if not terms or features.keys() != terms.keys():
+        raise _other_terms(features, terms)
+    parts = []
+    for name in terms:
+        known = features[name][:num_items]
+        parts.append(np.zeros((num_items, known.shape[1]), np.float32))
+        parts[-1][: len(known)] = known
+    return np.concatenate(parts, axis=1)
 
-    Items that the state does not know are new, and have 0.
-    """
-    term = terms.by_name.get("popularity")
-    if not isinstance(term, PopularityTerm):
-        raise SlatewiseError(
-            "the model has no popularity to refresh.", "Train it with the term 'popularity'."
+
+def _other_terms(given: Mapping[str, Any], terms: Mapping[str, FeatureTerm]) -> SlatewiseError:
+    if not terms:
+        return SlatewiseError(
+            "the model has no term that ranks all items: there is nothing to refresh.",
+            "Train it with such a term, as 'popularity'.",
         )
-    if state.popularity != term.popularity:
-        raise SlatewiseError(
-            "this popularity is counted otherwise than that of the model.",
-            "Make the state with model.terms.by_name['popularity'].popularity.",
-        )
-    known = state.features(time) / np.array(term.sizes, np.float32)
-    features = np.zeros((num_items, known.shape[1]), np.float32)
-    features[: len(known)] = known[:num_items]
-    return features
+    return SlatewiseError(
+        f"the model ranks all items by {', '.join(terms)}, and was told of "
+        f"{', '.join(given) or 'nothing'}.",
+        "Give a state for each term, by its name.",
+    )

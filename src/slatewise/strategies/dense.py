@@ -13,7 +13,7 @@ from slatewise.model.posterior import Posterior
 from slatewise.model.predicting import present_profiles
 from slatewise.model.terms import FittedTerms, terms_of
 from slatewise.ranking import Filter
-from slatewise.strategies.additions import history_features, history_term
+from slatewise.strategies.additions import ranking_terms
 from slatewise.strategies.interleaving import interleave
 from slatewise.strategies.users import Ints, Users
 
@@ -38,16 +38,14 @@ class DenseRanker:
         terms: FittedTerms | None = None,
         features: npt.NDArray[np.float32] | None = None,
     ) -> None:
-        """Take a posterior, its terms, and for popularity what `popularity_features` returns."""
+        """Take a posterior, its terms, and the `feature_columns` of those that rank all items."""
         self._posterior = posterior
-        self._history = history_term(terms or FittedTerms())
-        given = {"history": self._history, "popularity": features}
-        for name, what in given.items():
-            if name in posterior.config.terms and what is None:
-                raise SlatewiseError(
-                    f"the model ranks by {name}, of which nothing is known here.",
-                    f"Give the ranker what it needs, or train without '{name}'.",
-                )
+        self._of_all, self._of_met = ranking_terms(posterior, terms or FittedTerms())
+        if self._of_all and features is None:
+            raise SlatewiseError(
+                f"the model ranks by {', '.join(self._of_all)}, of which nothing is known here.",
+                "Give the ranker the features of all items, or train without.",
+            )
         device = posterior.items.mean.device
         self._features = None if features is None else torch.from_numpy(features).to(device)
 
@@ -109,14 +107,14 @@ class DenseRanker:
         vectors, weights = parameters.vectors, _by_term(self._posterior, parameters)
         same = torch.zeros(()) if parameters.biases is None else parameters.biases
         if self._features is not None:
-            same = same + self._features @ weights["popularity"]
+            same = same + self._features @ torch.cat([weights[name] for name in self._of_all])
 
         def utility(rows: slice) -> Tensor:
             scores = same - _distances(profiles[rows], vectors)
-            if self._history is not None:
+            for name, term in self._of_met.items():
                 for row, history in enumerate(users.histories[rows]):
-                    items, features = history_features(self._history, history)
-                    added = torch.from_numpy(features).to(scores) @ weights["history"]
+                    items, features = term.met(history)
+                    added = torch.from_numpy(features).to(scores) @ weights[name]
                     scores[row, torch.from_numpy(items)] += added
             return scores
 

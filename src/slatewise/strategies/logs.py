@@ -17,10 +17,8 @@ from slatewise.data.dataset import SlateDataset
 from slatewise.data.preparation import prepare
 from slatewise.data.tables import open_tables
 from slatewise.errors import InputError, SlatewiseError
-from slatewise.features.popularity_state import PopularityState
 from slatewise.features.user_history import UserHistory
 from slatewise.model.fitted import ItemId
-from slatewise.model.terms.popularity import PopularityTerm
 from slatewise.strategies.recommender import Recommender
 from slatewise.strategies.users import Ints, source_number
 
@@ -80,38 +78,41 @@ class LoggedUsers:
 
 
 def refresh_from(recommender: Recommender, dataset: SlateDataset, at: int | None = None) -> int:
-    """Tell a model with popularity what a log knows of it, and return the time that it is told of.
+    """Tell a model what a log knows of all items, and return the time that it is told of.
 
     That is `at`, in microseconds since 1970, or the first tick after everything in the log.
     """
-    term = recommender.model.terms.by_name.get("popularity")
-    if not isinstance(term, PopularityTerm):
+    terms = recommender.model.terms.that_rank("all items")
+    if not terms:
         raise SlatewiseError(
             "the model does not rank by popularity.", "Leave out --log, which would tell nothing."
         )
-    state = PopularityState.of(term.popularity, dataset)
     last = int(dataset.times.max())
     if at is not None and at < last:
         raise SlatewiseError(
             f"the log goes on after the time asked for, until {_shown(last)}.",
             "Give a later time, or a log that ends before it.",
         )
-    time = last + round(term.popularity.settings.refresh * _MICROSECONDS) if at is None else at
-    recommender.refresh(_renumbered(state, dataset, recommender), time)
+    longest = max(term.refresh for term in terms.values())
+    time = last + round(longest * _MICROSECONDS) if at is None else at
+    rows, numbers = _shared(dataset, recommender)
+    features = {}
+    for name, term in terms.items():
+        known = term.state_after(dataset).features(time)
+        features[name] = np.zeros((len(recommender.items), known.shape[1]), np.float32)
+        features[name][rows] = known[numbers]
+    recommender.ranker.terms.set_features(features)
     return time
 
 
-def _renumbered(
-    state: PopularityState, dataset: SlateDataset, recommender: Recommender
-) -> PopularityState:
-    """Return the popularity of the model's items, by their numbers there."""
-    place = {item: number for number, item in enumerate(_ids_of(dataset, recommender))}
-    shared = [(n, place[item]) for n, item in enumerate(recommender.items.ids) if item in place]
-    own, theirs = np.array(shared, dtype=np.int64).reshape(-1, 2).T
-    out = PopularityState.empty(state.popularity, len(recommender.items))
-    for mine, told in zip(out.sums.arrays, state.sums.arrays, strict=True):
-        mine[own] = told[theirs]
-    return out
+def _shared(dataset: SlateDataset, recommender: Recommender) -> tuple[Ints, Ints]:
+    """Return the rows of the model's items that a dataset has, and their numbers there."""
+    number = {item: index for index, item in enumerate(_ids_of(dataset, recommender))}
+    shared = [
+        (row, number[item]) for row, item in enumerate(recommender.items.ids) if item in number
+    ]
+    rows, numbers = np.array(shared, dtype=np.int64).reshape(-1, 2).T
+    return rows, numbers
 
 
 def _seen(dataset: SlateDataset) -> Ints:

@@ -10,10 +10,9 @@ import numpy as np
 
 from slatewise.errors import SlatewiseError
 from slatewise.features.item_values import Columns
-from slatewise.features.popularity_state import PopularityState
 from slatewise.model.fitted import ItemId, SlateModel
+from slatewise.model.terms.term import ItemState
 from slatewise.ranking import Filter, ItemTable
-from slatewise.strategies.additions import popularity_features
 from slatewise.strategies.catalogue import Catalogue
 from slatewise.strategies.exact import ExactRanker
 from slatewise.strategies.explaining import Reason, explain
@@ -157,14 +156,15 @@ class Recommender:
         """Show hidden items again."""
         self.items.show(ids)
 
-    def refresh(self, popularity: PopularityState, time: int) -> None:
-        """Take over how popular items are at a time, in microseconds since 1970.
+    def refresh(self, states: ItemState | Mapping[str, ItemState], time: int) -> None:
+        """Take over what terms know of all items at a time, in microseconds since 1970.
 
-        For a model with popularity, as often as `Popularity.settings.refresh` says; before the
-        first time, all items count as new. Requests under way go on with what they began with.
+        For a model with terms that rank all items, such as popularity: `states` are what their
+        `item_state` returned, by the names of the terms, or the one of the only such term. As often
+        as `refresh` of a term says; before the first time, all items count as new, and slates say
+        so in their notes. Requests under way go on with what they began with.
         """
-        count = self._table.num_items
-        self._table.set_features(popularity_features(self.model.terms, popularity, time, count))
+        self.ranker.terms.refresh(states, time)
 
     def explain(self, slate: Slate, draws: int = 100) -> list[Reason]:
         """Say of each item of a slate why it is there."""
@@ -224,6 +224,10 @@ class Recommender:
             numbers=numbers,
             history=history,
             filter=users.filters[number],
+            notes=[
+                f"the model ranks by {term}, and was not told of any: all items count as new"
+                for term in self.ranker.terms.unknown
+            ],
         )
 
 

@@ -1,6 +1,6 @@
 """A slate, and all that is needed to make the very same again."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,8 @@ class Slate:
     """what the user did before, in rows of the table"""
     filter: Filter
     """what could be shown"""
+    notes: list[str] = field(default_factory=list)
+    """what the model ranks by and was not told"""
 
     def __len__(self) -> int:
         """Return how many items are shown; fewer than asked for if there were no more."""

@@ -8,7 +8,7 @@ from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
 from slatewise.model.terms.describing import Describer
 from slatewise.model.terms.registry import terms_of
-from slatewise.model.terms.term import FeatureTerm
+from slatewise.model.terms.term import FeatureTerm, Ranks
 
 if TYPE_CHECKING:
     from slatewise.model.config import ModelConfig
@@ -33,6 +33,10 @@ class FittedTerms:
             for target in ("items", "no click")
         )
         return Describer(of_items, of_no_click)
+
+    def that_rank(self, ranks: Ranks) -> dict[str, FeatureTerm]:
+        """Return the terms that rank in one way, by name and in the order of their columns."""
+        return {name: term for name, term in self.by_name.items() if term.ranks == ranks}
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, to be saved."""

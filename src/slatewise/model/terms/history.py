@@ -1,23 +1,32 @@
 """What passed between user and item before: clicked, shown, clicked last."""
 
-import math
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+import numpy as np
 import torch
 
-from slatewise.config import Config
 from slatewise.data.dataset import SlateDataset
-from slatewise.features.history import HISTORY, history_features
-from slatewise.model.terms.term import Describe, training_sample, typical_sizes
+from slatewise.data.ragged import Int64Array
+from slatewise.features.history import HISTORY, history_features, met_features
+from slatewise.features.user_history import UserHistory
+from slatewise.model.terms.term import (
+    Describe,
+    FeatureTerm,
+    Floats,
+    Ranks,
+    training_sample,
+    typical_sizes,
+)
 
 if TYPE_CHECKING:
     from slatewise.model.config import ModelConfig
 
 
-class HistoryTerm(Config):
+class HistoryTerm(FeatureTerm):
     """Σ w_p x_p(user, item) over the features of `slatewise.features.history`."""
 
     acts_on: ClassVar[Literal["items", "no click"]] = "items"
+    ranks: ClassVar[Ranks] = "items met"
 
     sizes: tuple[float, ...]
     """By which features are divided."""
@@ -28,20 +37,18 @@ class HistoryTerm(Config):
         return HISTORY
 
     @classmethod
-    def least_weights(cls, config: "ModelConfig") -> tuple[float, ...]:
-        """Any."""
-        return (-math.inf,) * len(HISTORY)
-
-    @classmethod
     def fit(cls, config: "ModelConfig", dataset: SlateDataset) -> "HistoryTerm":
         """Judge the size of features by training users."""
         return cls(sizes=typical_sizes(history_features(training_sample(dataset))))
 
     def describe_in(self, log: SlateDataset | None) -> Describe:
-        """Of the log nothing is needed: a user's history is in her own interactions."""
+        """Compute the same as `met` in one pass over all users; of the log nothing is needed."""
         sizes = torch.tensor(self.sizes)
         return lambda interactions: history_features(interactions) / sizes
 
-    def words(self, column: str) -> str:
-        """Say what a feature is."""
-        return column.replace("_", " ")
+    def met(
+        self, history: UserHistory, items: Int64Array | None = None
+    ) -> tuple[Int64Array, Floats]:
+        """Return items [m] and features [m, 3], of what she was shown and clicked."""
+        items, features = met_features(history, items)
+        return items, np.divide(features, np.array(self.sizes), dtype=np.float32)

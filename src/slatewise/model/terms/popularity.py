@@ -8,24 +8,34 @@ after training. That old items do worse, if they do, is for the age to say.
 import math
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
+import numpy as np
 import torch
 from pydantic import model_validator
 
-from slatewise.config import Config
 from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
 from slatewise.features.popularity import AGE, Popularity, PopularityConfig
 from slatewise.features.popularity_index import PopularityIndex
-from slatewise.model.terms.term import Describe, training_sample, typical_sizes
+from slatewise.features.popularity_state import PopularityState
+from slatewise.model.terms.term import (
+    Describe,
+    FeatureTerm,
+    ItemState,
+    Lookup,
+    Ranks,
+    training_sample,
+    typical_sizes,
+)
 
 if TYPE_CHECKING:
     from slatewise.model.config import ModelConfig
 
 
-class PopularityTerm(Config):
+class PopularityTerm(FeatureTerm):
     """Σ w_p x_p(item, time) over the features of `slatewise.features.popularity`."""
 
     acts_on: ClassVar[Literal["items", "no click"]] = "items"
+    ranks: ClassVar[Ranks] = "all items"
 
     popularity: Popularity
     """What the features are computed with."""
@@ -55,14 +65,44 @@ class PopularityTerm(Config):
         )
 
     def describe_in(self, log: SlateDataset | None) -> Describe:
+        """Look up all items of a slate at once, as `at_times` would one by one."""
+        index, sizes = self._index(log), torch.tensor(self.sizes)
+        return lambda interactions: index.cells(interactions) / sizes
+
+    def at_times(self, log: SlateDataset | None) -> Lookup:
         """Go through the log once: what everybody did before a moment is what counts then."""
+        index, sizes = self._index(log), np.array(self.sizes, np.float32)
+        return lambda items, times: index.features(items, times) / sizes
+
+    def _index(self, log: SlateDataset | None) -> PopularityIndex:
         if log is None:
             raise SlatewiseError(
                 "the popularity of an item is not known without a log.",
                 "Give the dataset too, such as ModelRecommender(model, log=dataset).",
             )
-        index, sizes = PopularityIndex.of(self.popularity, log), torch.tensor(self.sizes)
-        return lambda interactions: index.cells(interactions) / sizes
+        return PopularityIndex.of(self.popularity, log)
+
+    def item_state(self, num_items: int) -> PopularityState:
+        """Return the popularity before any event."""
+        return PopularityState.empty(self.popularity, num_items, self.sizes)
+
+    def state_after(self, dataset: SlateDataset) -> PopularityState:
+        """Return the popularity after everything in a dataset, which may exceed the memory."""
+        return PopularityState.of(self.popularity, dataset, self.sizes)
+
+    def require_own(self, state: ItemState) -> None:
+        """Refuse popularity that is counted otherwise than that of the model."""
+        own = self.popularity, self.sizes
+        if not isinstance(state, PopularityState) or (state.popularity, state.sizes) != own:
+            raise SlatewiseError(
+                "this popularity is counted otherwise than that of the model.",
+                "Make the state with model.terms.by_name['popularity'].item_state.",
+            )
+
+    @property
+    def refresh(self) -> float:
+        """Seconds of a tick."""
+        return self.popularity.settings.refresh
 
     @classmethod
     def least_weights(cls, config: "ModelConfig") -> tuple[float, ...]:

@@ -1,21 +1,26 @@
 """How readily the user has clicked so far, on the no-click option."""
 
-import math
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from slatewise.config import Config
 from slatewise.data.dataset import SlateDataset
 from slatewise.features.propensity import Propensity
-from slatewise.model.terms.term import Describe, training_sample, typical_sizes
+from slatewise.model.terms.term import (
+    Describe,
+    FeatureTerm,
+    Ranks,
+    training_sample,
+    typical_sizes,
+)
 
 if TYPE_CHECKING:
     from slatewise.model.config import ModelConfig
 
 
-class PropensityTerm(Config):
+class PropensityTerm(FeatureTerm):
     """w x(user) with the feature of `slatewise.features.propensity`; w is negative as a rule."""
 
     acts_on: ClassVar[Literal["items", "no click"]] = "no click"
+    ranks: ClassVar[Ranks] = "never"
 
     propensity: Propensity
     """What the feature is computed with."""
@@ -26,11 +31,6 @@ class PropensityTerm(Config):
     def columns(cls, config: "ModelConfig") -> tuple[str, ...]:
         """Name the feature."""
         return ("click_propensity",)
-
-    @classmethod
-    def least_weights(cls, config: "ModelConfig") -> tuple[float, ...]:
-        """Any."""
-        return (-math.inf,)
 
     @classmethod
     def fit(cls, config: "ModelConfig", dataset: SlateDataset) -> "PropensityTerm":

@@ -6,19 +6,28 @@ their typical size, the root mean square of those that are not 0. A zero stays z
 touches only what has a feature at all.
 """
 
+import math
 from collections.abc import Callable, Mapping
+from inspect import getattr_static
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, Self
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from slatewise.config import Config
 from slatewise.data.dataset import SlateDataset
 from slatewise.data.interactions import Interactions
+from slatewise.data.ragged import Int64Array
+from slatewise.errors import SlatewiseError
+from slatewise.features.popularity_state import CountedEvents
+from slatewise.features.user_history import NO_HISTORY, UserHistory
 
 if TYPE_CHECKING:
     from slatewise.model.config import ModelConfig
 
+Floats = npt.NDArray[np.float32]
 Describe = Callable[[Interactions], Tensor]
 """Computes features of any users' interactions: [F, P] of the items seen, or [N, Q]."""
 
@@ -26,35 +35,149 @@ MOST_USERS: Final = 20_000
 """Users by whom the size of features is judged, at most."""
 
 
-class FeatureTerm(Protocol):
-    """A term that knows the log it was fitted to; a frozen configuration, saved as it is."""
+Ranks = Literal["all items", "items met", "never"]
+"""How a term ranks: by features that all items have at a time, by features of the items that the
+user met (0 for all others), or not at all."""
+Lookup = Callable[[Int64Array, Int64Array], Floats]
+"""Returns the features of items [K] at times [K], from what was known before: [K, P]."""
+
+_VERBS: Final[Mapping[Ranks, tuple[str, ...]]] = {
+    "all items": ("item_state", "at_times", "refresh"),
+    "items met": ("met",),
+    "never": ("describe_in",),
+}
+"""What a term defines, by how it ranks."""
+
+
+class ItemState(Protocol):
+    """What a term that ranks all items knows of them now; serving keeps it up to date."""
+
+    def count(self, events: CountedEvents) -> None:
+        """Take events into account one after the other, as they are given."""
+
+    def grow(self, num_items: int) -> None:
+        """Have room for so many items; new ones have had no events."""
+
+    def features(self, time: int, items: Int64Array | None = None) -> Floats:
+        """Return the features of items [K], or of all, at a time, as the model has them: [K, P]."""
+
+    @property
+    def newest(self) -> int:
+        """The earliest time that may be asked for: no event is later."""
+
+
+class FeatureTerm(Config):
+    """A term that knows the log it was fitted to; a frozen configuration, saved as it is.
+
+    What a subclass has to define depends on how it ranks; what is missing is named when the class
+    is made. All features are returned as the model has them: divided by their typical size.
+    """
 
     acts_on: ClassVar[Literal["items", "no click"]]
+    """whose utility it is a part of"""
+    ranks: ClassVar[Ranks]
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """Refuse a term that some consumer would have to leave out."""
+        choices = {"acts_on": ("items", "no click"), "ranks": tuple(_VERBS)}
+        for name, allowed in choices.items():
+            if getattr(cls, name, None) not in allowed:
+                raise SlatewiseError(
+                    f"the term {cls.__name__} does not say `{name}`.",
+                    f"Set it to one of {', '.join(map(repr, allowed))}.",
+                )
+        if cls.acts_on == "no click" and cls.ranks != "never":
+            raise SlatewiseError(
+                f"the term {cls.__name__} acts on clicking nothing and cannot rank items.",
+                "Set `ranks` to 'never'.",
+            )
+        for verb in ("columns", "fit", *_VERBS[cls.ranks]):
+            if getattr_static(cls, verb) is getattr_static(FeatureTerm, verb):
+                raise SlatewiseError(
+                    f"the term {cls.__name__} ranks '{cls.ranks}' and has no `{verb}`.",
+                    f"Define {cls.__name__}.{verb}, as FeatureTerm.{verb} describes it.",
+                )
 
     @classmethod
     def columns(cls, config: "ModelConfig") -> tuple[str, ...]:
         """Name the features, of which each has a weight."""
+        raise NotImplementedError
 
     @classmethod
     def least_weights(cls, config: "ModelConfig") -> tuple[float, ...]:
-        """Say below what the posterior mean of each weight does not fall."""
+        """Return the number below which the posterior mean of each weight does not fall."""
+        return (-math.inf,) * len(cls.columns(config))
 
     @classmethod
     def fit(cls, config: "ModelConfig", dataset: SlateDataset) -> Self:
         """Read off the training part what the features are computed with."""
+        raise NotImplementedError
 
     def describe_in(self, log: SlateDataset | None) -> Describe:
-        """Return the function that computes the features of interactions of a log."""
+        """Return the function that computes the features of interactions of a log.
+
+        By default from what ranks, so that one definition serves training and rankings: `at_times`,
+        or `met` for one slate after the other, which is slow.
+        """
+        if self.ranks == "items met":
+            return self._replayed
+        lookup = self.at_times(log)
+
+        def describe(interactions: Interactions) -> Tensor:
+            times = torch.repeat_interleave(interactions.times, interactions.scroll_lengths)
+            items = interactions.slate_items.cpu().numpy().astype(np.int64)
+            found = torch.from_numpy(lookup(items, times.cpu().numpy()))
+            return found.to(interactions.clicks.device)
+
+        return describe
+
+    def met(
+        self, history: UserHistory, items: Int64Array | None = None
+    ) -> tuple[Int64Array, Floats]:
+        """Return items [m], each once, and their features [m, P] after a user's history.
+
+        Of the items given, or without any, of all with a feature other than 0. For terms that rank
+        the items met.
+        """
+        raise NotImplementedError
+
+    def item_state(self, num_items: int) -> ItemState:
+        """Return the state before any event. For terms that rank all items."""
+        raise NotImplementedError
+
+    def state_after(self, dataset: SlateDataset) -> ItemState:
+        """Return the state after everything in a dataset, whatever its split."""
+        state = self.item_state(dataset.num_items)
+        state.count(CountedEvents.of(dataset.interactions()))
+        return state
+
+    def require_own(self, state: ItemState) -> None:
+        """Refuse a state that was not made by this term."""
+
+    def at_times(self, log: SlateDataset | None) -> Lookup:
+        """Return what looks features up at any time of a log. For terms that rank all items."""
+        raise NotImplementedError
+
+    @property
+    def refresh(self) -> float:
+        """Seconds for which features stay as they are. For terms that rank all items."""
+        raise NotImplementedError
 
     def words(self, column: str) -> str:
         """Say in a few words what a feature is, to explain a slate."""
+        return column.replace("_", " ")
 
-    @classmethod
-    def build(cls, values: Mapping[str, Any], where: str) -> Self:
-        """Take over plain values, refusing what they cannot be."""
-
-    def model_dump(self) -> dict[str, Any]:
-        """Return plain values."""
+    def _replayed(self, interactions: Interactions) -> Tensor:
+        """Compute features from the history before each slate: [F, P]."""
+        found = []
+        for user in range(interactions.num_users):
+            whole = UserHistory.of_log(interactions, user)
+            for number, showing in enumerate(whole.showings()):
+                rows = self.met(whole.until(number), np.array(showing.items))[1]
+                found += [rows] * max(1, len(showing.clicks))
+        empty = self.met(NO_HISTORY, np.empty(0, np.int64))[1]
+        return torch.from_numpy(np.concatenate([empty, *found])).to(interactions.clicks.device)
 
 
 def typical_sizes(features: Tensor) -> tuple[float, ...]:

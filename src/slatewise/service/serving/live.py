@@ -144,7 +144,7 @@ class Live:
         return self._consistently(lambda: self._answer(know, request, strategy, seed))
 
     def _answer(self, know: Know, request: Request, strategy: Strategy, seed: int) -> Answer:
-        user, notes = know(self.offers), list[str]()
+        user, notes = know(self.offers), self._notes()
         wanted = self._filter(request, user.history.clicked, notes)
         users = Users([user.history], [wanted], [seed])
         most = min(request.k, self.offers.shown)
@@ -155,6 +155,11 @@ class Live:
         refreshed, counted = self._refreshed or (None, None)
         slate = self._slate(rows, users, user, strategy.name)
         return Answer(slate, self.offers.applied, refreshed, counted, notes)
+
+    def _notes(self) -> list[str]:
+        return [
+            f"{term} is not known yet: items count as new" for term in self.ranker.terms.unknown
+        ]
 
     def _filter(self, request: Request, clicks: Ints, notes: list[str]) -> Filter:
         offers = self.offers

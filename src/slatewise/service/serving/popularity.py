@@ -14,8 +14,8 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 import polars as pl
 
-from slatewise.errors import InputError
-from slatewise.features.popularity_state import CountedEvents, PopularityState
+from slatewise.errors import InputError, SlatewiseError
+from slatewise.features.popularity_state import CountedEvents
 from slatewise.model.terms import FittedTerms
 from slatewise.model.terms.popularity import PopularityTerm
 from slatewise.service.serving.items import ItemLog, Places
@@ -55,7 +55,7 @@ class Popular:
         self.counted = 0
         """the number of the last answer that counts"""
         self._log = log
-        self._state = PopularityState.empty(term.popularity, 0)
+        self._state = term.item_state(0)
         self._known: dict[str, _Known] = {}
         if run is not None and (run / COUNTS).is_file():
             self._load(run / COUNTS)
@@ -63,8 +63,8 @@ class Popular:
     @classmethod
     def of(cls, terms: FittedTerms, log: ItemLog, run: Path | None) -> "Popular | None":
         """Return the popularity that a model asks for, None if it does not."""
-        term = terms.by_name.get("popularity")
-        return cls(term, log, run) if isinstance(term, PopularityTerm) else None
+        term = _term_of(terms)
+        return None if term is None else cls(term, log, run)
 
     @classmethod
     def begin(
@@ -80,8 +80,8 @@ class Popular:
         The first worker that comes does it: from the count of the version before, if that fades as
         fast, or else from the first answer there is.
         """
-        term = terms.by_name.get("popularity")
-        if not isinstance(term, PopularityTerm):
+        term = _term_of(terms)
+        if term is None:
             return
         with one_at_a_time(run):
             if (run / COUNTS).is_file():
@@ -108,8 +108,7 @@ class Popular:
 
         No earlier than the last event: clocks of others may be ahead of ours.
         """
-        sizes = np.array(self.term.sizes, np.float32)
-        return self._state.features(time) / sizes
+        return self._state.features(time)
 
     @property
     def newest(self) -> int:
@@ -180,6 +179,19 @@ class Popular:
         self._known[answer.slate_id] = _Known(seen, clicked)
         while len(self._known) > _REMEMBERED:
             self._known.pop(next(iter(self._known)))
+
+
+def _term_of(terms: FittedTerms) -> PopularityTerm | None:
+    """Return the term that the service keeps a count for, refusing others that would need one."""
+    found = None
+    for name, term in terms.that_rank("all items").items():
+        if not isinstance(term, PopularityTerm):
+            raise SlatewiseError(
+                f"the service keeps no count for '{name}', by which the model ranks all items.",
+                "Serve it with a Recommender, or train without that term.",
+            )
+        found = term
+    return found
 
 
 def _alike(one: PopularityTerm, other: PopularityTerm) -> bool:
