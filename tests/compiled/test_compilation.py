@@ -98,6 +98,30 @@ def test_the_cache_notices_a_change_in_any_file_that_a_kernel_draws_upon(tmp_pat
     assert run() == ["8.0", "0"]
 
 
+TYPED = """
+from typing import NamedTuple
+from slatewise.compiled.compilation import compiled
+class Pair(NamedTuple):
+    one: float
+    other: float
+@compiled
+def total(pair):
+    return pair.one + pair.other
+print(total(Pair(1.0, 2.0)), len(total.stats.cache_hits))
+"""
+
+
+def test_a_type_that_was_renamed_does_not_break_the_cache(tmp_path: Path) -> None:
+    def run(text: str) -> str:
+        (tmp_path / "typed.py").write_text(text)
+        command = [sys.executable, "-c", "import typed"]
+        return subprocess.check_output(command, text=True, cwd=tmp_path).strip()
+
+    assert run(TYPED) == "3.0 0"
+    assert run(TYPED) == "3.0 1"
+    assert run(TYPED.replace("Pair", "Two")) == "3.0 0"
+
+
 @given(x=st.floats(-1e4, 0, width=32))
 def test_the_exponential_is_exact_to_a_few_roundings(x: float) -> None:
     expected = np.exp(x) if x >= -80 else 0.0

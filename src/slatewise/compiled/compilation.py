@@ -90,6 +90,9 @@ _TOOLKIT = digest(Path(__file__).parent)
 
 
 def _set_stamp(file: Any, stamp: str) -> None:
-    if not hasattr(file, "_source_stamp"):
+    if not (hasattr(file, "_source_stamp") and hasattr(file, "_version")):
         raise AttributeError("numba keeps its stamp elsewhere")
     file._source_stamp = stamp
+    # numba loads the types in an index before it compares the stamps, and an older index may name
+    # types that are gone; it compares versions first.
+    file._version = f"{file._version} {stamp}"

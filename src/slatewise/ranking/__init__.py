@@ -1,4 +1,7 @@
-"""Exact ranking of all items by distance: of means, of posterior draws, of expected relevance."""
+"""Exact ranking of all items: by their means, in posterior draws, and by expected relevance.
+
+By distance or dot product with compiled loops, by any other function of profile and vector without.
+"""
 
 from typing import TYPE_CHECKING
 

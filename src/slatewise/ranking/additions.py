@@ -1,4 +1,4 @@
-"""What one request adds to the scores of items, beside their biases and distances.
+"""What one request adds to the scores of items, beside their biases and relevance.
 
 J profiles of a request, P features of an item, m items with an offset of their own.
 """
@@ -31,17 +31,17 @@ class Additions:
 
 
 NO_ADDITIONS = Additions()
-"""Bias and distance alone."""
+"""Bias and relevance alone."""
 
 
-class Added(NamedTuple):
+class AdditionArrays(NamedTuple):
     """Additions as the loops read them; nothing is added where P or m is 0."""
 
     weights: Floats  # [J, P]
     items: Ints  # [m], in order
     offsets: Floats  # [J, m]
 
-    def only(self, kept: npt.NDArray[np.bool_]) -> "Added":
+    def only(self, kept: npt.NDArray[np.bool_]) -> "AdditionArrays":
         """Return them with some of the items [m]."""
         if kept.all():
             return self
@@ -49,7 +49,7 @@ class Added(NamedTuple):
         offsets = np.ascontiguousarray(self.offsets[:, kept])
         return self._replace(items=self.items[kept], offsets=offsets)
 
-    def within(self, numbers: Ints | None) -> "Added":
+    def within(self, numbers: Ints | None) -> "AdditionArrays":
         """Return them for a table of the items `numbers` of the whole; None leaves them."""
         if numbers is None:
             return self
@@ -60,17 +60,17 @@ class Added(NamedTuple):
         """Return the offsets of items [n], 0 for those without: [J, n]."""
         result = np.zeros((len(self.offsets), len(items)))
         if len(self.items):
-            places = np.searchsorted(self.items, items).clip(max=len(self.items) - 1)
-            found = self.items[places] == items
-            result[:, found] = self.offsets[:, places[found]]
+            indices = np.searchsorted(self.items, items).clip(max=len(self.items) - 1)
+            found = self.items[indices] == items
+            result[:, found] = self.offsets[:, indices[found]]
         return result
 
 
-def laid_out(table: ItemTable, given: Additions, count: int | None) -> Added:
+def arrays_of(table: ItemTable, given: Additions, count: int | None) -> AdditionArrays:
     """Check additions against a table: of `count` profiles, or of one without that axis."""
     if given is NO_ADDITIONS:
         nothing = np.zeros((1 if count is None else count, 0))
-        return Added(nothing, np.empty(0, np.int64), nothing)
+        return AdditionArrays(nothing, np.empty(0, np.int64), nothing)
     items, front = table.checked(given.items), () if count is None else (count,)
     weights = _values(given.weights, (*front, table.num_features), "Weights", "P")
     offsets = _values(given.offsets, (*front, len(items)), "Offsets", "m")
@@ -81,7 +81,7 @@ def laid_out(table: ItemTable, given: Additions, count: int | None) -> Added:
     order = np.argsort(items)
     if (np.diff(items[order]) == 0).any():
         raise SlatewiseError("An item has two offsets.", "Give each once.")
-    return Added(weights, items[order], np.ascontiguousarray(offsets[:, order]))
+    return AdditionArrays(weights, items[order], np.ascontiguousarray(offsets[:, order]))
 
 
 def _values(given: npt.ArrayLike | None, wanted: tuple[int, ...], name: str, letter: str) -> Floats:

@@ -52,7 +52,7 @@ class ApproximateIndex:
             self._index.add(table.means_of(every[start : start + _ROWS_AT_ONCE]))
 
     def rank_means(self, profile: npt.ArrayLike, k: int, probes: int = 16) -> Ranking:
-        """Return k items for a profile [D], nearly always the best, from so many lists."""
+        """Return k items for a profile [D], nearly always the best, searching `probes` lists."""
         z = checked_profiles(self._table, profile, k, 1)[None]
         parameters = _faiss().SearchParametersIVF(nprobe=probes)
         values, items = (part[0] for part in self._index.search(z, k, params=parameters))

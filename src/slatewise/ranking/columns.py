@@ -1,6 +1,6 @@
 """The arrays of an item table, in memory or mapped from a directory.
 
-C is the capacity: the places for items, a multiple of 16, of which the last ones are spare.
+C is the capacity: the rows for items, a multiple of 16, of which the last ones are spare.
 """
 
 import json
@@ -31,13 +31,13 @@ class Columns(NamedTuple):
     rows: Floats32  # [C, 2, D]: mean and scale again, together, for the few items that are drawn
     spreads: Floats32  # [2, C]: Σσ² and max σ²; [3, C] with the scales of biases, if any has one
     biases: Floats32  # [C]
-    offers: Floats32  # [C]: the bias of an item that is available, -inf of any other place
+    offers: Floats32  # [C]: the bias of an item that is available, -inf in any other row
     groups: npt.NDArray[np.int32]  # [C]
     features: Floats32  # [C / 16, P, 16]: what weights of a request act on; in memory only
 
     @property
     def capacity(self) -> int:
-        """Count the places for items."""
+        """Count the rows for items."""
         return len(self.biases)
 
 
@@ -57,7 +57,7 @@ def allocate(capacity: int, dimensions: int, spreads: int = 2) -> Columns:
 
 
 def grown(columns: Columns, capacity: int, spreads: int) -> Columns:
-    """Return a copy in memory with more places, or with scales of biases too."""
+    """Return a copy in memory with more rows, or with scales of biases too."""
     features = np.zeros((capacity // LANES, *columns.features.shape[1:]), np.float32)
     larger = allocate(capacity, columns.rows.shape[2], spreads)._replace(features=features)
     larger.means[: len(columns.means)] = columns.means
@@ -72,8 +72,8 @@ def grown(columns: Columns, capacity: int, spreads: int) -> Columns:
 def in_blocks(rows: npt.NDArray[Any], capacity: int) -> Floats32:
     """Lay out rows [n, P] as the means are: [C / 16, P, 16]."""
     blocks = np.zeros((capacity // LANES, rows.shape[1], LANES), np.float32)
-    places = np.arange(len(rows))
-    blocks[places // LANES, :, places % LANES] = rows
+    indices = np.arange(len(rows))
+    blocks[indices // LANES, :, indices % LANES] = rows
     return blocks
 
 
@@ -86,12 +86,12 @@ def fill(
     groups: npt.NDArray[Any],
     bias_scales: npt.NDArray[Any],
 ) -> None:
-    """Write items from place `start` on; the offers come last, for a pass may be under way."""
+    """Write items from row `start` on; the offers come last, for a pass may be under way."""
     for first in range(0, len(means), _ROWS_AT_ONCE):
         rows = slice(first, min(first + _ROWS_AT_ONCE, len(means)))
-        places = np.arange(start + rows.start, start + rows.stop)
+        indices = np.arange(start + rows.start, start + rows.stop)
         there = slice(start + rows.start, start + rows.stop)
-        columns.means[places // LANES, :, places % LANES] = means[rows]
+        columns.means[indices // LANES, :, indices % LANES] = means[rows]
         columns.rows[there, 0] = means[rows]
         columns.rows[there, 1] = scales[rows]
         squares = np.square(columns.rows[there, 1], dtype=np.float64)

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from slatewise.ranking import plain
-from slatewise.ranking.additions import NO_ADDITIONS, Added, Additions, laid_out
+from slatewise.ranking.additions import NO_ADDITIONS, AdditionArrays, Additions, arrays_of
 from slatewise.ranking.columns import Floats32
 from slatewise.ranking.filters import NO_FILTER, Filter, narrowed, rules
 from slatewise.ranking.loops import drawing, heap
@@ -52,21 +52,21 @@ def rank_draws(
         return plain.rank_draws(table, profiles, k, seed, *known, relevance=relevance)
     zs = checked_profiles(table, profiles, k, 2)
     items, vectors = checked_known(table, len(zs), known_items, known_vectors)
-    added = laid_out(table, additions, len(zs))
+    added = arrays_of(table, additions, len(zs))
     part, filter, numbers = narrowed(table, filter)
     if numbers is not None:
         inside = np.isin(items, numbers)
         items = np.searchsorted(numbers, items[inside])
         vectors = np.ascontiguousarray(vectors[:, inside])
         added = added.within(numbers)
-    drawn = _Known(items, vectors, added.offsets_of(items))
+    drawn = _KnownVectors(items, vectors, added.offsets_of(items))
     added = added.only(~np.isin(added.items, items))
     loops = loops_of(relevance)
     heaps = _rank(loops, part, zs, k, checked_seed(seed), filter, drawn, added)
     return whole_ranking(heaps.scores, heaps.items, k, numbers)
 
 
-class _Known(NamedTuple):
+class _KnownVectors(NamedTuple):
     """Items that have been drawn already."""
 
     items: Ints  # [C]
@@ -90,8 +90,8 @@ def _rank(
     k: int,
     seed: int,
     filter: Filter,
-    known: _Known,
-    added: Added,
+    known: _KnownVectors,
+    added: AdditionArrays,
 ) -> _Heaps:
     num_items, columns = table.snapshot()
     rule = rules(table, filter)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from slatewise.ranking import plain
-from slatewise.ranking.additions import NO_ADDITIONS, Added, Additions, laid_out
+from slatewise.ranking.additions import NO_ADDITIONS, AdditionArrays, Additions, arrays_of
 from slatewise.ranking.columns import LANES, Columns, Floats32
 from slatewise.ranking.filters import NO_FILTER, Filter, Rules, narrowed, rules
 from slatewise.ranking.loops import expected, heap
@@ -50,7 +50,7 @@ def rank_expected(
         return plain.rank_expected(table, profiles, k, filter, additions, relevance=relevance)
     loops = loops_of(relevance)
     zs = checked_profiles(table, profiles, k, 2)
-    added = laid_out(table, additions, len(zs))
+    added = arrays_of(table, additions, len(zs))
     part, filter, numbers = narrowed(table, filter)
     added = added.within(numbers)
     num_items, columns = part.snapshot()
@@ -68,7 +68,7 @@ def _distance(
     columns: Columns,
     zs: Floats32,
     rule: Rules,
-    added: Added,
+    added: AdditionArrays,
     best: Floats,
     items: Ints,
 ) -> None:
@@ -88,7 +88,7 @@ def _dot(
     columns: Columns,
     zs: Floats32,
     rule: Rules,
-    added: Added,
+    added: AdditionArrays,
     best: Floats,
     items: Ints,
 ) -> None:
@@ -106,7 +106,7 @@ def _dot(
     best[items >= 0] = np.exp(best[items >= 0])
 
 
-def _logs(columns: Columns, items: Ints, added: Added) -> Floats:
+def _logs(columns: Columns, items: Ints, added: AdditionArrays) -> Floats:
     """Return what is added to the utility of items in each profile, as a log: [n, M]."""
     logs = added.offsets_of(items) + added.weights @ _features(columns, items, added).T
     return np.ascontiguousarray(logs.T + _log_biases(columns, items)[:, None])
@@ -120,7 +120,7 @@ def _log_biases(columns: Columns, items: Ints | slice) -> Floats:
     return logs
 
 
-def _features(columns: Columns, items: Ints, added: Added) -> Floats:
+def _features(columns: Columns, items: Ints, added: AdditionArrays) -> Floats:
     """Return the features of items [n, P], or none where the request has no weights."""
     rows = columns.features[items // LANES, :, items % LANES].astype(np.float64)
     return rows[:, : added.weights.shape[1]]
@@ -142,7 +142,7 @@ def nodes(first: float, last: float, step: float) -> tuple[Floats, Floats]:
 def _shortlist(
     columns: Columns,
     rule: Rules,
-    added: Added,
+    added: AdditionArrays,
     lower: npt.NDArray[Any],
     upper: npt.NDArray[Any],
     size: int,
@@ -164,7 +164,7 @@ def _shortlist(
 
 
 def _bounds(
-    num_items: int, columns: Columns, zs: Floats32, added: Added
+    num_items: int, columns: Columns, zs: Floats32, added: AdditionArrays
 ) -> tuple[Floats32, Floats32]:
     """Return bounds [I] of the expected relevance of distances, from below and above.
 

@@ -34,7 +34,7 @@ class Rules(NamedTuple):
     caps: Ints  # [G] or [0]
 
     def passing(self, items: Ints) -> npt.NDArray[np.bool_]:
-        """Tell which of the items [n] the filter lets pass."""
+        """Return which of the items [n] the filter lets pass."""
         passing = ~np.isin(items, self.excluded)
         return passing & self.allowed[items] if len(self.allowed) else passing
 
@@ -47,7 +47,7 @@ class Rules(NamedTuple):
 
 FEW = 64
 """An allow list below this share of all items is ranked as a table of its own: gathering an item
-costs about as much as passing by so many."""
+costs about as much as passing by this many."""
 
 
 def narrowed(table: ItemTable, filter: Filter) -> tuple[ItemTable, Filter, Ints | None]:

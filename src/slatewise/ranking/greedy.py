@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from slatewise.ranking import plain
-from slatewise.ranking.additions import NO_ADDITIONS, Added, Additions, laid_out
+from slatewise.ranking.additions import NO_ADDITIONS, AdditionArrays, Additions, arrays_of
 from slatewise.ranking.columns import Floats32
 from slatewise.ranking.filters import NO_FILTER, Filter, narrowed, rules
 from slatewise.ranking.loops import heap, passes
@@ -43,7 +43,7 @@ def rank_means(
         return plain.rank_means(table, profile, k, filter, additions, relevance=relevance)
     loops = loops_of(relevance)
     z = checked_profiles(table, profile, k, 1)[None]
-    added = laid_out(table, additions, None)
+    added = arrays_of(table, additions, None)
     part, filter, numbers = narrowed(table, filter)
     added = added.within(numbers)
     num_items, columns = part.snapshot()
@@ -79,7 +79,7 @@ def rank_means_many(
     others = [b for b, filter in enumerate(each) if filter.allow is None]
     result = no_ranking(len(rows), k)
     if others:
-        added = [laid_out(table, given[b], None) for b in others]
+        added = [arrays_of(table, given[b], None) for b in others]
         wanted = [each[b] for b in others]
         together = _together(loops_of(relevance), table, rows[others], k, wanted, added)
         result.items[others], result.scores[others] = together
@@ -95,7 +95,7 @@ def _together(
     rows: Floats32,
     k: int,
     filters: Sequence[Filter],
-    added: Sequence[Added],
+    added: Sequence[AdditionArrays],
 ) -> Ranking:
     num_items, columns = table.snapshot()
     all_rules = [rules(table, filter) for filter in filters]
@@ -111,7 +111,7 @@ def _together(
     excluded = [
         rule.without(part.items).excluded for rule, part in zip(all_rules, kept, strict=True)
     ]
-    apart = Added(
+    apart = AdditionArrays(
         _padded([part.weights for part in kept], size),
         np.concatenate([part.items for part in kept]),
         np.concatenate([part.offsets for part in kept], axis=1),

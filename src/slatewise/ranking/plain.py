@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from slatewise.errors import SlatewiseError
-from slatewise.ranking.additions import NO_ADDITIONS, Added, Additions, laid_out
+from slatewise.ranking.additions import NO_ADDITIONS, AdditionArrays, Additions, arrays_of
 from slatewise.ranking.filters import NO_FILTER, Filter, rules
 from slatewise.ranking.request import (
     Floats,
@@ -72,7 +72,7 @@ def rank_means_many(
         for block in _blocks(every):
             means = table.means_of(block).astype(np.float64)
             scores[block] = _values(relevance, zs[j : j + 1], means)[0]
-        scores += table.biases_of(every) + _extra(table, laid_out(table, more, None))[0]
+        scores += table.biases_of(every) + _extra(table, arrays_of(table, more, None))[0]
         _keep_best(table, scores, filter, k, ranking.items[j], ranking.scores[j])
     return ranking
 
@@ -92,7 +92,7 @@ def rank_draws(
     """Rank the items for each profile [J, D] in a draw of all of them, as `ranking.rank_draws`."""
     zs = checked_profiles(table, profiles, k, 2).astype(np.float64)
     known, vectors = checked_known(table, len(zs), known_items, known_vectors)
-    extra, ranking = _extra(table, laid_out(table, additions, len(zs))), no_ranking(len(zs), k)
+    extra, ranking = _extra(table, arrays_of(table, additions, len(zs))), no_ranking(len(zs), k)
     every, scores = np.arange(table.num_items), np.empty(table.num_items)
     for j, own in enumerate(np.random.SeedSequence(checked_seed(seed)).spawn(len(zs))):
         rng = np.random.default_rng(own)
@@ -132,7 +132,7 @@ def rank_expected(
         for _ in range(draws):
             values = _values(relevance, zs, _drawn(table, block, rng))
             logs[:, block] = np.logaddexp(logs[:, block], values)
-    logs += _extra(table, laid_out(table, additions, len(zs)))
+    logs += _extra(table, arrays_of(table, additions, len(zs)))
     logs += table.biases_of(every) + np.square(table.bias_scales_of(every), dtype=np.float64) / 2
     scores = np.logaddexp.reduce(logs) - np.log(len(zs) * draws)
     _keep_best(table, scores, filter, k, *ranking)
@@ -164,7 +164,7 @@ def _values(relevance: Function, profiles: Floats, vectors: Floats) -> Floats:
     return values
 
 
-def _extra(table: ItemTable, added: Added) -> Floats:
+def _extra(table: ItemTable, added: AdditionArrays) -> Floats:
     """Return what a request adds to every score: [J, I], or [J, 1] if it is nothing."""
     result = np.zeros((len(added.offsets), 1))
     if added.weights.shape[1]:

@@ -40,7 +40,7 @@ class Ranking(NamedTuple):
 
 
 def no_ranking(*shape: int) -> Ranking:
-    """Return places without items."""
+    """Return an empty ranking."""
     return Ranking(np.full(shape, -1), np.full(shape, -np.inf))
 
 
@@ -59,7 +59,7 @@ def whole_ranking(scores: Floats, items: Ints, k: int, numbers: Ints | None) -> 
 
 
 def checked_profiles(table: ItemTable, profiles: npt.ArrayLike, k: int, axes: int) -> Floats32:
-    """Return profiles [..., D] of so many axes as floats, refusing what cannot be ranked by."""
+    """Check profiles [..., D] with this many axes, and the number k; return them as floats."""
     if k < 1:
         raise SlatewiseError(f"A ranking of {k} items was asked for.", "Ask for one or more.")
     rows: npt.NDArray[Any] = np.ascontiguousarray(profiles, np.float32)
@@ -94,7 +94,7 @@ def checked_seed(seed: int) -> int:
 def checked_known(
     table: ItemTable, draws: int, items: npt.ArrayLike, vectors: npt.ArrayLike | None
 ) -> tuple[Ints, Floats]:
-    """Return items [C] whose vectors [J, C, D] are known, and these, in so many draws."""
+    """Check items [C] whose vectors [J, C, D] in J draws are known; return both."""
     known = table.checked(items)
     wanted = (draws, len(known), table.dimensions)
     values = np.zeros(wanted) if vectors is None else np.ascontiguousarray(vectors, np.float64)

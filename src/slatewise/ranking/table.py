@@ -20,7 +20,8 @@ class ItemTable:
     """Means, scales and biases of all items, laid out for streaming.
 
     An item has the vector v_i ~ N(mean_i, diag scale_i²), the bias b_i ~ N(bias_i, bias_scale_i²)
-    and features x_i, on which weights w of a request act: its score is b_i + w · x_i − ‖z − v_i‖.
+    and features x_i, on which weights w of a request act: its score for a profile z is
+    b_i + w · x_i − ‖z − v_i‖ or, by dot product, b_i + w · x_i + z · v_i.
     A table on disk is memory-mapped, so that processes share it; changes (`append`, `set_biases`,
     `set_features`, `set_available`, `set_groups`) are private to the process and hold for requests
     that begin later.
@@ -52,11 +53,11 @@ class ItemTable:
         num_items, dimensions = rows[0].shape
         if path is None:
             return cls(_in_memory(rows), num_items)
-        place, spreads = Path(path), _spreads(rows)
+        directory, spreads = Path(path), _spreads(rows)
         layout.write(
-            place, num_items, dimensions, spreads, lambda made: layout.fill(made, 0, *rows)
+            directory, num_items, dimensions, spreads, lambda made: layout.fill(made, 0, *rows)
         )
-        return cls.open(place)
+        return cls.open(directory)
 
     @classmethod
     def open(cls, path: str | Path) -> "ItemTable":
@@ -70,7 +71,7 @@ class ItemTable:
 
     @contextmanager
     def scratch(self, size: int) -> Iterator[Floats32]:
-        """Lend an array of at least so many floats; fresh memory would cost a quarter of a pass."""
+        """Lend an array of at least `size` floats; fresh memory would cost a quarter of a pass."""
         try:
             array = self._spare.pop()
         except IndexError:
@@ -136,14 +137,14 @@ class ItemTable:
 
     def bias_scales_of(self, items: npt.ArrayLike) -> Floats32:
         """Return the scales of the biases [n] of items [n]."""
-        places, spreads = self.checked(items), self._columns.spreads
-        return spreads[2, places] if len(spreads) > 2 else np.zeros(len(places), np.float32)
+        indices, spreads = self.checked(items), self._columns.spreads
+        return spreads[2, indices] if len(spreads) > 2 else np.zeros(len(indices), np.float32)
 
     def features_of(self, items: npt.ArrayLike) -> Floats32:
         """Return the features [n, P] of items [n]."""
-        places = self.checked(items)
+        indices = self.checked(items)
         features: Floats32 = self._columns.features[
-            places // layout.LANES, :, places % layout.LANES
+            indices // layout.LANES, :, indices % layout.LANES
         ]
         return features
 
@@ -176,59 +177,59 @@ class ItemTable:
                 self._columns = layout.grown(columns, capacity, spreads)
             layout.fill(self._columns, self._num_items, *rows)
             if given is not None:
-                places = np.arange(self._num_items, end)
-                self._columns.features[places // layout.LANES, :, places % layout.LANES] = given
+                indices = np.arange(self._num_items, end)
+                self._columns.features[indices // layout.LANES, :, indices % layout.LANES] = given
             self._num_groups = max(self._num_groups, int(rows[3].max(initial=-1)) + 1)
             self._num_items = end
 
     def set_biases(self, items: npt.ArrayLike, values: npt.ArrayLike) -> None:
         """Give items [n] other biases, [n] or one for all."""
-        places = self.checked(items)
-        biases = np.broadcast_to(np.asarray(values, np.float32), places.shape)
+        indices = self.checked(items)
+        biases = np.broadcast_to(np.asarray(values, np.float32), indices.shape)
         _require_finite("a bias", biases)
         with self._changing:
             columns = self._columns
-            columns.biases[places] = biases
-            on = columns.offers[places] > -np.inf
-            columns.offers[places] = np.where(on, biases, -np.inf)
+            columns.biases[indices] = biases
+            on = columns.offers[indices] > -np.inf
+            columns.offers[indices] = np.where(on, biases, -np.inf)
 
     def set_features(self, values: npt.ArrayLike, items: npt.ArrayLike | None = None) -> None:
         """Give all items features [I, P], or only some of them [n] others [n, P].
 
-        They are laid out aside and take the place of the old ones whole.
+        They are laid out aside and replace the old ones all at once.
         """
         rows = np.asarray(values, np.float32)
         _require_finite("a feature", rows)
-        places = None if items is None else self.checked(items)
+        indices = None if items is None else self.checked(items)
         with self._changing:
             columns = self._columns
-            wanted = (self._num_items, -1) if places is None else (len(places), self.num_features)
+            wanted = (self._num_items, -1) if indices is None else (len(indices), self.num_features)
             if rows.ndim != 2 or rows.shape[0] != wanted[0] or wanted[1] not in (-1, rows.shape[1]):
                 raise SlatewiseError(
                     f"Features have the shape {list(rows.shape)}.",
                     "Give [I, P] for all items, or [n, P] for some with the P there is.",
                 )
-            if places is None:
+            if indices is None:
                 features = layout.in_blocks(rows, columns.capacity)
             else:
                 features = columns.features.copy()
-                features[places // layout.LANES, :, places % layout.LANES] = rows
+                features[indices // layout.LANES, :, indices % layout.LANES] = rows
             self._columns = columns._replace(features=features)
 
     def set_available(self, items: npt.ArrayLike, on: bool) -> None:
         """Let items [n] be ranked, or not, from the next request on."""
-        places = self.checked(items)
+        indices = self.checked(items)
         with self._changing:
             columns = self._columns
-            columns.offers[places] = columns.biases[places] if on else -np.inf
+            columns.offers[indices] = columns.biases[indices] if on else -np.inf
 
     def set_groups(self, items: npt.ArrayLike, groups: npt.ArrayLike) -> None:
         """Put items [n] into other groups [n], from the next request on."""
-        places, numbers = self.checked(items), np.asarray(groups, np.int32)
-        if numbers.min(initial=0) < 0 or numbers.shape != places.shape:
+        indices, numbers = self.checked(items), np.asarray(groups, np.int32)
+        if numbers.min(initial=0) < 0 or numbers.shape != indices.shape:
             raise SlatewiseError("Groups do not fit the items.", "Give each a number from 0 on.")
         with self._changing:
-            self._columns.groups[places] = numbers
+            self._columns.groups[indices] = numbers
             self._num_groups = max(self._num_groups, int(numbers.max(initial=-1)) + 1)
 
     def checked(self, items: npt.ArrayLike) -> Ints:

@@ -62,10 +62,10 @@ def tail_bound(near: Any, total: Any, widest: Any, reach: Any) -> Any:
 
 
 @inlined
-def unsure_bound(near: Any, total: Any, widest: Any, reach: Any, unsure: Any) -> Any:
-    """Bound the same where the reach y is uncertain too, of the mean `reach` and scale `unsure`.
+def uncertain_bound(near: Any, total: Any, widest: Any, reach: Any, bias_sd: Any) -> Any:
+    """Bound the same where the reach y is uncertain too, of the mean `reach` and scale `bias_sd`.
 
-    With m the reach or 0 if that is less, r = unsure² and any λ, u = 1 + 2λw and g = 1 − 2λr, it
+    With m the reach or 0 if that is less, r = bias_sd² and any λ, u = 1 + 2λw and g = 1 − 2λr, it
     is the exponential of λ(m²/g − x/u) − ½ log g − (s / 2w) log u − (reach − m)² / 2r. The λ here
     is nearly the best.
     """
@@ -74,7 +74,7 @@ def unsure_bound(near: Any, total: Any, widest: Any, reach: Any, unsure: Any) ->
     less, more = everywhere(np.float32(1 - MARGIN)), everywhere(np.float32(1 + MARGIN))
     x, s = multiply(near, less), multiply(total, less)
     w = larger(multiply(widest, more), everywhere(_NARROWEST))
-    r = multiply(multiply(unsure, unsure), more)
+    r = multiply(multiply(bias_sd, bias_sd), more)
     hope, lack = larger(reach, zero), larger(subtract(zero, reach), zero)
     tau = multiply(multiply(hope, hope), more)
     stretch = _best_stretch(x, s, larger(add(tau, r), least))

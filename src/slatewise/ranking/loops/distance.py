@@ -22,7 +22,7 @@ from slatewise.compiled.lanes import (
     squared_distances,
     subtract,
 )
-from slatewise.ranking.loops.bounds import tail_bound, unsure_bound
+from slatewise.ranking.loops.bounds import tail_bound, uncertain_bound
 from slatewise.ranking.loops.offers import MARGIN
 from slatewise.ranking.loops.randomness import normal
 from slatewise.ranking.loops.tilting import drawn, raised
@@ -115,7 +115,7 @@ def chance(
 ) -> Any:
     """Bound the probability that a drawn item comes within reach, in every lane."""
     if len(columns.spreads) > 2:
-        return unsure_bound(near, total, widest, reach, bias_sd)
+        return uncertain_bound(near, total, widest, reach, bias_sd)
     return tail_bound(near, total, widest, reach)
 
 
@@ -129,7 +129,7 @@ def chance_in_draws(
     if near < 0:
         (nears,) = squared_distances(draws.blocks, block, columns.rows, 2 * item, 1)
     if len(columns.spreads) > 2:
-        return unsure_bound(nears, total, widest, reach, everywhere(columns.spreads[2, item]))
+        return uncertain_bound(nears, total, widest, reach, everywhere(columns.spreads[2, item]))
     return tail_bound(nears, total, widest, reach)
 
 

@@ -15,8 +15,8 @@ from slatewise.ranking.loops.randomness import normal
 from slatewise.ranking.loops.thinning import Centre, Draws, thin
 
 PILOT_TIMES, PILOT_LEAST = 12, 64
-"""The pilot is so many times a ranking, and at least so many items. Measured at 1.3 million items:
-with 4 times as many, draws at σ = .5 take a tenth longer; with 20 there is no further gain."""
+"""The pilot is 12 times as large as a ranking, and has at least 64 items. Measured at 1.3 million
+items: with 4 times, draws at σ = .5 take a tenth longer; with 20 there is no further gain."""
 
 
 @compiled

@@ -69,8 +69,8 @@ def mean_relevance(
 
     Factors are [n, M].
     """
-    for place in range(len(items)):
-        mean, scale = rows[items[place], 0], rows[items[place], 1]
+    for index in range(len(items)):
+        mean, scale = rows[items[index], 0], rows[items[index], 1]
         total = 0.0
         for m in range(len(profiles)):
             part = 0.0
@@ -82,8 +82,8 @@ def mean_relevance(
                     product *= u  # infinite when the node counts for nothing
                     exponent -= gap * gap / u
                 part += weights[node] * math.exp(rate * exponent) / math.sqrt(product)
-            total += factors[place, m] * part
-        values[place] = total / len(profiles)
+            total += factors[index, m] * part
+        values[index] = total / len(profiles)
 
 
 @compiled
@@ -146,11 +146,11 @@ def mean_log_relevance(rows: Any, items: Any, profiles: Any, logs: Any, values: 
     Logs are [n, M].
     """
     exponents = np.empty(len(profiles))
-    for place in range(len(items)):
-        mean, scale = rows[items[place], 0], rows[items[place], 1]
+    for index in range(len(items)):
+        mean, scale = rows[items[index], 0], rows[items[index], 1]
         most = -np.inf
         for m in range(len(profiles)):
-            exponent = logs[place, m]
+            exponent = logs[index, m]
             for d in range(profiles.shape[1]):
                 z = np.float64(profiles[m, d])
                 exponent += z * np.float64(mean[d]) + 0.5 * (z * np.float64(scale[d])) ** 2
@@ -159,4 +159,4 @@ def mean_log_relevance(rows: Any, items: Any, profiles: Any, logs: Any, values: 
         total = 0.0
         for m in range(len(profiles)):
             total += math.exp(exponents[m] - most)
-        values[place] = most + math.log(total / len(profiles))
+        values[index] = most + math.log(total / len(profiles))

@@ -13,40 +13,40 @@ def _worse(score: Any, item: Any, other: Any, other_item: Any) -> Any:
 
 
 @compiled
-def _sift_down(scores: Any, items: Any, size: Any, place: Any) -> None:
-    score, item = scores[place], items[place]
-    while 2 * place + 1 < size:
-        child = 2 * place + 1
+def _sift_down(scores: Any, items: Any, size: Any, index: Any) -> None:
+    score, item = scores[index], items[index]
+    while 2 * index + 1 < size:
+        child = 2 * index + 1
         right = child + 1
         if right < size and _worse(scores[right], items[right], scores[child], items[child]):
             child = right
         if not _worse(scores[child], items[child], score, item):
             break
-        scores[place], items[place] = scores[child], items[child]
-        place = child
-    scores[place], items[place] = score, item
+        scores[index], items[index] = scores[child], items[child]
+        index = child
+    scores[index], items[index] = score, item
 
 
 @compiled
-def _sift_up(scores: Any, items: Any, place: Any) -> None:
-    score, item = scores[place], items[place]
-    while place > 0:
-        above = (place - 1) // 2
+def _sift_up(scores: Any, items: Any, index: Any) -> None:
+    score, item = scores[index], items[index]
+    while index > 0:
+        above = (index - 1) // 2
         if not _worse(score, item, scores[above], items[above]):
             break
-        scores[place], items[place] = scores[above], items[above]
-        place = above
-    scores[place], items[place] = score, item
+        scores[index], items[index] = scores[above], items[above]
+        index = above
+    scores[index], items[index] = score, item
 
 
 @compiled
 def _worst_of_group(scores: Any, items: Any, size: Any, groups: Any, group: Any) -> Any:
     worst = np.int64(-1)
-    for place in range(size):
-        if groups[items[place]] == group and (
-            worst < 0 or _worse(scores[place], items[place], scores[worst], items[worst])
+    for index in range(size):
+        if groups[items[index]] == group and (
+            worst < 0 or _worse(scores[index], items[index], scores[worst], items[worst])
         ):
-            worst = np.int64(place)
+            worst = np.int64(index)
     return worst
 
 
@@ -135,12 +135,12 @@ def best_first(scores: Any, items: Any) -> None:
 def best_of(candidates: Any, values: Any, groups: Any, caps: Any, scores: Any, items: Any) -> None:
     """Fill scores and items [k] with the best of candidates [n] by values [n], best first.
 
-    Where fewer fit within the caps, the last places stay as they are.
+    Where fewer fit within the caps, the last positions stay as they are.
     """
     held = np.zeros(len(caps), np.int64)
     size = np.int64(0)  # a plain 0 would be compiled for by itself
-    for place in range(len(candidates)):
-        item, score = candidates[place], np.float64(values[place])
+    for index in range(len(candidates)):
+        item, score = candidates[index], np.float64(values[index])
         if size < len(scores) or score >= scores[0]:
             size = keep(scores, items, size, score, item, groups, caps, held)
     best_first(scores[:size], items[:size])

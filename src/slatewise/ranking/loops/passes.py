@@ -44,20 +44,20 @@ def _keep_offset(
     columns: Any,
     added: Any,
     row: Any,
-    places: Any,
+    indices: Any,
     profiles: Any,
     caps: Any,
     held: Any,
     scores: Any,
     items: Any,
 ) -> Any:
-    """Begin a ranking with the items that have offsets at these places; return its size."""
+    """Begin a ranking with the items with offsets between two indices; return its size."""
     size = np.int64(0)
-    for place in range(places[0], places[1]):
-        item = added.items[place]
+    for index in range(indices[0], indices[1]):
+        item = added.items[index]
         if columns.offers[item] > -np.inf:
             value = _mean_score(relevance, columns, item, profiles[row], added.weights, row)
-            value += added.offsets[0, place]
+            value += added.offsets[0, index]
             size = keep(scores, items, size, value, item, columns.groups, caps, held)
     return size
 
@@ -123,9 +123,9 @@ def greedy_many(
     weights, ends, lengths = added.weights, same_ends(added.weights), lengths_of(profiles)
     for b in range(count):
         if limits[b] > 0:
-            places, best, who = (shares[b], shares[b + 1]), scores[b, : limits[b]], items[b]
+            indices, best, who = (shares[b], shares[b + 1]), scores[b, : limits[b]], items[b]
             sizes[b] = _keep_offset(
-                relevance, columns, added, b, places, profiles, caps[b], held[b], best, who
+                relevance, columns, added, b, indices, profiles, caps[b], held[b], best, who
             )
             lows[b] = lowered(best[0]) if sizes[b] == limits[b] else np.float32(-np.inf)
     for block in range((num_items + WIDTH - 1) // WIDTH):

@@ -99,7 +99,7 @@ def _visit(
     chance: Any,
     most: Any,
     added: Any,
-    place: Any,
+    index: Any,
     draws: Any,
     caps: Any,
     state: Any,
@@ -109,7 +109,7 @@ def _visit(
 
     An event of probability `chance` brought us here, at least the probability that any draw has
     an event when each has one of probability at most `most`. `near` measures the mean against
-    all profiles, negative if they differ. An item with offsets has them at `place`,
+    all profiles, negative if they differ. An item with offsets has them at `index`,
     others have none at -1.
     """
     left = uniform(state) * chance
@@ -123,8 +123,8 @@ def _visit(
             continue
         left = uniform(state)
         offer = offer_of(columns, item, added.weights, j)
-        if place >= 0:
-            offer += added.offsets[j, place]
+        if index >= 0:
+            offer += added.offsets[j, index]
         score = drawn_score(relevance, columns, item, offer, j, draws, heaps, state)
         if score == -np.inf:
             continue
@@ -175,19 +175,19 @@ def _sift(
     Chances and tops are replaced by what the best profile and the best weights make of them.
     """
     varied = draws.centre.spread > 0
-    for place in range(waiting):
-        item = queue.items[place]
+    for index in range(waiting):
+        item = queue.items[index]
         if varied:
             for d in range(columns.rows.shape[2]):
-                queue.means[0, d, place] = columns.rows[item, 0, d]
+                queue.means[0, d, index] = columns.rows[item, 0, d]
         for p in range(draws.ends.shape[1]):
-            queue.features[p, place] = columns.features[item // WIDTH, p, item % WIDTH]
-        queue.others[0, place] = columns.spreads[0, item]
-        queue.others[1, place] = columns.spreads[1, item]
-        queue.others[2, place] = columns.offers[item]
-        queue.others[4, place] = nears[item]
+            queue.features[p, index] = columns.features[item // WIDTH, p, item % WIDTH]
+        queue.others[0, index] = columns.spreads[0, item]
+        queue.others[1, index] = columns.spreads[1, item]
+        queue.others[2, index] = columns.offers[item]
+        queue.others[4, index] = nears[item]
         if len(columns.spreads) > 2:
-            queue.others[3, place] = columns.spreads[2, item]
+            queue.others[3, index] = columns.spreads[2, item]
     near = load(queue.others, 4 * WIDTH)
     if varied:
         near = best_profile(relevance, queue.means, draws)
@@ -196,11 +196,11 @@ def _sift(
     top = chance(relevance, columns, draws.centre, near, total, widest, reach, bias_sd)
     store(queue.tops, 0, smaller(top, load(queue.tops, 0)))
     left = 0
-    for place in range(waiting):
-        most = min(1.0, np.float64(queue.tops[place]) * len(draws.profiles))
-        if uniform(state) * queue.chances[place] < most:
-            queue.items[left], queue.chances[left] = queue.items[place], most
-            queue.tops[left] = queue.tops[place]
+    for index in range(waiting):
+        most = min(1.0, np.float64(queue.tops[index]) * len(draws.profiles))
+        if uniform(state) * queue.chances[index] < most:
+            queue.items[left], queue.chances[left] = queue.items[index], most
+            queue.tops[left] = queue.tops[index]
             left += 1
     return left
 
@@ -224,8 +224,8 @@ def _least(draws: Any) -> Any:
 def _in_order(numbers: Any) -> Any:
     """Return a few numbers [n] in ascending order."""
     result = numbers.copy()
-    for place in range(1, len(result)):
-        number, before = result[place], place - 1
+    for index in range(1, len(result)):
+        number, before = result[index], index - 1
         while before >= 0 and result[before] > number:
             result[before + 1] = result[before]
             before -= 1
@@ -251,10 +251,10 @@ def _work_off(
     varied = draws.centre.spread > 0
     if varied or draws.ends.shape[1] > 0:
         waiting = _sift(relevance, columns, queue, waiting, nears, draws, low, state)
-    for place in range(waiting):
-        item = queue.items[place]
+    for index in range(waiting):
+        item = queue.items[index]
         near = np.float32(-1) if varied else nears[item]
-        came = near, queue.chances[place], queue.tops[place]
+        came = near, queue.chances[index], queue.tops[index]
         if _visit(relevance, columns, item, *came, added, -1, draws, caps, state, heaps):
             low = _least(draws)
     return low
@@ -284,11 +284,11 @@ def thin(
     rest = draws, rule.caps, state, heaps
     for item in pilot:
         _visit(relevance, columns, item, *first, added, -1, *rest)
-    for place in range(len(added.items)):
-        item = added.items[place]
+    for index in range(len(added.items)):
+        item = added.items[index]
         if columns.offers[item] > -np.inf:
-            _set_own(added.offsets[:, place], draws)
-            _visit(relevance, columns, item, *first, added, place, *rest)
+            _set_own(added.offsets[:, index], draws)
+            _visit(relevance, columns, item, *first, added, index, *rest)
     _set_own(np.zeros(len(draws.profiles)), draws)
     count, seen = len(draws.profiles), _in_order(pilot)
     low, waiting = _least(draws), np.int64(0)

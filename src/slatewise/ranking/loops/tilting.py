@@ -37,22 +37,22 @@ def drawn(mean: Any, scale: Any, profile: Any, tau: Any, bound: Any, state: Any)
 
 @compiled
 def raised(
-    mean: Any, scale: Any, profile: Any, gain: Any, unsure: Any, bound: Any, state: Any
+    mean: Any, scale: Any, profile: Any, gain: Any, bias_sd: Any, bound: Any, state: Any
 ) -> Any:
     """Make an event of probability `bound` one of law p(y) p(v) 1[y² > D, y > 0].
 
-    y ~ N(gain, unsure²) is by how much the offer exceeds the score to reach. Returns y − √D, or -1
+    y ~ N(gain, bias_sd²) is by how much the offer exceeds the score to reach. Returns y − √D, or -1
     if none. p(y) is tilted by exp(λy²), and where the gain is negative first moved to 0.
     """
     x, s, w = _sizes(mean, scale, profile)
-    hope, lack, varying = max(gain, 0.0), max(-gain, 0.0), unsure * unsure
+    hope, lack, varying = max(gain, 0.0), max(-gain, 0.0), bias_sd * bias_sd
     tilt = _best_tilt(x, s, w, hope * hope, varying)
     narrow = 1.0 - 2.0 * tilt * varying  # g
     level = _log_chance(mean, scale, profile, hope * hope / narrow, tilt)
     level -= 0.5 * math.log(narrow) + 0.5 * lack * lack / varying
     if uniform(state) * bound >= math.exp(level):
         return -1.0
-    rise = hope / narrow + unsure / math.sqrt(narrow) * normal(state)
+    rise = hope / narrow + bias_sd / math.sqrt(narrow) * normal(state)
     if rise <= 0.0:
         return -1.0
     distance = _tilted(mean, scale, profile, rise * rise, tilt, state)
@@ -107,7 +107,7 @@ def _tilted(mean: Any, scale: Any, profile: Any, tau: Any, tilt: Any, state: Any
 
 @compiled
 def _best_tilt(x: Any, s: Any, w: Any, tau: Any, varying: Any) -> Any:
-    """Return the λ with the least λ(τ/g − x/u) − ½ log g − (s / 2w) log u; see `unsure_bound`.
+    """Return the λ with the least λ(τ/g − x/u) − ½ log g − (s / 2w) log u; see `uncertain_bound`.
 
     At the least, C is below the bounds of all gates, whatever λ they used: C / B must not exceed
     1. The sum is convex in λ, so that Newton's steps between two ends always arrive.
