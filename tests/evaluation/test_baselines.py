@@ -110,7 +110,7 @@ def test_co_click_ranks_agree_with_scoring_every_item(seed: int) -> None:
     last = last_clicked(data)[clicked.numpy()]
     targets = data.clicked_items[clicked]
     order = torch.from_numpy(model.order)
-    place = torch.from_numpy(model.place)
+    place = torch.from_numpy(model.rank_of)
 
     def score(rows: slice) -> torch.Tensor:
         every = np.tile(model.order, (len(last[rows]), 1))

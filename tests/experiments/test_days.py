@@ -5,10 +5,10 @@ import pytest
 
 from slatewise.data.dataset import SlateDataset
 from slatewise.experiments import days as loop
-from slatewise.experiments.daily_log import DailyLog, Met
+from slatewise.experiments.daily_log import DailyLog, DaySlates
 from slatewise.experiments.days import run_days
 from slatewise.experiments.online import Arm
-from slatewise.experiments.storing import Tables, plain
+from slatewise.experiments.store import Tables, plain
 from tests.experiments.worlds import bench, small
 
 ARMS = [Arm("slate-gru-hier"), Arm("slate-gru-hier", "thompson"), Arm("slate-linear-hier")]
@@ -81,7 +81,7 @@ def test_a_poisoned_day_changes_nothing_until_the_night_after_it(
 ) -> None:
     record = DailyLog.record
 
-    def poison(log: DailyLog, day: int, met: Met) -> None:
+    def poison(log: DailyLog, day: int, met: DaySlates) -> None:
         record(log, day, met.only(met.searched) if day == 1 else met)
 
     monkeypatch.setattr(DailyLog, "record", poison)

@@ -9,10 +9,17 @@ import pytest
 import torch
 
 from slatewise.errors import SlatewiseError
-from slatewise.experiments.exposure import COMPARED, MODELS, Cells, ExposureConfig, _fill
+from slatewise.experiments.exposure import (
+    COMPARED,
+    MODELS,
+    Cells,
+    ExposureConfig,
+    _fill,
+    histories,
+    judge_greedy,
+)
 from slatewise.experiments.platform import Platform
-from slatewise.experiments.served import histories, judge_greedy
-from slatewise.experiments.storing import StudyResult
+from slatewise.experiments.store import StudyResult
 from slatewise.experiments.study import find_study, run_study, study_config
 from slatewise.model.config import ModelConfig
 from slatewise.report.sections import exposure as section
@@ -79,11 +86,12 @@ def test_histories_are_in_the_order_of_time() -> None:
         }
     )
     known = histories(log, np.array([7, 8]), ["recommendation", "search"])
-    assert [row.tolist() for row in known.clicks] == [[2, 5], []]
-    first, second = known.unclicked[0]
-    assert (first.after, first.items.tolist(), first.source) == (1, [3, 4], 0)
-    assert (second.after, second.items.tolist(), second.source) == (2, [6, 7], 1)
-    assert known.unclicked[1] == ()
+    assert [row.clicked.tolist() for row in known] == [[2, 5], []]
+    moves = known[0].moves(np.array([0, 1]))
+    assert moves.kinds.tolist() == [-1, 0, -1, 1]  # a click, and slates without one by source
+    slates = np.split(moves.items, moves.offsets[1:-1])
+    assert [slate.tolist() for slate in slates] == [[2], [3, 4], [5], [6, 7]]
+    assert len(known[1].moves(np.array([0, 1])).kinds) == 0
 
 
 def test_evidence_reaches_the_slates_that_are_judged(tmp_path: Path) -> None:
@@ -101,7 +109,7 @@ def test_evidence_reaches_the_slates_that_are_judged(tmp_path: Path) -> None:
             model.posterior.shared["evidence"].mean.fill_(strength)
         rates.append(judge_greedy(model, made.market, made.population.users, who, known))
     moved = rates[0] != rates[1]
-    searched = [any(slate.source == 1 for slate in user) for user in known.unclicked]
+    searched = [0 in user.moves(np.array([-1, 0])).kinds for user in known]
     assert dataset.source_names[1] == "search"
     assert moved.any()
     assert not moved[~np.array(searched)].any()

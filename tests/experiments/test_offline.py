@@ -13,7 +13,7 @@ from slatewise.data.split import SplitConfig
 from slatewise.errors import SlatewiseError
 from slatewise.evaluation import LOGITS, ModelRecommender, evaluate
 from slatewise.experiments.offline import BASELINES, STUDY, Key, OfflineConfig, Scores
-from slatewise.experiments.storing import StudyResult
+from slatewise.experiments.store import StudyResult
 from slatewise.experiments.study import run_study
 from slatewise.experiments.variants import VARIANTS, variant_config
 from slatewise.simulation import load_config, write_log

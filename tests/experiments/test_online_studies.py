@@ -9,7 +9,7 @@ import pytest
 from slatewise.errors import SlatewiseError
 from slatewise.experiments.missing_search import AFTER, BEFORE, LEAVING, LOST, MISSING
 from slatewise.experiments.online import OnlineConfig
-from slatewise.experiments.storing import StudyResult
+from slatewise.experiments.store import StudyResult
 from slatewise.experiments.study import (
     StudyConfig,
     Unit,

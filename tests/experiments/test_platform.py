@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from slatewise.experiments.daily_log import Met
+from slatewise.experiments.daily_log import DaySlates
 from slatewise.experiments.platform import Platform
 from slatewise.simulation import Policy, RandomPolicy
 from tests.experiments.worlds import platform
@@ -14,7 +14,7 @@ def policies(where: Platform, arms: int = 3) -> list[Policy]:
     return [RandomPolicy(where.market.catalogue) for _ in range(arms)]
 
 
-def served(where: Platform, days: int) -> list[Met]:
+def served(where: Platform, days: int) -> list[DaySlates]:
     where.warm_up()
     return [where.day(day, policies(where)) for day in range(days)]
 

@@ -5,10 +5,10 @@ import pytest
 
 from slatewise.evaluation.ab import click_rate
 from slatewise.evaluation.arms import ArmTotals
-from slatewise.experiments.comparing import Question, answer, differences, percent
-from slatewise.experiments.pooling import Pooled
+from slatewise.experiments.comparison import ArmQuestion, answer, differences, percent
+from slatewise.experiments.pooling import PooledEstimate
 from slatewise.experiments.rates import Rates, daily_rates
-from slatewise.experiments.storing import Row
+from slatewise.experiments.store import Row
 
 RESAMPLES = 400
 
@@ -67,7 +67,7 @@ def made(rates: dict[str, float], users: int, *, paired: bool, seed: int = 0) ->
     return rows
 
 
-def width(found: Pooled) -> float:
+def width(found: PooledEstimate) -> float:
     return found.high - found.low
 
 
@@ -112,7 +112,7 @@ def test_daily_rates_have_the_interval_of_users_over_all_seeds() -> None:
 
 def test_a_finding_goes_by_expected_clicks_and_notes_the_realised_ones() -> None:
     rates = Rates(made({"a": 0.3, "b": 0.4}, 500, paired=False), {"all": [0]}, RESAMPLES)
-    finding = answer(Question("Is b better?", "b", "a", "above", "2 and 1"), rates, "all")
+    finding = answer(ArmQuestion("Is b better?", "b", "a", "above", "2 and 1"), rates, "all")
     assert finding.value == pytest.approx(0.1)
     assert finding.verdict == "above"
     assert finding.agreement == "agrees"
@@ -128,4 +128,4 @@ def test_differences_are_from_the_reference() -> None:
 
 
 def test_rates_are_shown_in_percent() -> None:
-    assert percent(Pooled(0.1234, 0.1, 0.15, ())) == "12.3 % [10.0, 15.0]"
+    assert percent(PooledEstimate(0.1234, 0.1, 0.15, ())) == "12.3 % [10.0, 15.0]"

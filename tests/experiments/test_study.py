@@ -11,7 +11,7 @@ from slatewise.errors import InputError, SlatewiseError
 from slatewise.experiments import posterior
 from slatewise.experiments.findings import Finding
 from slatewise.experiments.posterior import PosteriorConfig
-from slatewise.experiments.storing import StudyResult, Tables
+from slatewise.experiments.store import StudyResult, Tables
 from slatewise.experiments.study import (
     STUDIES,
     Bench,
@@ -142,7 +142,7 @@ def test_other_settings_in_the_same_place_are_refused(toy: Toy, tmp_path: Path) 
     run_study(toy.study, config(), tmp_path)
     with pytest.raises(SlatewiseError, match=r"another 'factor' \(2.0, not 5.0\)") as error:
         run_study(toy.study, config(factor=5.0), tmp_path)
-    assert "another place" in error.value.remedy
+    assert "another directory" in error.value.remedy
     assert StudyResult.load(tmp_path / "toy").tables["total"].rows() == [(4.0,)]
 
 
@@ -157,7 +157,7 @@ def test_seeds_may_be_added(toy: Toy, tmp_path: Path) -> None:
 def test_a_place_with_other_files_is_not_touched(toy: Toy, tmp_path: Path) -> None:
     (tmp_path / "toy").mkdir()
     (tmp_path / "toy" / "thesis.txt").write_text("mine")
-    with pytest.raises(SlatewiseError, match="something else"):
+    with pytest.raises(SlatewiseError, match="something other"):
         run_study(toy.study, config(), tmp_path)
     assert [file.name for file in (tmp_path / "toy").iterdir()] == ["thesis.txt"]
 

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from slatewise.experiments.storing import Row, Tables
+from slatewise.experiments.store import Row, Tables
 from slatewise.experiments.study import Summary
-from slatewise.experiments.term_gains import ALL, ALONE, AUTO, MODELS, Judged, summary_of
+from slatewise.experiments.term_gains import ALL, ALONE, AUTO, MODELS, TermScores, summary_of
 
 
 def summary(tables: Tables) -> Summary:
-    return summary_of(Judged(tables, ["news"], same_users=False))
+    return summary_of(TermScores(tables, ["news"], same_users=False))
 
 
 def drawn(values: dict[str, float], spread: float, worth: dict[str, float]) -> Tables:

@@ -6,7 +6,7 @@ import pytest
 
 from slatewise.data import SlateDataset
 from slatewise.errors import SlatewiseError
-from slatewise.experiments.storing import StudyResult
+from slatewise.experiments.store import StudyResult
 from slatewise.experiments.study import find_study, run_study, study_config
 from slatewise.experiments.term_gains import ALL, MODELS
 from slatewise.experiments.terms import TermsConfig, units

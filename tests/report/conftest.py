@@ -11,7 +11,7 @@ import pytest
 
 from slatewise.experiments import offline, posterior
 from slatewise.experiments.findings import Finding
-from slatewise.experiments.storing import Tables
+from slatewise.experiments.store import Tables
 from slatewise.experiments.study import Bench, Study, StudyConfig, Summary, Unit, run_study
 
 if TYPE_CHECKING:

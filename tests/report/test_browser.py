@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slatewise.report.building import build_report
+from slatewise.report import build_report
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from slatewise.experiments.storing import StudyResult
+from slatewise.experiments.store import StudyResult
 from slatewise.experiments.study import find_study, run_study, study_config
-from slatewise.report.building import build_report
+from slatewise.report import build_report
 from slatewise.report.sections import missing_search, online_models, online_strategies
 from tests.experiments.worlds import SMALL
 

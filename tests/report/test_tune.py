@@ -3,11 +3,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from slatewise.experiments.storing import StudyResult
+from slatewise.experiments.store import StudyResult
 from slatewise.experiments.study import run_study
 from slatewise.experiments.tuning.config import TuneConfig
 from slatewise.experiments.tuning.search import STUDY
-from slatewise.report.building import build_report
+from slatewise.report import build_report
 from slatewise.report.sections.tune import section
 
 

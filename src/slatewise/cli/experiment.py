@@ -1,4 +1,4 @@
-"""`slatewise experiment`: one study of the paper, run, stopped and gone on with."""
+"""`slatewise experiment`: run a study, which can be interrupted and resumed."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from slatewise.errors import SlatewiseError
 from slatewise.plugins import is_import_path
 
 if TYPE_CHECKING:
-    from slatewise.experiments.storing import StudyResult
+    from slatewise.experiments.store import StudyResult
     from slatewise.experiments.study import Progress as Report
 
 _NARROW, _COLUMN = 60, 16
@@ -60,7 +60,7 @@ def experiment(
         Path | None, typer.Option(help="TOML file of further settings; options win over it.")
     ] = None,
 ) -> None:
-    """Run a study of the paper; stop it with Ctrl-C and go on with the same command."""
+    """Run a study; stop it with Ctrl-C and resume it with the same command."""
     # Torch takes a second to load: only commands that need it pay.
     from slatewise.experiments.study import find_study, run_study, study_config  # noqa: PLC0415
 

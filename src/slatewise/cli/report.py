@@ -9,7 +9,7 @@ from rich.table import Table
 from slatewise.cli.show import console, table
 
 if TYPE_CHECKING:
-    from slatewise.report.collecting import Report
+    from slatewise.report.contents import Report
 
 _QUESTION = 48
 
@@ -23,8 +23,8 @@ def report(
     ] = False,
 ) -> None:
     """Write OUT/report.html: one file, with tables, figures and how they were made."""
-    from slatewise.report.building import build_report  # noqa: PLC0415
-    from slatewise.report.collecting import agreement, collect  # noqa: PLC0415
+    from slatewise.report import build_report  # noqa: PLC0415
+    from slatewise.report.contents import agreement, collect  # noqa: PLC0415
 
     file = build_report(out, markdown=markdown)
     collected = collect(out)

@@ -20,7 +20,7 @@ _DAY: Final = 86_400_000_000
 
 
 @dataclass(frozen=True)
-class Met:
+class DaySlates:
     """The N slates that users met on one day, in the order of their meeting them."""
 
     user: Ints  # [N]
@@ -33,14 +33,15 @@ class Met:
     probability: Doubles  # [N], exact probability of any click, whatever the scroll
 
     @classmethod
-    def nothing(cls, places: int) -> Self:
-        """Return no slates at all, of so many places."""
-        none, yes, sure = np.zeros(0, np.int64), np.zeros(0, np.bool_), np.zeros(0)
-        return cls(none, none, none, np.zeros((0, places), np.int64), none, none, yes, sure)
+    def empty(cls, positions: int) -> Self:
+        """Return zero slates of `positions` positions."""
+        numbers, flags, chances = np.zeros(0, np.int64), np.zeros(0, np.bool_), np.zeros(0)
+        slates = np.zeros((0, positions), np.int64)
+        return cls(numbers, numbers, numbers, slates, numbers, numbers, flags, chances)
 
     @classmethod
     def of(cls, seen: Interactions, arm: int, round_: int) -> Self:
-        """Take what the marketplace tells of one slate of each of some users of an arm."""
+        """Take the interactions of users of an arm with one slate each."""
         return cls(
             user=seen.who,
             arm=np.full(len(seen.who), arm),
@@ -62,7 +63,7 @@ class Met:
         return type(self)(*(column[rows] for column in _columns(self)))
 
 
-def _columns(met: Met) -> list[Any]:
+def _columns(met: DaySlates) -> list[Any]:
     return list(vars(met).values())
 
 
@@ -77,7 +78,7 @@ class DailyLog:
         items = pl.DataFrame({Columns.ITEM: np.arange(catalogue.items), Columns.GROUP: groups})
         items.write_parquet(folder / "items.parquet")
 
-    def record(self, day: int, met: Met) -> None:
+    def record(self, day: int, met: DaySlates) -> None:
         """Keep what was met on a day, as a platform would see it."""
         slates = pl.DataFrame({"slate": met.slates.tolist(), "scroll": met.scroll})
         self.days[day] = pl.DataFrame(
@@ -98,7 +99,7 @@ class DailyLog:
         return pl.concat([self.days[past] for past in days if past in self.days])
 
     def dataset(self, day: int) -> SlateDataset:
-        """Prepare the window before a day as anybody would prepare a log."""
+        """Prepare the window before a day as a dataset."""
         log = self._folder / "window.parquet"
         self.before(day).drop("day", "arm").write_parquet(log)
         return prepare(

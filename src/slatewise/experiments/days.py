@@ -7,11 +7,11 @@ arm's model and strategy. Arms with the same model share it: it learns from the 
 from collections.abc import Container, Mapping, Sequence
 
 from slatewise.data.dataset import SlateDataset
+from slatewise.experiments.model_policy import ModelPolicy
 from slatewise.experiments.online import Arm, OnlineConfig
 from slatewise.experiments.outcomes import Outcomes
 from slatewise.experiments.platform import Platform
-from slatewise.experiments.serving import ModelPolicy
-from slatewise.experiments.storing import Tables
+from slatewise.experiments.store import Tables
 from slatewise.experiments.study import Bench
 from slatewise.experiments.variants import variant_config
 from slatewise.model.fitted import SlateModel

@@ -12,18 +12,26 @@ from itertools import pairwise
 from typing import Any, Final, Self
 
 import numpy as np
+import polars as pl
 from pydantic import Field, model_validator
 
+from slatewise.data.columns import Columns
 from slatewise.experiments.findings import Finding
+from slatewise.experiments.model_policy import ModelPolicy
 from slatewise.experiments.online import OnlineConfig
 from slatewise.experiments.platform import Platform
-from slatewise.experiments.rates import Rates, Sampled, pooled_row
-from slatewise.experiments.served import histories, judge_greedy
-from slatewise.experiments.serving import ModelPolicy
-from slatewise.experiments.storing import Row, Tables
+from slatewise.experiments.rates import Rates, RateSample, pooled_row
+from slatewise.experiments.store import Row, Tables
 from slatewise.experiments.study import Bench, Study, Summary, Unit
+from slatewise.features.showings import Showing
+from slatewise.features.user_history import UserHistory
 from slatewise.model.config import ModelConfig
-from slatewise.simulation import named_policy
+from slatewise.model.fitted import SlateModel
+from slatewise.ranking import Filter
+from slatewise.simulation import Marketplace, Users, named_policy
+from slatewise.simulation.arrays import Doubles, Ints
+from slatewise.strategies import users as asking
+from slatewise.strategies.dense import DenseRanker
 from slatewise.strategies.greedy import Greedy
 from slatewise.training import fit
 
@@ -154,7 +162,7 @@ class Cells:
 
     def __init__(self, config: ExposureConfig, judged: Sequence[Row]) -> None:
         self._kinds, self._shares, self._models = config.kinds, config.shares, config.models
-        place = {
+        index = {
             (kind, share): number
             for number, (kind, share) in enumerate(
                 (kind, share) for kind in config.kinds for share in config.shares
@@ -163,14 +171,14 @@ class Cells:
         shown = [
             row
             | {
-                "day": place[row["kind"], row["search_share"]],
+                "day": index[row["kind"], row["search_share"]],
                 "slates": [1] * len(row["users"]),
                 "clicks": [0] * len(row["users"]),
             }
             for row in judged
         ]
-        periods = {f"{kind} {share:g}": [place[kind, share]] for kind, share in place}
-        periods |= {kind: [place[kind, share] for share in config.shares] for kind in config.kinds}
+        periods = {f"{kind} {share:g}": [index[kind, share]] for kind, share in index}
+        periods |= {kind: [index[kind, share] for share in config.shares] for kind in config.kinds}
         self._rates = Rates(shown, periods, config.resamples)
         self._compared = [
             pair for pair in COMPARED if pair[0] in config.models and pair[1] in config.models
@@ -190,7 +198,7 @@ class Cells:
                 head = {"kind": kind, "search_share": share, "model": model}
                 yield head | pooled_row(self._rates.rate(model, period).pooled())
 
-    def _difference(self, first: str, second: str, period: str) -> Sampled:
+    def _difference(self, first: str, second: str, period: str) -> RateSample:
         return self._rates.rate(first, period) - self._rates.rate(second, period)
 
     def differences(self) -> Iterator[Row]:
@@ -223,6 +231,34 @@ class Cells:
                     *(found.value, found.low, found.high),
                     note=found.note(),
                 )
+
+
+def histories(log: pl.DataFrame, who: Ints, sources: Sequence[str]) -> list[UserHistory]:
+    """Read the histories of `who` [B] off a log whose item ids are item numbers."""
+    number = {name: index for index, name in enumerate(sources)}
+    shown: dict[int, list[Showing]] = {user: [] for user in who.tolist()}
+    columns = (Columns.USER, Columns.SLATE, Columns.CLICK, Columns.SOURCE)
+    for user, slate, click, source in (
+        log.sort(Columns.TIME, maintain_order=True).select(columns).iter_rows()
+    ):
+        if user in shown:
+            clicks = () if click is None else (slate.index(click),)
+            shown[user].append(Showing(tuple(slate), clicks, source=number[source]))
+    return [UserHistory.of_showings(showings) for showings in shown.values()]
+
+
+def judge_greedy(
+    model: SlateModel, market: Marketplace, users: Users, who: Ints, known: Sequence[UserHistory]
+) -> Doubles:
+    """Return the exact click probability of the greedy slate of each of `who`: [B].
+
+    Items that a user clicked before are left out.
+    """
+    filters = [Filter(exclude=history.clicked) for history in known]
+    asked = asking.Users(known, filters, [0] * len(who))
+    ranker = DenseRanker(model.posterior, model.terms)
+    slates = Greedy().slates(ranker, asked, market.config.max_slate)
+    return market.click_probability(users, slates, who)
 
 
 STUDY: Final = Study(

@@ -8,17 +8,27 @@ moved past it. Beside it, how both fare when ever less of the log is search.
 from collections.abc import Iterator, Sequence
 from typing import Final, Self
 
+import numpy as np
 from pydantic import PositiveInt, field_validator, model_validator
 
-from slatewise.experiments.comparing import percent
-from slatewise.experiments.days import run_days
+from slatewise.experiments.comparison import percent
+from slatewise.experiments.days import retrain, run_days
 from slatewise.experiments.findings import Direction, Finding
+from slatewise.experiments.model_policy import ModelPolicy
 from slatewise.experiments.online import Arm, OnlineConfig
-from slatewise.experiments.pooling import Pooled
-from slatewise.experiments.rates import MEASURES, Measure, Rates, Sampled, daily_rates, pooled_row
-from slatewise.experiments.search_share import judge_share
-from slatewise.experiments.storing import Row, Tables
+from slatewise.experiments.platform import Platform
+from slatewise.experiments.pooling import PooledEstimate
+from slatewise.experiments.rates import (
+    MEASURES,
+    Measure,
+    Rates,
+    RateSample,
+    daily_rates,
+    pooled_row,
+)
+from slatewise.experiments.store import Row, Tables
 from slatewise.experiments.study import Bench, Study, Summary, Unit
+from slatewise.strategies.greedy import Greedy
 
 SLATE, ALL_ITEM = Arm("slate-gru-hier"), Arm("all-item-gru-hier")
 BEFORE, LOST, MISSING, LEAVING, AFTER = "before", "lost week", "missing", "leaving", "after"
@@ -91,7 +101,40 @@ def run(config: MissingSearchConfig, unit: Unit, bench: Bench) -> Tables:
         )
     share = float(unit.part.removeprefix("share-"))
     variants = (SLATE.variant, ALL_ITEM.variant)
-    return {"shares": judge_share(config, unit.seed, share, variants, bench)}
+    return {"shares": _judge_share(config, unit.seed, share, variants, bench)}
+
+
+def _judge_share(
+    config: OnlineConfig, seed: int, share: float, variants: Sequence[str], bench: Bench
+) -> list[Row]:
+    """Judge the likelihoods when less and less of the log is search: a row per variant.
+
+    A world of its own fills a window of log with that share of searches, the rest by the
+    simulator's policy; the models learn from it, and their greedy slates, which are not shown, are
+    judged by the exact click probability of all users of the next day.
+    """
+    world = config.simulated(seed).model_copy(update={"search_share": share})
+    platform = Platform(config, world, days=1, arms=1, folder=bench.scratch)
+    platform.warm_up()
+    dataset = platform.log.dataset(day=0)
+    market, users = platform.market, platform.population.users
+    who = platform.population.present(day=0)
+    rows = []
+    for number, variant in enumerate(variants):
+        bench.progress(f"seed {seed}, search share {share:g}", number, len(variants))
+        policy = ModelPolicy(retrain(config, {}, variant, dataset, seed=seed), Greedy())
+        rng = np.random.default_rng(seed)
+        slates = policy.recommend(users.observed(who), market.config.max_slate, rng)
+        rows.append(
+            {
+                "seed": seed,
+                "arm": variant,
+                "search_share": share,
+                "users": who,
+                "expected": market.click_probability(users, slates, who).round(6),
+            }
+        )
+    return rows
 
 
 def summarise(config: MissingSearchConfig, tables: Tables) -> Summary:
@@ -119,7 +162,7 @@ def summarise(config: MissingSearchConfig, tables: Tables) -> Summary:
     return Summary(shown, findings, headline="headline")
 
 
-def _relative(rates: Rates, period: str, measure: Measure = "expected") -> Sampled:
+def _relative(rates: Rates, period: str, measure: Measure = "expected") -> RateSample:
     """All-item over slate, as in the paper."""
     return rates.rate(ALL_ITEM.name, period, measure) / rates.rate(SLATE.name, period, measure)
 
@@ -178,7 +221,11 @@ def _findings(rates: Rates) -> Iterator[Finding]:
 
 
 def _ratio_finding(
-    question: str, measure: str, found: Pooled, paper: Direction | None = None, numbers: str = ""
+    question: str,
+    measure: str,
+    found: PooledEstimate,
+    paper: Direction | None = None,
+    numbers: str = "",
 ) -> Finding:
     return Finding(
         question,

@@ -26,8 +26,8 @@ from slatewise.evaluation import (
 from slatewise.evaluation.baselines.registry import require_baselines
 from slatewise.evaluation.panel import ALL
 from slatewise.experiments.findings import Direction, Finding, shown_interval
-from slatewise.experiments.pooling import Pooled, pool
-from slatewise.experiments.storing import Row, Tables
+from slatewise.experiments.pooling import PooledEstimate, pool
+from slatewise.experiments.store import Row, Tables
 from slatewise.experiments.study import Bench, Study, StudyConfig, Summary, Unit
 from slatewise.experiments.variants import VARIANTS, fit_variant, unknown_exposure, variant_config
 from slatewise.experiments.worlds import dataset_of, dataset_row
@@ -182,13 +182,13 @@ class Scores:
         """Everything that has a value."""
         return list(self._values)
 
-    def pooled(self, key: Key) -> Pooled:
+    def pooled(self, key: Key) -> PooledEstimate:
         """Pool one measure over the seeds that have it."""
         seeds = self._values[key]
         resamples = [self._resamples[key][seed] for seed in seeds]
         return pool(list(seeds.values()), resamples, same_users=self._same_users)
 
-    def difference(self, first: Key, second: Key) -> Pooled | None:
+    def difference(self, first: Key, second: Key) -> PooledEstimate | None:
         """Pool the paired differences of the seeds that have both; None if none has."""
         estimates = [
             self._estimate(first, seed) - self._estimate(second, seed)
@@ -237,7 +237,7 @@ def _misleads(key: Key, config: OfflineConfig) -> bool:
     return all_item and key.metric in ("log_likelihood", "ece")
 
 
-def _table1(name: str, pooled: dict[Key, Pooled], k: int) -> Row:
+def _table1(name: str, pooled: dict[Key, PooledEstimate], k: int) -> Row:
     """Return the row of a recommender, for display: the paper's two columns, then ours."""
     likelihood, hitrate = PAPER.get(name, ("", ""))
     columns: dict[str, str | tuple[str, bool]] = {
@@ -259,7 +259,7 @@ def _table1(name: str, pooled: dict[Key, Pooled], k: int) -> Row:
     }
 
 
-def _headline(name: str, pooled: dict[Key, Pooled], k: int) -> Row:
+def _headline(name: str, pooled: dict[Key, PooledEstimate], k: int) -> Row:
     """Return what fits a terminal: the paper's two metrics and next clicks, without intervals."""
     likelihood, hitrate = PAPER.get(name, ("", ""))
     columns = {
@@ -274,7 +274,7 @@ def _headline(name: str, pooled: dict[Key, Pooled], k: int) -> Row:
     }
 
 
-def _shown(pooled: dict[Key, Pooled], key: Key, *, interval: bool = True) -> str:
+def _shown(pooled: dict[Key, PooledEstimate], key: Key, *, interval: bool = True) -> str:
     found = pooled.get(key)
     if found is None:
         return "–"
@@ -283,7 +283,7 @@ def _shown(pooled: dict[Key, Pooled], key: Key, *, interval: bool = True) -> str
     return f"{found.value:.3f}".replace("-", "−")
 
 
-class Question(NamedTuple):
+class ModelQuestion(NamedTuple):
     """A comparison that is made wherever both sides are there."""
 
     text: str
@@ -295,58 +295,58 @@ class Question(NamedTuple):
     calibrated: bool = False
 
 
-def _questions(k: int) -> Sequence[Question]:
+def _questions(k: int) -> Sequence[ModelQuestion]:
     slate, linear, flat, all_item = PAPER
     aware = "source-aware-gru-hier"
     likelihood, hitrate, recall = "log_likelihood", f"hitrate@{k}", f"recall@{k}"
     return (
-        Question(
+        ModelQuestion(
             "Do GRU dynamics predict choices better than linear ones?",
             *(likelihood, slate, linear, "above", "−4.96e7 against −4.98e7"),
         ),
-        Question(
+        ModelQuestion(
             "Do hierarchical priors predict choices better than a flat one?",
             *(likelihood, slate, flat, "above", "−4.96e7 against −4.97e7"),
         ),
-        Question(
+        ModelQuestion(
             "Do linear dynamics have the higher hitrate?",
             *(hitrate, linear, slate, "above", "0.149 against 0.105"),
         ),
-        Question(
+        ModelQuestion(
             "Does the all-item likelihood have a higher hitrate than the slate likelihood?",
             *(hitrate, all_item, slate, "above", "0.125 against 0.105"),
         ),
-        Question(
+        ModelQuestion(
             "Do linear dynamics have a higher hitrate than the all-item likelihood?",
             *(hitrate, linear, all_item, "above", "0.149 against 0.125"),
         ),
-        Question(
+        ModelQuestion(
             "Do hierarchical priors have a higher hitrate than a flat one?",
             *(hitrate, slate, flat, "above", "0.105 against 0.0988"),
         ),
-        Question(
+        ModelQuestion(
             "Does the model predict choices better than click-through rates per item?",
             *(likelihood, slate, "smoothed CTR"),
         ),
-        Question(
+        ModelQuestion(
             "After calibration, does the slate likelihood predict choices better than all-item?",
             *(likelihood, slate, all_item),
             calibrated=True,
         ),
-        Question(
+        ModelQuestion(
             "After calibration, does source-aware predict choices better than slate?",
             *(likelihood, aware, slate),
             calibrated=True,
         ),
-        Question(
+        ModelQuestion(
             "Does the all-item likelihood find more next clicks in the whole catalogue than slate?",
             *(recall, all_item, slate),
         ),
-        Question(
+        ModelQuestion(
             "Does the source-aware likelihood find more next clicks than slate?",
             *(recall, aware, slate),
         ),
-        Question(
+        ModelQuestion(
             "Does the all-item likelihood find more next clicks than counting co-clicks?",
             *(recall, all_item, "co-click"),
         ),

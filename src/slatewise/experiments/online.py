@@ -1,4 +1,4 @@
-"""What all online studies are told: who comes, how often, and how models are kept up to date."""
+"""Settings of all online studies: users, visits, and how models are retrained."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -37,9 +37,9 @@ class OnlineConfig(StudyConfig):
     stay: PositiveInt = 28
     """Days from a user's arrival to her leaving; as many arrive every day as leave."""
     window: PositiveInt = 28
-    """Days of log that models are trained on: the last so many before the day they serve."""
+    """Days of log that models are trained on: the last ones before the day they serve."""
     split: SplitConfig = SplitConfig(valid_share=0.1, test_share=0.0)
-    """Who of each night's log is left for validation; nobody is needed for test."""
+    """Share of each night's users held out for validation; no test users are needed."""
     nightly: TrainingConfig = TrainingConfig(
         learning_rate=0.006, max_epochs=4, patience=4, plateau=2
     )

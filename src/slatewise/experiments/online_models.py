@@ -9,12 +9,12 @@ from typing import Final
 
 from pydantic import Field, PositiveInt, field_validator
 
-from slatewise.experiments.comparing import Question, answer, differences, percent
+from slatewise.experiments.comparison import ArmQuestion, answer, differences, percent
 from slatewise.experiments.days import run_days
 from slatewise.experiments.findings import Finding
 from slatewise.experiments.online import Arm, OnlineConfig, require_variants
 from slatewise.experiments.rates import Rates, daily_rates
-from slatewise.experiments.storing import Row, Tables
+from slatewise.experiments.store import Row, Tables
 from slatewise.experiments.study import Bench, Study, Summary, Unit
 from slatewise.experiments.variants import VARIANTS
 
@@ -81,23 +81,23 @@ _SLATE, _LINEAR, _FLAT, _ALL_ITEM = PAPER
 _AWARE = "source-aware-gru-hier-greedy"
 
 QUESTIONS: Final = (
-    Question(
+    ArmQuestion(
         "Does the all-item likelihood have a higher click rate than the slate likelihood?",
         *(_ALL_ITEM, _SLATE, "above", "17.0 % against 15.6 %"),
     ),
-    Question(
+    ArmQuestion(
         "Do GRU dynamics have a higher click rate than linear ones?",
         *(_SLATE, _LINEAR, "above", "15.6 % against 10.3 %"),
     ),
-    Question(
+    ArmQuestion(
         "Do hierarchical priors have a higher click rate than a flat one?",
         *(_SLATE, _FLAT, "above", "15.6 % against 15.5 %"),
     ),
-    Question(
+    ArmQuestion(
         "Does the source-aware likelihood have a higher click rate than the slate likelihood?",
         *(_AWARE, _SLATE),
     ),
-    Question(
+    ArmQuestion(
         "Does the source-aware likelihood have a higher click rate than all-item?",
         *(_AWARE, _ALL_ITEM),
     ),

@@ -11,12 +11,12 @@ from typing import Final, Self
 import polars as pl
 from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
 
-from slatewise.experiments.comparing import Question, answer, differences, percent
+from slatewise.experiments.comparison import ArmQuestion, answer, differences, percent
 from slatewise.experiments.days import run_days
 from slatewise.experiments.findings import Direction, Finding
 from slatewise.experiments.online import Arm, OnlineConfig, require_strategies, require_variants
 from slatewise.experiments.rates import Rates, daily_rates
-from slatewise.experiments.storing import Row, Tables
+from slatewise.experiments.store import Row, Tables
 from slatewise.experiments.study import Bench, Study, Summary, Unit
 
 POOLED, OWN = "pooled", "own"
@@ -203,12 +203,12 @@ def _findings(config: OnlineStrategiesConfig, rates: Rates, part: str) -> Iterat
             text += f"rate than greedy with {variant}?"
             paper = _FOUND.get(arm) if part == POOLED else None
             numbers = f"{PAPER[arm]} against {PAPER[greedy]}" if paper else ""
-            yield answer(Question(text, arm, greedy, paper, numbers), rates, period)
+            yield answer(ArmQuestion(text, arm, greedy, paper, numbers), rates, period)
     slate, all_item = (f"{name}-{GREEDY}" for name in ("slate-gru-hier", "all-item-gru-hier"))
     if part == POOLED and {slate, all_item} <= set(rates.arms):
         text = "Greedy: does all-item have a higher click rate than slate?"
         numbers = f"{PAPER[all_item]} against {PAPER[slate]}"
-        yield answer(Question(text, all_item, slate, "above", numbers), rates, period)
+        yield answer(ArmQuestion(text, all_item, slate, "above", numbers), rates, period)
 
 
 STUDY: Final = Study(

@@ -14,9 +14,9 @@ import numpy as np
 
 from slatewise.data.dataset import SlateDataset
 from slatewise.evaluation.diversity import Diversity, coverage, exposure, gini
-from slatewise.experiments.daily_log import Met
+from slatewise.experiments.daily_log import DaySlates
 from slatewise.experiments.online import Arm, OnlineConfig
-from slatewise.experiments.storing import Row, Tables
+from slatewise.experiments.store import Row, Tables
 from slatewise.model.fitted import SlateModel
 from slatewise.simulation import Marketplace
 from slatewise.simulation.arrays import Ints
@@ -33,7 +33,7 @@ class Outcomes:
         self._exposure: list[Ints] = [np.zeros(market.catalogue.items, np.int64) for _ in arms]
 
     def add(
-        self, day: int, met: Met, models: Mapping[str, SlateModel], dataset: SlateDataset
+        self, day: int, met: DaySlates, models: Mapping[str, SlateModel], dataset: SlateDataset
     ) -> None:
         """Keep what users met on a day, what the models had learned from, and when."""
         self._night(day, models, dataset)
@@ -84,12 +84,12 @@ class Outcomes:
         return self._tables | {"arms": arms}
 
 
-def _per_user(met: Met) -> Row:
+def _per_user(met: DaySlates) -> Row:
     """Add up slates, clicks and expected clicks of each user."""
-    users, place = np.unique(met.user, return_inverse=True)
+    users, index = np.unique(met.user, return_inverse=True)
     return {
         "users": users,
-        "slates": np.bincount(place, minlength=len(users)),
-        "clicks": np.bincount(place, met.clicks >= 0, len(users)).astype(np.int64),
-        "expected": np.bincount(place, met.probability, len(users)).round(6),
+        "slates": np.bincount(index, minlength=len(users)),
+        "clicks": np.bincount(index, met.clicks >= 0, len(users)).astype(np.int64),
+        "expected": np.bincount(index, met.probability, len(users)).round(6),
     }

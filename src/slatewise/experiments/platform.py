@@ -1,14 +1,61 @@
 """A simulated platform: a marketplace, its users, and the log of what they met, day by day."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
-from slatewise.experiments.daily_log import DailyLog, Met
+from slatewise.experiments.daily_log import DailyLog, DaySlates
 from slatewise.experiments.online import OnlineConfig
-from slatewise.experiments.population import Population
-from slatewise.simulation import Marketplace, Policy, SimulationConfig, named_policy
+from slatewise.simulation import Marketplace, Policy, SimulationConfig, Users, named_policy
+from slatewise.simulation.arrays import Ints
+
+
+@dataclass(frozen=True)
+class Population:
+    """All users of all days; an index is a user's id."""
+
+    users: Users
+    arm: Ints  # [U], the arm that each is in, for ever
+    arrival: Ints  # [U], the first day; negative before the experiment
+    stay: int
+
+    @classmethod
+    def generate(
+        cls,
+        config: OnlineConfig,
+        market: Marketplace,
+        days: int,
+        arms: int,
+        rng: np.random.Generator,
+    ) -> Self:
+        """Draw who arrives when, so that about as many are there on every day.
+
+        Arms get equal shares: who is in which is a random permutation, whatever else is true of
+        a user.
+        """
+        first = -config.window - config.stay + 1  # those are about to leave when the log begins
+        count = round(config.people() * (days - first) / config.stay)
+        users = market.new_users(count, rng)
+        arrival = rng.integers(first, days, size=count)
+        return cls(users, rng.permutation(count) % arms, arrival, config.stay)
+
+    def __len__(self) -> int:
+        """Return the number of all users, U."""
+        return len(self.arm)
+
+    def present(self, day: int) -> Ints:
+        """Return those who have arrived and not yet left: [B]."""
+        return np.flatnonzero((self.arrival <= day) & (day < self.arrival + self.stay))
+
+    def forget(self, who: Ints) -> None:
+        """Take the last interaction of `who` [B] for one without a click, as the platform must.
+
+        That is what it believes of an interaction that it did not record; users are who they are.
+        """
+        self.users.history[who, self.users.steps[who] - 1] = -1
 
 
 class Platform:
@@ -29,7 +76,7 @@ class Platform:
         for day in range(-self._config.window, 0):
             self.day(day, [usual] * self._arms)
 
-    def day(self, day: int, policies: Sequence[Policy], *, lost: bool = False) -> Met:
+    def day(self, day: int, policies: Sequence[Policy], *, lost: bool = False) -> DaySlates:
         """Let everybody meet the slates of a day, recommendations by the policy of each arm.
 
         With `lost`, searches go unrecorded: users meet them and click, but neither training nor
@@ -41,21 +88,21 @@ class Platform:
 
     def _meet(
         self, day: int, policies: Sequence[Policy], rng: np.random.Generator, *, lost: bool
-    ) -> Met:
+    ) -> DaySlates:
         """Go through the slates of the day: everybody's first, then the second of some, …"""
         population = self.population
         present = population.present(day)
         visits = rng.poisson(self._config.slates_a_day, size=len(present))
-        parts = [Met.nothing(self.market.config.max_slate)]
+        parts = [DaySlates.empty(self.market.config.max_slate)]
         for round_ in range(visits.max(initial=0)):
             again = present[visits > round_]
             for arm, policy in enumerate(policies):
                 who = again[population.arm[again] == arm]
                 seen = self.market.interact(population.users, policy, rng, who)
-                parts.append(Met.of(seen, arm, round_))
+                parts.append(DaySlates.of(seen, arm, round_))
                 if lost:
                     population.forget(who[seen.searched])
-        return Met.joined(parts)
+        return DaySlates.joined(parts)
 
     def _stream(self, *path: int) -> np.random.Generator:
         """Return a random stream of its own for each day: none depends on draws of another."""

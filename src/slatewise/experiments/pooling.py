@@ -18,7 +18,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Pooled:
+class PooledEstimate:
     """The mean over seeds, its interval, and the value of each seed."""
 
     value: float
@@ -34,7 +34,7 @@ class Pooled:
 
 def pool(
     values: Sequence[float], replicates: Sequence[npt.ArrayLike], *, same_users: bool
-) -> Pooled:
+) -> PooledEstimate:
     """Pool the value of each seed [N] and its resamples: [N, R].
 
     With `same_users` the seeds were judged on the same users with the same weights: what they
@@ -45,12 +45,12 @@ def pool(
     value, mean = float(by_seed.mean()), resampled.mean(axis=0)
     mean = mean[np.isfinite(mean)]
     if not len(mean):
-        return Pooled(value, float("nan"), float("nan"), tuple(by_seed.tolist()))
+        return PooledEstimate(value, float("nan"), float("nan"), tuple(by_seed.tolist()))
     tail = (1 - LEVEL) / 2
     low, high = np.quantile(mean, [tail, 1 - tail])
     factor = _widening(by_seed, resampled, mean, same_users=same_users)
     low, high = value + factor * (low - value), value + factor * (high - value)
-    return Pooled(value, float(low), float(high), tuple(by_seed.tolist()))
+    return PooledEstimate(value, float(low), float(high), tuple(by_seed.tolist()))
 
 
 def _widening(by_seed: Floats, resampled: Floats, mean: Floats, *, same_users: bool) -> float:

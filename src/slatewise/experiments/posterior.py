@@ -15,8 +15,8 @@ from pydantic import PositiveInt, model_validator
 from slatewise.data.ragged import Int64Array
 from slatewise.errors import SlatewiseError
 from slatewise.experiments.findings import Direction, Finding
-from slatewise.experiments.pooling import Pooled, pool
-from slatewise.experiments.storing import Row, Tables
+from slatewise.experiments.pooling import PooledEstimate, pool
+from slatewise.experiments.store import Row, Tables
 from slatewise.experiments.study import Bench, Study, StudyConfig, Summary, Unit
 from slatewise.experiments.variants import fit_variant, variant_config
 from slatewise.experiments.worlds import dataset_of, dataset_row
@@ -147,8 +147,8 @@ def rank_correlation(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
 
 def _ranks(values: npt.NDArray[np.generic]) -> Floats:
     """Return ranks, the mean of them where values are equal: [N]."""
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    out: Floats = (np.cumsum(counts) - (counts - 1) / 2)[place]
+    _, index, counts = np.unique(values, return_inverse=True, return_counts=True)
+    out: Floats = (np.cumsum(counts) - (counts - 1) / 2)[index]
     return out
 
 
@@ -200,7 +200,7 @@ def summarise(config: PosteriorConfig, tables: Tables) -> Summary:
     return Summary({"figures": added, "correlations": shown}, findings, headline="correlations")
 
 
-def _pooled(rows: list[Row], *, same_groups: bool) -> Pooled:
+def _pooled(rows: list[Row], *, same_groups: bool) -> PooledEstimate:
     resamples = [[np.nan if v is None else v for v in row["values"]] for row in rows]
     values = [np.nan if row["value"] is None else row["value"] for row in rows]
     return pool(values, resamples, same_users=same_groups)

@@ -17,8 +17,8 @@ import numpy as np
 from slatewise.evaluation.ab import click_rate
 from slatewise.evaluation.arms import daily_totals
 from slatewise.evaluation.bootstrap import Resampler
-from slatewise.experiments.pooling import Floats, Pooled, pool
-from slatewise.experiments.storing import Row
+from slatewise.experiments.pooling import Floats, PooledEstimate, pool
+from slatewise.experiments.store import Row
 
 Measure = Literal["expected", "clicks"]
 MEASURES: Final[tuple[Measure, ...]] = ("expected", "clicks")
@@ -26,7 +26,7 @@ _COLUMNS: Final = ("slates", "clicks", "expected")
 
 
 @dataclass(frozen=True)
-class Sampled:
+class RateSample:
     """A number of each seed with its resamples; arithmetic keeps pairs together."""
 
     values: Floats
@@ -34,18 +34,18 @@ class Sampled:
     resamples: Floats
     """[N, R]"""
 
-    def __sub__(self, other: "Sampled") -> "Sampled":
+    def __sub__(self, other: "RateSample") -> "RateSample":
         """Return the difference."""
-        return Sampled(self.values - other.values, self.resamples - other.resamples)
+        return RateSample(self.values - other.values, self.resamples - other.resamples)
 
-    def __truediv__(self, other: "Sampled") -> "Sampled":
+    def __truediv__(self, other: "RateSample") -> "RateSample":
         """Return the ratio; nan where there is nothing to divide by."""
-        return Sampled(
+        return RateSample(
             self.values / np.where(other.values == 0, np.nan, other.values),
             self.resamples / np.where(other.resamples == 0, np.nan, other.resamples),
         )
 
-    def pooled(self) -> Pooled:
+    def pooled(self) -> PooledEstimate:
         """Return the mean over seeds with its interval."""
         return pool(self.values.tolist(), list(self.resamples), same_users=False)
 
@@ -58,12 +58,12 @@ class Rates:
     ) -> None:
         self.arms = list(dict.fromkeys(row["arm"] for row in shown))
         self.periods = {name: frozenset(days) for name, days in periods.items()}
-        self._places = {
+        self._columns = {
             key: number for number, key in enumerate((a, p) for a in self.arms for p in periods)
         }
         seeds = list(dict.fromkeys(row["seed"] for row in shown))
-        self._totals = np.empty((len(seeds), 3 * len(self._places)))
-        self._resampled = np.empty((len(seeds), resamples, 3 * len(self._places)))
+        self._totals = np.empty((len(seeds), 3 * len(self._columns)))
+        self._resampled = np.empty((len(seeds), resamples, 3 * len(self._columns)))
         for number, seed in enumerate(seeds):
             sums = self._sums([row for row in shown if row["seed"] == seed])
             resampler = Resampler(seed, resamples)
@@ -74,16 +74,16 @@ class Rates:
     def _sums(self, rows: Sequence[Row]) -> Floats:
         """Add up slates, clicks and expected clicks per user, arm and period: [U, 3 A P]."""
         users = 1 + max((max(row["users"], default=0) for row in rows), default=0)
-        sums = np.zeros((users, 3 * len(self._places)))
+        sums = np.zeros((users, 3 * len(self._columns)))
         for row in rows:
             for period, days in self.periods.items():
                 if row["day"] in days:
-                    first = 3 * self._places[row["arm"], period]
+                    first = 3 * self._columns[row["arm"], period]
                     columns = np.array([row[name] for name in _COLUMNS]).T  # [users, 3]
                     sums[row["users"], first : first + 3] += columns
         return sums
 
-    def rate(self, arm: str, period: str, measure: Measure = "expected") -> Sampled:
+    def rate(self, arm: str, period: str, measure: Measure = "expected") -> RateSample:
         """Return clicks per slate."""
         return self._column(arm, period, measure) / self._column(arm, period, "slates")
 
@@ -91,14 +91,14 @@ class Rates:
         """Add up slates, clicks or expected clicks over the seeds."""
         return float(self._column(arm, period, what).values.sum())
 
-    def _column(self, arm: str, period: str, what: str) -> Sampled:
-        place = 3 * self._places[arm, period] + _COLUMNS.index(what)
-        return Sampled(self._totals[:, place], self._resampled[:, :, place])
+    def _column(self, arm: str, period: str, what: str) -> RateSample:
+        column = 3 * self._columns[arm, period] + _COLUMNS.index(what)
+        return RateSample(self._totals[:, column], self._resampled[:, :, column])
 
     def table(self) -> list[Row]:
         """Return a row per arm, period and measure."""
         rows = []
-        for arm, period in self._places:
+        for arm, period in self._columns:
             counts = {what: self.count(arm, period, what) for what in _COLUMNS}
             for measure in MEASURES:
                 found = self.rate(arm, period, measure).pooled()
@@ -107,7 +107,7 @@ class Rates:
         return rows
 
 
-def pooled_row(found: Pooled) -> Row:
+def pooled_row(found: PooledEstimate) -> Row:
     """Return the columns of a pooled number."""
     return {
         "value": found.value,

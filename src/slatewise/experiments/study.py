@@ -13,7 +13,7 @@ To add a study, write a module of this folder with
 5. `STUDY = Study(...)` of these four, and a line in `STUDIES` below; a study of another package is
    given by its import path instead.
 
-`slatewise experiment NAME OUT` then runs it, stops and goes on, and writes everything;
+`slatewise experiment NAME OUT` then runs and resumes it, and writes everything;
 `slatewise report OUT` shows its tables, or what `report/sections/NAME.py` makes of them.
 """
 
@@ -34,7 +34,7 @@ from slatewise.data.dataset import SlateDataset
 from slatewise.data.split import SplitConfig
 from slatewise.errors import SlatewiseError
 from slatewise.experiments.findings import Finding
-from slatewise.experiments.storing import (
+from slatewise.experiments.store import (
     FORMAT,
     VERSION,
     Store,
@@ -66,11 +66,11 @@ Progress = Callable[[str, int, int | None], None]
 
 
 def _silent(stage: str, done: int, total: int | None) -> None:
-    """Report progress to nobody."""
+    """Ignore progress."""
 
 
 class StudyConfig(Config):
-    """What every study can be told; a study adds its own."""
+    """Settings of every study; a study adds its own."""
 
     seeds: tuple[NonNegativeInt, ...] = Field(default=(0, 1, 2), min_length=1)
     """One repetition each: another simulated world, or on a dataset another start of training."""
@@ -172,7 +172,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class Study(Generic[ConfigT]):
-    """What the module's text explains."""
+    """A study as four functions of its configuration; the module's docstring explains each."""
 
     name: str
     title: str
@@ -224,7 +224,7 @@ def run_study(
 ) -> StudyResult:
     """Run what is missing of a study in OUT/NAME, gather everything, and return it.
 
-    Stopped in the middle, it goes on from the last finished unit when it is called again. With
+    Interrupted, it resumes after the last finished unit when it is called again. With
     `jobs` as many units run at once, in processes of their own, to the same numbers. `notice` hears
     of units that were damaged and are run again.
     """

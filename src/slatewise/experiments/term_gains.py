@@ -5,8 +5,8 @@ from typing import Final, get_args
 
 from slatewise.experiments.findings import Finding, shown_interval
 from slatewise.experiments.offline import Key, Scores
-from slatewise.experiments.pooling import Pooled
-from slatewise.experiments.storing import Row, Tables
+from slatewise.experiments.pooling import PooledEstimate
+from slatewise.experiments.store import Row, Tables
 from slatewise.experiments.study import Summary
 from slatewise.model.config import Term
 from slatewise.selection import FEATURES
@@ -22,7 +22,7 @@ LEAST: Final = 0.002
 """Nats that a cause is worth at least to count as one, and that a term without one may cost."""
 
 
-class Judged:
+class TermScores:
     """The calibrated test log-likelihoods of all seeds, world by world."""
 
     def __init__(self, tables: Tables, worlds: Sequence[str], *, same_users: bool) -> None:
@@ -39,18 +39,18 @@ class Judged:
         self._worths = {key: sum(found) / len(found) for key, found in worths.items()}
 
     def worth(self, world: str, part: str) -> float | None:
-        """Return what the cause of a term is worth, over all seeds; None where nobody knows."""
+        """Return what the cause of a term is worth, over all seeds; None where it is unknown."""
         return self._worths.get((world, part))
 
     def models(self, world: str) -> list[str]:
         """Return the parts of a world that were fitted, but for the one without terms."""
         return [part for part in PARTS[1:] if MODELS[part] in self.names[world]]
 
-    def value(self, world: str, name: str, *, calibrated: bool = True) -> Pooled:
+    def value(self, world: str, name: str, *, calibrated: bool = True) -> PooledEstimate:
         """Pool over seeds."""
         return self._scores.pooled(_key(world, name, calibrated=calibrated))
 
-    def gain(self, world: str, first: str, second: str) -> Pooled:
+    def gain(self, world: str, first: str, second: str) -> PooledEstimate:
         """Pool the paired differences."""
         found = self._scores.difference(_key(world, first), _key(world, second))
         if found is None:
@@ -67,7 +67,7 @@ def _key(world: str, name: str, *, calibrated: bool = True) -> Key:
     return Key(f"{world}/{name}", "log_likelihood", calibrated)
 
 
-def summary_of(judged: Judged) -> Summary:
+def summary_of(judged: TermScores) -> Summary:
     """Compare terms with none, and `--auto` with the baselines."""
     shown: Tables = {
         "likelihoods": list(_likelihoods(judged)),
@@ -78,11 +78,11 @@ def summary_of(judged: Judged) -> Summary:
     return Summary(shown, [*_term_findings(judged), *_auto_findings(judged)], headline="headline")
 
 
-def _pooled(found: Pooled) -> Row:
+def _pooled(found: PooledEstimate) -> Row:
     return {"value": found.value, "low": found.low, "high": found.high, "by_seed": found.by_seed}
 
 
-def _likelihoods(judged: Judged) -> Iterator[Row]:
+def _likelihoods(judged: TermScores) -> Iterator[Row]:
     for world in judged.worlds:
         models = [MODELS[part] for part in judged.models(world)]
         for name in [NONE, *models, *judged.baselines(world)]:
@@ -92,7 +92,7 @@ def _likelihoods(judged: Judged) -> Iterator[Row]:
                 yield head | _pooled(found)
 
 
-def _gains(judged: Judged) -> Iterator[Row]:
+def _gains(judged: TermScores) -> Iterator[Row]:
     """Yield what each model gains over the one without terms."""
     for world in judged.worlds:
         for part in judged.models(world):
@@ -102,18 +102,18 @@ def _gains(judged: Judged) -> Iterator[Row]:
 
 
 def _counts(worth: float | None) -> bool | None:
-    """Say whether a cause is one; None where nobody knows."""
+    """Say whether a cause is one; None where it is unknown."""
     return None if worth is None else worth >= LEAST
 
 
-def _against(judged: Judged) -> Iterator[Row]:
+def _against(judged: TermScores) -> Iterator[Row]:
     """Yield what `--auto` gains over each baseline."""
     for world in judged.worlds:
         for name in judged.baselines(world):
             yield {"world": world, "baseline": name} | _pooled(judged.gain(world, AUTO, name))
 
 
-def _headline(judged: Judged) -> list[Row]:
+def _headline(judged: TermScores) -> list[Row]:
     """One row per model and baseline: gain over no terms in each world, for display."""
     models = dict.fromkeys(part for world in judged.worlds for part in judged.models(world))
     shown = [MODELS[part] for part in PARTS if part in models]
@@ -124,7 +124,7 @@ def _headline(judged: Judged) -> list[Row]:
     ]
 
 
-def _shown(judged: Judged, world: str, name: str) -> str:
+def _shown(judged: TermScores, world: str, name: str) -> str:
     """Show a gain and, in brackets, what the cause behind it is worth."""
     if name not in judged.names[world]:
         return "–"
@@ -134,7 +134,7 @@ def _shown(judged: Judged, world: str, name: str) -> str:
     return gain if worth is None else f"{gain} ({worth:.3f})"
 
 
-def _term_findings(judged: Judged) -> Iterator[Finding]:
+def _term_findings(judged: TermScores) -> Iterator[Finding]:
     for world in judged.worlds:
         for part in (part for part in judged.models(world) if part in ALONE):
             found, worth = judged.gain(world, MODELS[part], NONE), judged.worth(world, part)
@@ -155,7 +155,7 @@ def _term_findings(judged: Judged) -> Iterator[Finding]:
             )
 
 
-def _auto_findings(judged: Judged) -> Iterator[Finding]:
+def _auto_findings(judged: TermScores) -> Iterator[Finding]:
     for world in judged.worlds:
         best = judged.baselines(world)[0]
         for other, words in ((best, f"the best baseline, {best},"), (ALL, "all terms together")):

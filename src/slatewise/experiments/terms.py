@@ -22,7 +22,7 @@ from slatewise.evaluation import (
     predict_part,
 )
 from slatewise.evaluation.panel import ALL as ALL_SOURCES
-from slatewise.experiments.storing import Row, Tables
+from slatewise.experiments.store import Row, Tables
 from slatewise.experiments.study import Bench, Study, StudyConfig, Summary, Unit
 from slatewise.experiments.term_gains import (
     ALL,
@@ -31,7 +31,7 @@ from slatewise.experiments.term_gains import (
     MODELS,
     PARTS,
     TERMS,
-    Judged,
+    TermScores,
     summary_of,
 )
 from slatewise.experiments.worlds import dataset_of, dataset_row
@@ -211,7 +211,7 @@ def _judge(
 
 def summarise(config: TermsConfig, tables: Tables) -> Summary:
     """Pool over seeds; compare terms with none, and `--auto` with the baselines."""
-    return summary_of(Judged(tables, config.places, same_users=config.dataset is not None))
+    return summary_of(TermScores(tables, config.places, same_users=config.dataset is not None))
 
 
 STUDY: Final = Study(

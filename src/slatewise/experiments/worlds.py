@@ -8,7 +8,7 @@ from pathlib import Path
 from slatewise.data.dataset import SlateDataset
 from slatewise.data.description import describe
 from slatewise.data.preparation import prepare
-from slatewise.experiments.storing import Row
+from slatewise.experiments.store import Row
 from slatewise.experiments.study import Bench, StudyConfig
 from slatewise.simulation import write_log
 
@@ -20,15 +20,15 @@ def dataset_of(config: StudyConfig, seed: int, bench: Bench) -> SlateDataset:
     world = config.simulated(seed)
     asked = [world.model_dump(mode="json"), config.split.model_dump(mode="json")]
     digest = hashlib.blake2b(json.dumps(asked).encode(), digest_size=8).hexdigest()
-    place = bench.shared / f"{config.preset}-{seed}-{digest}"
-    if not place.exists():
+    path = bench.shared / f"{config.preset}-{seed}-{digest}"
+    if not path.exists():
         bench.shared.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".world-", dir=bench.shared) as folder:
-            _make(config, seed, Path(folder), place, bench)
-    return SlateDataset.open(place)
+            _make(config, seed, Path(folder), path, bench)
+    return SlateDataset.open(path)
 
 
-def _make(config: StudyConfig, seed: int, folder: Path, place: Path, bench: Bench) -> None:
+def _make(config: StudyConfig, seed: int, folder: Path, path: Path, bench: Bench) -> None:
     log, dataset = folder / "log", folder / "dataset"
     write_log(config.simulated(seed), log, progress=bench.progress)
     prepare(
@@ -39,9 +39,9 @@ def _make(config: StudyConfig, seed: int, folder: Path, place: Path, bench: Benc
         progress=bench.progress,
     )
     try:
-        dataset.rename(place)
+        dataset.rename(path)
     except OSError:
-        if not place.exists():
+        if not path.exists():
             raise  # otherwise another unit was quicker, with the same result
 
 

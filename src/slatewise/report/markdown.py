@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from slatewise.report.collecting import Report, Shown, agreement, run_tables, what_was_run
+from slatewise.report.contents import Report, StudyEntry, agreement, run_tables, what_was_run
 from slatewise.report.page import TITLE
 from slatewise.report.section import Table
 
@@ -34,7 +34,7 @@ def _parts(report: Report) -> Iterator[str]:
         yield from _study(shown)
 
 
-def _study(shown: Shown) -> Iterator[str]:
+def _study(shown: StudyEntry) -> Iterator[str]:
     result, section = shown.result, shown.section
     yield f"## {plain(section.title)}"
     yield plain(what_was_run(result))

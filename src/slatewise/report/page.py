@@ -9,7 +9,7 @@ from typing import Final
 
 from slatewise.errors import SlatewiseError
 from slatewise.experiments.findings import Finding
-from slatewise.report.collecting import Report, Shown, agreement, run_tables, what_was_run
+from slatewise.report.contents import Report, StudyEntry, agreement, run_tables, what_was_run
 from slatewise.report.section import Figure, Table
 from slatewise.version import __version__
 
@@ -114,7 +114,7 @@ def _finding(finding: Finding) -> str:
     )
 
 
-def _study(shown: Shown, numbers: Iterator[int]) -> str:
+def _study(shown: StudyEntry, numbers: Iterator[int]) -> str:
     result, section = shown.result, shown.section
     drawn = "\n".join(_figure(figure, result.name, next(numbers)) for figure in section.figures)
     parts = [

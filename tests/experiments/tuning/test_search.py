@@ -8,7 +8,7 @@ from slatewise.config import read_toml
 from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
 from slatewise.evaluation import ModelRecommender, evaluate
-from slatewise.experiments.storing import StudyResult
+from slatewise.experiments.store import StudyResult
 from slatewise.experiments.study import run_study
 from slatewise.experiments.tuning import search
 from slatewise.experiments.tuning.config import TuneConfig

@@ -70,9 +70,9 @@ class Baseline(ABC):
         shuffled = np.random.default_rng(0).permutation(len(scores))
         self.order = np.lexsort((shuffled, -scores))
         """[I] items, best first, before any click"""
-        self.place = np.empty(len(scores), dtype=np.int64)
-        """[I] where each item stands in `order`"""
-        self.place[self.order] = np.arange(len(scores))
+        self.rank_of = np.empty(len(scores), dtype=np.int64)
+        """[I] index of each item in `order`"""
+        self.rank_of[self.order] = np.arange(len(scores))
 
     @abstractmethod
     def item_scores(self) -> Floats:
@@ -117,7 +117,7 @@ class Baseline(ABC):
     def target_ranks(self, interactions: Interactions, scored: Tensor) -> Tensor:
         """Return the rank of each next click: [M]; see `Ranker`."""
         targets = interactions.clicked_items[scored & (interactions.clicks >= 0)]
-        return torch.from_numpy(1 + self.place[targets.numpy()])
+        return torch.from_numpy(1 + self.rank_of[targets.numpy()])
 
 
 class BaseRate(Baseline):
@@ -204,7 +204,7 @@ class CoClick(Baseline):
                     followers = followers[~exclude.numpy()[followers]]
                 items = np.union1d(followers, out[user])
                 scores = self._joint(np.full(len(items), last), items)
-                out[user] = items[np.lexsort((self.place[items], -scores))[:k]]
+                out[user] = items[np.lexsort((self.rank_of[items], -scores))[:k]]
         return torch.from_numpy(out)
 
     def _followers(self, last: Int64Array) -> tuple[Int64Array, Int64Array]:
@@ -226,22 +226,22 @@ class CoClick(Baseline):
         return torch.from_numpy(ranks)
 
     def _ranks(self, last: Int64Array, targets: Int64Array) -> Int64Array:
-        """Rank targets [M] among all items without scoring all: only followers leave their place.
+        """Rank targets [M] among all items without scoring all: only followers move.
 
         Items before the target = those whose prior alone is before it, less the followers among
         them, plus the followers before it by their own score.
         """
         own = self._joint(last, targets)
         strictly = np.searchsorted(self._falling, -own, side="left")
-        # Equal scores go by place; the first place with a smaller prior bounds them.
+        # Equal scores go by rank; the first rank with a smaller prior bounds them.
         up_to = np.searchsorted(self._falling, -own, side="right")
-        ahead = np.clip(self.place[targets], strictly, up_to)
+        ahead = np.clip(self.rank_of[targets], strictly, up_to)
         followers, lengths = self._followers(last)
         row = np.repeat(np.arange(len(targets)), lengths)
-        by_prior = self.place[followers] < ahead[row]
+        by_prior = self.rank_of[followers] < ahead[row]
         scores = self._joint(last[row], followers)
         by_score = (scores > own[row]) | (
-            (scores == own[row]) & (self.place[followers] < self.place[targets][row])
+            (scores == own[row]) & (self.rank_of[followers] < self.rank_of[targets][row])
         )
         moved = np.bincount(row, by_score.astype(np.int64) - by_prior, len(targets))
         return 1 + ahead + moved.astype(np.int64)

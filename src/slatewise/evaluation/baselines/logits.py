@@ -39,8 +39,8 @@ LOGITS: Final[Mapping[str, Sequence[str]]] = {
     "position only": ("position",),
     "all features": ("click rate", "history", "popularity", "propensity", "position"),
 }
-"""What each looks at: terms of a model, `position` as one number log(place), and `click rate`, the
-logarithm of the smoothed CTR."""
+"""The features of each: terms of a model, `position` as one number log(position), and `click rate`,
+the logarithm of the smoothed CTR."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class Columns:
     """how features of the strict past are computed"""
     describer: "Describer"
     """computes them, in the log that is predicted"""
-    places: bool
-    """whether log(place) is one"""
+    positions: bool
+    """whether log(position) is one"""
     item_scores: Floats | None
     """[I] a feature that an item always has"""
     num_sources: int
@@ -65,7 +65,7 @@ class Columns:
         slates = Slates.of(interactions, scored)
         of_items = [np.zeros((len(slates.items), 0))]
         of_items += [] if items is None else [items[seen].numpy()]
-        if self.places:
+        if self.positions:
             of_items.append(np.log1p(positions(interactions)[seen].numpy())[:, None])
         if self.item_scores is not None:
             of_items.append(self.item_scores[slates.items][:, None])

@@ -1,4 +1,4 @@
-"""What a search can be told."""
+"""Settings of a search."""
 
 from typing import Literal, Self
 
@@ -24,7 +24,7 @@ class TuneConfig(StudyConfig):
     objective: Literal["validation-likelihood", "hitrate"] = "validation-likelihood"
     """What is searched for; `hitrate` is the paper's, and a poor judge of models."""
     ranges: dict[str, Range] = Field(default={})
-    """Ranges of settings in the place of the usual ones."""
+    """Ranges of settings instead of the usual ones."""
     starts: PositiveInt = 3
     """Trainings, from fresh seeds, by which the best settings are held against the defaults."""
     k: PositiveInt = 20

@@ -14,10 +14,10 @@ from typing import Final
 from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
 from slatewise.evaluation import ModelRecommender, evaluate
-from slatewise.experiments.storing import Row, Tables
+from slatewise.experiments.store import Row, Tables
 from slatewise.experiments.study import Bench, Study, Unit
 from slatewise.experiments.tuning.config import TuneConfig
-from slatewise.experiments.tuning.judging import hitrate_name, judged
+from slatewise.experiments.tuning.scoring import hitrate_name, judged
 from slatewise.experiments.tuning.space import PAPER_FOUND, PAPER_RANGES, Point, Space
 from slatewise.experiments.tuning.summary import summarise
 from slatewise.experiments.tuning.surrogate import TO_LEARN_FROM, contours, propose, require_ax

@@ -114,7 +114,7 @@ class Space:
 
 
 def checked_ranges(ranges: Mapping[str, Range]) -> dict[str, Range]:
-    """Return all ranges, with those given in the place of ours; refuse what cannot be one."""
+    """Return all ranges, with those given instead of ours; refuse what cannot be one."""
     for name, (low, high) in ranges.items():
         if name not in RANGES:
             raise SlatewiseError(

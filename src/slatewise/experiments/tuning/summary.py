@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from slatewise.experiments.findings import Finding
-from slatewise.experiments.pooling import Pooled
-from slatewise.experiments.storing import Row, Tables
+from slatewise.experiments.pooling import PooledEstimate
+from slatewise.experiments.store import Row, Tables
 from slatewise.experiments.study import Summary
 from slatewise.experiments.tuning.config import TuneConfig
-from slatewise.experiments.tuning.judging import METRICS, difference
+from slatewise.experiments.tuning.scoring import METRICS, difference
 from slatewise.model.config import ModelConfig
 from slatewise.training.config import TrainingConfig
 
@@ -74,7 +74,7 @@ def _best_row(trials: Sequence[Row]) -> Row:
     return max(completed, key=lambda row: float(row["value"]))
 
 
-def _finding(config: TuneConfig, variant: str, metric: str, pooled: Pooled) -> Finding:
+def _finding(config: TuneConfig, variant: str, metric: str, pooled: PooledEstimate) -> Finding:
     texts = {
         "log_likelihood": "Do the settings found predict held-out choices better than the defaults",
         "hitrate": "Do the settings found have a higher hitrate than the defaults",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import torch
 
 from slatewise.errors import SlatewiseError
-from slatewise.experiments.storing import Row
+from slatewise.experiments.store import Row
 from slatewise.experiments.tuning.space import Point, Space
 from slatewise.experiments.tuning.trials import Trial
 

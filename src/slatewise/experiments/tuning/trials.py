@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
-from slatewise.experiments.storing import read_json, write_json
+from slatewise.experiments.store import read_json, write_json
 from slatewise.experiments.study import Bench
 from slatewise.experiments.tuning.space import Point, Space
 from slatewise.model.fitted import SlateModel
@@ -67,7 +67,7 @@ class TrialLog:
         write_json(self._file, {"trials": [asdict(one) for one in self.trials]})
 
 
-class HopelessError(SlatewiseError):
+class PrunedTrialError(SlatewiseError):
     """A trial is not worth its remaining epochs."""
 
 
@@ -133,14 +133,14 @@ def run_trial(
         if score is None and goes_on:
             why = hopeless(curve_of(history), finished, training.patience, training.max_epochs)
             if why:
-                raise HopelessError(why)
+                raise PrunedTrialError(why)
 
     start = time.perf_counter()
     status: Status = "completed"
     value, validation, why = None, None, ""
     try:
         fitted = fit(dataset, model, training, seed=seed, device=device, observer=observe)
-    except HopelessError as error:
+    except PrunedTrialError as error:
         status, why = "stopped", error.problem
         value = validation = history[-1]["best"]
     except SlatewiseError as error:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from slatewise.experiments.storing import StudyResult
+from slatewise.experiments.store import StudyResult
 from slatewise.report import figures
 from slatewise.report.section import Figure, Section, Table
 from slatewise.report.sections.online_models import MEASURES, daily, rate_bars

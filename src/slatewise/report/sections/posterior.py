@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from slatewise.experiments.posterior import FIGURES, view_edges
-from slatewise.experiments.storing import StudyResult
+from slatewise.experiments.store import StudyResult
 from slatewise.report import figures
 from slatewise.report.section import Figure, Section, Table, text_of
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import polars as pl
 
-from slatewise.experiments.storing import StudyResult
+from slatewise.experiments.store import StudyResult
 from slatewise.report import figures
 from slatewise.report.section import Figure, Section, Table
 

@@ -89,7 +89,7 @@ class Store:
         self._units = folder / "units"
 
     def begin(self, description: dict[str, Any]) -> None:
-        """Start afresh, or go on where a study of the same description stopped.
+        """Start afresh, or resume a study of the same description.
 
         `description["settings"]` must be the same; the seeds may grow.
         """
@@ -98,7 +98,7 @@ class Store:
             self._require_same(read_json(file), plain(description))
         elif self.folder.exists() and any(self.folder.iterdir()):
             raise SlatewiseError(
-                f"{self.folder} holds something else than a study.", "Choose another place."
+                f"{self.folder} holds something other than a study.", "Choose another directory."
             )
         self._units.mkdir(parents=True, exist_ok=True)
         write_json(file, description | {"finished": False})
@@ -106,8 +106,8 @@ class Store:
     def _require_same(self, stored: dict[str, Any], description: dict[str, Any]) -> None:
         if stored.get("format") != FORMAT or stored.get("version") != VERSION:
             raise SlatewiseError(
-                f"{self.folder / STUDY} is not of a study that this release can go on with.",
-                "Choose another place.",
+                f"{self.folder / STUDY} is not of a study that this release can resume.",
+                "Choose another directory.",
             )
         before, now = stored.get("settings", {}), description["settings"]
         for name in sorted({*before, *now}):
@@ -116,14 +116,14 @@ class Store:
                 raise SlatewiseError(
                     f"the study in {self.folder} was started with another '{name}' "
                     f"({before.get(name)!r}, not {now.get(name)!r}).",
-                    "Go on with the same settings, or choose another place.",
+                    "Resume with the same settings, or choose another directory.",
                 )
 
     def scratch(self, unit: str) -> Path:
         """Return a directory of the unit's own, kept until the unit is."""
-        place = self.folder / UNFINISHED / unit
-        place.mkdir(parents=True, exist_ok=True)
-        return place
+        path = self.folder / UNFINISHED / unit
+        path.mkdir(parents=True, exist_ok=True)
+        return path
 
     def keep(self, unit: str, tables: Tables, seconds: float, cpu_seconds: float) -> None:
         """Store a finished unit, whole or not at all."""

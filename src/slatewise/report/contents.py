@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from slatewise.errors import SlatewiseError
-from slatewise.experiments.storing import STUDY, StudyResult, read_json
+from slatewise.experiments.store import STUDY, StudyResult, read_json
 from slatewise.experiments.study import STUDIES
 from slatewise.report.section import Section, Table, text_of
 
 
 @dataclass(frozen=True)
-class Shown:
+class StudyEntry:
     """A study with its section."""
 
     result: StudyResult
@@ -25,7 +25,7 @@ class Shown:
 class Report:
     """Everything that goes on the page."""
 
-    studies: Sequence[Shown]
+    studies: Sequence[StudyEntry]
     unfinished: Sequence[str]
     missing: Sequence[str]
     """Studies that could be run and were not."""
@@ -44,7 +44,7 @@ def collect(out: str | Path) -> Report:
     finished = [folder for folder in found if read_json(folder / STUDY).get("finished")]
     studies = [StudyResult.load(folder) for folder in finished]
     return Report(
-        [Shown(result, section_of(result)) for result in studies],
+        [StudyEntry(result, section_of(result)) for result in studies],
         [folder.name for folder in found if folder not in finished],
         [name for name in order if name not in {folder.name for folder in found}],
     )

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from slatewise.errors import InputError, SlatewiseError
-from slatewise.experiments.storing import StudyResult
-from slatewise.report.building import build_report
-from slatewise.report.collecting import agreement, collect, duration
+from slatewise.experiments.store import StudyResult
+from slatewise.report import build_report
+from slatewise.report.contents import agreement, collect, duration
 from tests.report.conftest import NASTY
 
 

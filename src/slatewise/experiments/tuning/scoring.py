@@ -7,8 +7,8 @@ import numpy as np
 
 from slatewise.data.dataset import SlateDataset
 from slatewise.evaluation import ModelRecommender, calibrate, evaluate
-from slatewise.experiments.pooling import Pooled, pool
-from slatewise.experiments.storing import Row
+from slatewise.experiments.pooling import PooledEstimate, pool
+from slatewise.experiments.store import Row
 from slatewise.experiments.study import Bench, Unit
 from slatewise.experiments.tuning.config import TuneConfig
 from slatewise.experiments.tuning.space import Point, Space
@@ -75,7 +75,7 @@ def hitrate_name(dataset: SlateDataset, k: int) -> str:
 
 def difference(
     config: TuneConfig, judged: Sequence[Row], variant: str, metric: str
-) -> Pooled | None:
+) -> PooledEstimate | None:
     """Pool what was found minus the defaults: over starts in one world, else over worlds."""
     rows = [row for row in judged if row["variant"] == variant and row["metric"] == metric]
     sides: dict[tuple[int, int], dict[str, Row]] = {}

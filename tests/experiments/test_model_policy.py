@@ -6,7 +6,7 @@ import pytest
 from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
 from slatewise.experiments.days import retrain
-from slatewise.experiments.serving import ModelPolicy
+from slatewise.experiments.model_policy import ModelPolicy
 from slatewise.model.fitted import SlateModel
 from slatewise.strategies import Greedy, InSlateThompson, Strategy, Thompson
 from tests.experiments.worlds import platform, small

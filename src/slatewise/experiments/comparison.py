@@ -3,12 +3,12 @@
 from typing import NamedTuple
 
 from slatewise.experiments.findings import Direction, Finding
-from slatewise.experiments.pooling import Pooled
+from slatewise.experiments.pooling import PooledEstimate
 from slatewise.experiments.rates import MEASURES, Measure, Rates, pooled_row
-from slatewise.experiments.storing import Row
+from slatewise.experiments.store import Row
 
 
-class Question(NamedTuple):
+class ArmQuestion(NamedTuple):
     """A comparison of two arms, made wherever both are there."""
 
     text: str
@@ -18,10 +18,10 @@ class Question(NamedTuple):
     numbers: str = ""
 
 
-def answer(question: Question, rates: Rates, period: str) -> Finding:
+def answer(question: ArmQuestion, rates: Rates, period: str) -> Finding:
     """Compare by expected clicks; what realised clicks say is noted."""
 
-    def difference(measure: Measure) -> Pooled:
+    def difference(measure: Measure) -> PooledEstimate:
         first = rates.rate(question.first, period, measure)
         return (first - rates.rate(question.second, period, measure)).pooled()
 
@@ -49,13 +49,13 @@ def differences(rates: Rates, reference: str, period: str) -> list[Row]:
     ]
 
 
-def percent(found: Pooled) -> str:
+def percent(found: PooledEstimate) -> str:
     """Show a rate with its interval."""
     value, low, high = (f"{100 * number:.1f}" for number in (found.value, found.low, found.high))
     return f"{value} % [{low}, {high}]"
 
 
-def signed(found: Pooled) -> str:
+def signed(found: PooledEstimate) -> str:
     """Show a difference with its interval."""
     shown = (f"{number:+.4f}" for number in (found.value, found.low, found.high))
     value, low, high = (text.replace("-", "−") for text in shown)
