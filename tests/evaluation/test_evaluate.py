@@ -144,8 +144,10 @@ class OnlyRanks:
     def __init__(self, recommender: CoClick, drop: int = 0) -> None:
         self.recommender, self.drop = recommender, drop
 
-    def rank(self, interactions: Any, k: int, *, exclude: Any = None) -> torch.Tensor:
-        return self.recommender.rank(interactions, k, exclude=exclude)
+    def rank(
+        self, interactions: Any, k: int, *, exclude: Any = None, times: Any = None
+    ) -> torch.Tensor:
+        return self.recommender.rank(interactions, k, exclude=exclude, times=times)
 
     def target_ranks(self, interactions: Any, scored: torch.Tensor) -> torch.Tensor:
         return self.recommender.target_ranks(interactions, scored)[self.drop :]

@@ -126,25 +126,28 @@ def test_a_model_with_terms_is_evaluated_and_calibrated(
     assert len(model.term_weights) == 3 + 3 + 1
 
 
-def test_biases_rank_and_positions_and_features_do_not(
+def test_all_that_serving_ranks_by_ranks_and_nothing_else(
     world: tuple[SlateDataset, SlateModel],
 ) -> None:
     dataset, model = world
     batch = dataset.interactions()
-    first = ModelRecommender(model, log=dataset).rank(batch, ITEMS)
-    mean = model.posterior.mean()
-    lengths = torch.linalg.vector_norm(mean.vectors, dim=1)
-    torch.testing.assert_close(mean.lasting(torch.zeros(1, D))[0], mean.biases - lengths)
-    for name in ("history", "popularity", "propensity", "position"):
-        model.posterior.shared[name].mean.data += 3
-    try:
-        assert torch.equal(first, ModelRecommender(model, log=dataset).rank(batch, ITEMS))
-        model.posterior.items.mean.data[5, D] += 50
-        assert (ModelRecommender(model, log=dataset).rank(batch, 1) == 5).all()
-    finally:
-        model.posterior.items.mean.data[5, D] -= 50
-        for name in ("history", "popularity", "propensity", "position"):
-            model.posterior.shared[name].mean.data -= 3
+
+    def ranked() -> torch.Tensor:
+        return ModelRecommender(model, log=dataset).rank(batch, ITEMS)
+
+    first, shared = ranked(), model.posterior.shared
+    for name, ranks in {
+        "history": True,
+        "popularity": True,
+        "propensity": False,
+        "position": False,
+    }.items():
+        shared[name].mean.data += 3
+        assert torch.equal(first, ranked()) != ranks
+        shared[name].mean.data -= 3
+    model.posterior.items.mean.data[5, D] += 50
+    assert (ranked()[:, 0] == 5).all()
+    model.posterior.items.mean.data[5, D] -= 50
 
 
 def test_a_model_with_popularity_needs_its_log(world: tuple[SlateDataset, SlateModel]) -> None:

@@ -90,7 +90,15 @@ def test_a_replayed_log_has_the_utilities_of_its_evaluation(
     model = model_of(dataset, terms, evidence)
     batch = dataset.interactions()
     everything = torch.ones(len(batch.clicks), dtype=torch.bool)
-    judged = ModelRecommender(model, log=dataset).predict(batch, everything).log_probabilities
+    evaluated = ModelRecommender(model, log=dataset)
+    judged = evaluated.predict(batch, everything).log_probabilities
+    ranks = dict(
+        zip(
+            (batch.clicks >= 0).nonzero()[:, 0].tolist(),
+            evaluated.target_ranks(batch, everything).tolist(),
+            strict=True,
+        )
+    )
     recommender, state, compared = Recommender(model), None, 0
     if "popularity" in terms:
         state = popularity_of(model).item_state(ITEMS)
@@ -104,12 +112,17 @@ def test_a_replayed_log_has_the_utilities_of_its_evaluation(
     for time, user, number, showing in moments:
         if state is not None:
             recommender.refresh(state, time)
-        slate = recommender.recommend(
-            past[user], len(showing.items), strategy="greedy", clicked="show", seed=0
-        )
+        slate = recommender.recommend(past[user], ITEMS, strategy="greedy", clicked="show", seed=0)
+        n = int(batch.user_offsets[user]) + number
+        before = batch.of_users(torch.tensor([user]), torch.tensor([number]))
+        ranked = evaluated.rank(before, ITEMS, times=batch.times[n : n + 1])[0]
+        assert slate.numbers.tolist() == ranked.tolist()
+        if showing.clicks:  # what is judged is what is served
+            clicked = showing.items[showing.clicks[0]]
+            assert slate.numbers.tolist().index(clicked) + 1 == ranks.pop(n)
         parts = recommender.ranker.mean_parts(slate.user, np.array(showing.items))
         utility = sum(parts.values()) + places[: len(showing.items)].detach().numpy()
-        first = int(batch.slate_offsets[batch.user_offsets[user] + number])
+        first = int(batch.slate_offsets[n])
         wanted = judged[first : first + len(showing.items)]
         # A probability knows utilities up to a number that all items of a slate share.
         assert utility - utility.mean() == pytest.approx(wanted - wanted.mean(), abs=2e-5)
@@ -118,6 +131,7 @@ def test_a_replayed_log_has_the_utilities_of_its_evaluation(
         if state is not None:
             state.add([showing])
     assert compared > 200
+    assert not ranks
 
 
 @pytest.fixture(scope="module")

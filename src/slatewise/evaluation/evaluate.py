@@ -232,7 +232,8 @@ def _recommended(recommender: Ranker, batch: Interactions, part: Part, k: int) -
     """Recommend once, from what came before the part, and look at the clicks in it."""
     first, _ = part_bounds(batch, part)
     before = batch.of_users(torch.arange(batch.num_users), first)
-    items = recommender.rank(before, k).cpu().numpy().astype(np.int64)
+    asked = batch.times[batch.user_offsets[:-1] + first]  # of the first interaction of the part
+    items = recommender.rank(before, k, times=asked).cpu().numpy().astype(np.int64)
     later = scored_interactions(batch, part) & (batch.clicks >= 0)
     slates = Slates.of(batch, later)
     return Recommended(

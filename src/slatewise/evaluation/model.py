@@ -1,6 +1,8 @@
 """A fitted model as a recommender that can be judged."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -11,11 +13,15 @@ from slatewise.data.interactions import Interactions
 from slatewise.errors import SlatewiseError
 from slatewise.evaluation.predictions import Predictions, Slates
 from slatewise.evaluation.recommender import target_ranks, top_items
+from slatewise.features.showings import showing_starts
+from slatewise.features.user_history import UserHistory
 from slatewise.model.dynamics import ClickSteps
 from slatewise.model.fitted import SlateModel
 from slatewise.model.kernels.rows import unique_rows
 from slatewise.model.parameters import Parameters
 from slatewise.model.predicting import known_profiles
+from slatewise.strategies.additions import TermsInLog
+from slatewise.strategies.dense import distances
 
 _CELLS = 1 << 24
 """Scores of users x items held at once."""
@@ -33,7 +39,7 @@ class ModelRecommender:
         log: SlateDataset | None = None,
     ) -> None:
         """Take a model; one with popularity also needs the log, of which it reads only the past."""
-        self._model = model
+        self._model, self._log = model, log
         self._terms = model.terms.in_log(log)
         self._samples = samples
         self._seed = seed
@@ -87,35 +93,107 @@ class ModelRecommender:
         generator = torch.Generator().manual_seed(self._seed * 1_000_003 + draw)
         return posterior.sample_around(posterior.items.rows(rows).sample(generator), generator)
 
-    def rank(self, interactions: Interactions, k: int, *, exclude: Tensor | None = None) -> Tensor:
-        """Return the k most relevant items after all these interactions; see `Ranker`."""
+    def rank(
+        self,
+        interactions: Interactions,
+        k: int,
+        *,
+        exclude: Tensor | None = None,
+        times: Tensor | None = None,
+    ) -> Tensor:
+        """Return the k best items after all these interactions, as greedy serving would show them.
+
+        See `Ranker`. What is popular is what was known at `times` [B], or without any, after the
+        last of all these interactions.
+        """
         with torch.no_grad():
-            parameters = self._model.posterior.mean()
-            steps = ClickSteps.of(interactions, parameters.evidence)
-            profiles = known_profiles(parameters, self._model.config, interactions, steps)
+            parameters, profiles, steps = self._followed(interactions)
             last = profiles[steps.last_state]  # [B, D]
-            chunk = max(1, _CELLS // len(parameters.items))
-            return torch.cat(
-                [
-                    top_items(parameters.lasting(part), k, exclude)
-                    for part in torch.split(last, chunk)
-                ]
-            )
+            if times is None:
+                moment = int(interactions.times.max()) + 1 if len(interactions.times) else 0
+                times = torch.full((len(last),), moment)
+            histories = _Histories(interactions)
+            best = []
+            for rows in torch.split(torch.arange(len(last)), _CELLS // len(parameters.items) or 1):
+                known = histories.whole(rows) if self._ranking.need_histories else []
+                scores = self._scores(parameters, last[rows], times[rows], known)
+                best.append(top_items(scores, k, exclude))
+            return torch.cat(best)
 
     def target_ranks(self, interactions: Interactions, scored: Tensor) -> Tensor:
-        """Return the rank of each next click among all items; see `Ranker`."""
+        """Return the rank of each next click among all items; see `Ranker`.
+
+        Of utilities as greedy serving would have had them at that moment. Of several clicks on one
+        slate each finds the user where the clicks before have left her; what she met is what she
+        had met before the slate, as in training.
+        """
         with torch.no_grad():
-            parameters = self._model.posterior.mean()
-            steps = ClickSteps.of(interactions, parameters.evidence)
-            profiles = known_profiles(parameters, self._model.config, interactions, steps)
-            clicked = scored & (interactions.clicks >= 0)
-            states = profiles[steps.state_of[clicked]]
-            return target_ranks(
-                lambda rows: parameters.lasting(states[rows]),
-                interactions.clicked_items[clicked].long(),
-                len(parameters.items),
-                cells=_CELLS,
-            )
+            parameters, profiles, steps = self._followed(interactions)
+            clicked = (scored & (interactions.clicks >= 0)).nonzero()[:, 0]  # [M]
+            states, times = profiles[steps.state_of[clicked]], interactions.times[clicked]
+            histories = _Histories(interactions)
+
+            def score(rows: slice) -> Tensor:
+                known = histories.before(clicked[rows]) if self._ranking.need_histories else []
+                return self._scores(parameters, states[rows], times[rows], known)
+
+            targets = interactions.clicked_items[clicked].long()
+            return target_ranks(score, targets, len(parameters.items), cells=_CELLS)
+
+    @cached_property
+    def _ranking(self) -> TermsInLog:
+        return TermsInLog(self._model.posterior, self._model.terms, self._log)
+
+    def _followed(self, interactions: Interactions) -> tuple[Parameters, Tensor, ClickSteps]:
+        """Return the posterior mean, and the profiles [M, D] that interactions lead to by it."""
+        parameters = self._model.posterior.mean()
+        steps = ClickSteps.of(interactions, parameters.evidence)
+        profiles = known_profiles(parameters, self._model.config, interactions, steps)
+        return parameters, profiles, steps
+
+    def _scores(
+        self,
+        parameters: Parameters,
+        profiles: Tensor,
+        times: Tensor,
+        histories: Sequence[UserHistory],
+    ) -> Tensor:
+        """Return the utilities of all items to profiles [C, D] at times [C]: [C, I]."""
+        added = self._ranking.added(parameters, times, histories)
+        biases = 0.0 if parameters.biases is None else parameters.biases
+        return biases + added - distances(profiles, parameters.vectors)
+
+
+class _Histories:
+    """The histories of the users of some interactions, each read when it is asked for."""
+
+    def __init__(self, interactions: Interactions) -> None:
+        self._interactions = interactions
+        self._read: dict[int, UserHistory] = {}
+
+    @cached_property
+    def _slates(self) -> Tensor:
+        """[N] the slate of each interaction, counted over all users."""
+        return showing_starts(self._interactions).long().cumsum(0) - 1
+
+    def whole(self, users: Tensor) -> list[UserHistory]:
+        """Return all that users [B] did."""
+        return [self._of(user) for user in users.tolist()]
+
+    def before(self, rows: Tensor) -> list[UserHistory]:
+        """Return what was known of a user before the slate of each interaction [n]."""
+        offsets = self._interactions.user_offsets
+        users = torch.searchsorted(offsets, rows, right=True) - 1
+        slates = self._slates[rows] - self._slates[offsets[users]]
+        return [
+            self._of(user).until(slate)
+            for user, slate in zip(users.tolist(), slates.tolist(), strict=True)
+        ]
+
+    def _of(self, user: int) -> UserHistory:
+        if user not in self._read:
+            self._read[user] = UserHistory.of_log(self._interactions, user)
+        return self._read[user]
 
 
 def require_same_items(model: SlateModel, dataset: SlateDataset) -> None:

@@ -31,10 +31,18 @@ class Predictor(Protocol):
 class Ranker(Protocol):
     """Orders the whole catalogue for a user."""
 
-    def rank(self, interactions: Interactions, k: int, *, exclude: Tensor | None = None) -> Tensor:
+    def rank(
+        self,
+        interactions: Interactions,
+        k: int,
+        *,
+        exclude: Tensor | None = None,
+        times: Tensor | None = None,
+    ) -> Tensor:
         """Return the k best items for each user, best first, after everything given: [B, k].
 
-        Items that `exclude` [I] bool marks are left out, for everybody.
+        Items that `exclude` [I] bool marks are left out, for everybody. `times` [B] are when they
+        ask, in microseconds, for whoever ranks by what is popular then; None for right after.
         """
         ...
 

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from slatewise.data.interactions import Interactions
@@ -53,14 +52,6 @@ class Parameters:
         """Look up the vectors of items [K]: [K, D]."""
         # Not from `vectors`: the gradient of that slice would be as large as the table.
         return split_bias(self.items.index_select(-2, items), self.dimensions)[0]
-
-    def lasting(self, profiles: Tensor) -> Tensor:
-        """Return −‖z − v_i‖ + b_i for profiles [B, D] and all items: [B, I].
-
-        It is what ranks: the part of the utility that is not about one slate or one moment.
-        """
-        utility = -torch.cdist(profiles, self.vectors)
-        return utility if self.biases is None else utility + self.biases
 
     def no_click_after(self, scroll: Tensor) -> Tensor:
         """Return log β_s for scroll lengths [N]; longer ones than known count as the longest."""

@@ -5,14 +5,19 @@ side in the order of the terms; those that rank the items met add offsets to the
 user met. J draws, P features of all items, m items met, k items asked for.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
+from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
+from slatewise.features.popularity import SECOND
 from slatewise.features.user_history import UserHistory
+from slatewise.model.parameters import Parameters
 from slatewise.model.posterior import Posterior
 from slatewise.model.terms import FittedTerms, terms_of
 from slatewise.model.terms.term import FeatureTerm, ItemState
@@ -128,6 +133,70 @@ class RankingTerms:
                 features = np.zeros((len(items), weights[name].shape[-1]), np.float32)
             parts[name] = np.asarray(weights[name] @ features.T, np.float64)
         return parts
+
+
+class TermsInLog:
+    """The terms of a model that rank, at any moment of a log: what serving would have added then.
+
+    Only what came before a moment counts, of the user and of everybody.
+    """
+
+    def __init__(self, posterior: Posterior, terms: FittedTerms, log: SlateDataset | None) -> None:
+        self._posterior = posterior
+        of_all, self._of_met = ranking_terms(posterior, terms)
+        self._lookups = {
+            name: (term.at_times(log), max(1, round(term.refresh * SECOND)))
+            for name, term in of_all.items()
+        }
+
+    @property
+    def need_histories(self) -> bool:
+        """Whether they ask what a user met."""
+        return bool(self._of_met)
+
+    def added(
+        self, parameters: Parameters, times: Tensor, histories: Sequence[UserHistory]
+    ) -> Tensor | float:
+        """Return what is added to all items for users at times [C], after histories [C]: [C, I].
+
+        0 for a model without such terms; histories may be left out if nothing asks for them.
+        """
+        if not (self._lookups or self._of_met):
+            return 0.0
+        weights = weights_by_term(self._posterior, parameters)
+        every = np.arange(len(parameters.items))
+        total = torch.zeros(len(times), len(every))
+        for name, (lookup, tick) in self._lookups.items():
+            # Between two ticks the features of an item stay as they are.
+            ticks, rows = torch.unique(times // tick, return_inverse=True)
+            for number, moment in enumerate((ticks * tick).tolist()):
+                features = torch.from_numpy(lookup(every, np.full(len(every), moment)))
+                total[rows == number] += features @ weights[name]
+        add_met(total, self._of_met, histories, weights)
+        return total
+
+
+def weights_by_term(posterior: Posterior, parameters: Parameters) -> dict[str, Tensor]:
+    """Take the weights of features of items apart again, by the name of the term."""
+    terms = terms_of(posterior.config, "items")
+    if parameters.cell_weights is None:
+        return {}
+    sizes = [len(term.columns(posterior.config)) for term in terms.values()]
+    return dict(zip(terms, torch.split(parameters.cell_weights, sizes), strict=True))
+
+
+def add_met(
+    scores: Tensor,
+    terms: Mapping[str, FeatureTerm],
+    histories: Sequence[UserHistory],
+    weights: Mapping[str, Tensor],
+) -> None:
+    """Add to scores [C, I], in place, what terms add to the items that each user met."""
+    for name, term in terms.items():
+        for row, history in enumerate(histories):
+            items, features = term.met(history)
+            added = torch.from_numpy(features).to(scores) @ weights[name]
+            scores[row, torch.from_numpy(items).to(scores.device)] += added
 
 
 def ranking_terms(

@@ -11,9 +11,9 @@ from slatewise.errors import SlatewiseError
 from slatewise.model.parameters import Parameters
 from slatewise.model.posterior import Posterior
 from slatewise.model.predicting import present_profiles
-from slatewise.model.terms import FittedTerms, terms_of
+from slatewise.model.terms import FittedTerms
 from slatewise.ranking import Filter
-from slatewise.strategies.additions import ranking_terms
+from slatewise.strategies.additions import add_met, ranking_terms, weights_by_term
 from slatewise.strategies.interleaving import interleave
 from slatewise.strategies.users import Ints, Users
 
@@ -104,18 +104,14 @@ class DenseRanker:
 
     def _utility(self, users: Users, parameters: Parameters, profiles: Tensor) -> Score:
         """Return what computes the utilities [C, I] of all items to some of the users."""
-        vectors, weights = parameters.vectors, _by_term(self._posterior, parameters)
+        vectors, weights = parameters.vectors, weights_by_term(self._posterior, parameters)
         same = torch.zeros(()) if parameters.biases is None else parameters.biases
         if self._features is not None:
             same = same + self._features @ torch.cat([weights[name] for name in self._of_all])
 
         def utility(rows: slice) -> Tensor:
-            scores = same - _distances(profiles[rows], vectors)
-            for name, term in self._of_met.items():
-                for row, history in enumerate(users.histories[rows]):
-                    items, features = term.met(history)
-                    added = torch.from_numpy(features).to(scores) @ weights[name]
-                    scores[row, torch.from_numpy(items)] += added
+            scores = same - distances(profiles[rows], vectors)
+            add_met(scores, self._of_met, users.histories[rows], weights)
             return scores
 
         return utility
@@ -141,16 +137,8 @@ class DenseRanker:
         return slates
 
 
-def _by_term(posterior: Posterior, parameters: Parameters) -> dict[str, Tensor]:
-    """Take the weights of features of items apart again, by the name of the term."""
-    terms = terms_of(posterior.config, "items")
-    if parameters.cell_weights is None:
-        return {}
-    sizes = [len(term.columns(posterior.config)) for term in terms.values()]
-    return dict(zip(terms, torch.split(parameters.cell_weights, sizes), strict=True))
-
-
-def _distances(profiles: Tensor, items: Tensor) -> Tensor:
+def distances(profiles: Tensor, items: Tensor) -> Tensor:
+    """Return ‖z − v_i‖ of profiles [C, D] and items [I, D]: [C, I]."""
     # By differences: through a matrix product, close items would be ranked by rounding errors.
     mode = "donot_use_mm_for_euclid_dist"
     return torch.cdist(profiles, items, compute_mode=mode)

@@ -102,7 +102,14 @@ class Baseline(ABC):
         last = last_clicked(interactions)[scored.numpy()]
         return self.choice.predict(slates, np.log(self.slate_scores(slates, last)))
 
-    def rank(self, interactions: Interactions, k: int, *, exclude: Tensor | None = None) -> Tensor:
+    def rank(
+        self,
+        interactions: Interactions,
+        k: int,
+        *,
+        exclude: Tensor | None = None,
+        times: Tensor | None = None,
+    ) -> Tensor:
         """Return the k best items, the same for everybody: [B, k]; see `Ranker`."""
         return torch.from_numpy(self._best(k, exclude)).expand(interactions.num_users, k)
 
@@ -193,7 +200,14 @@ class CoClick(Baseline):
         keys = np.where(last >= 0, last * self._items + items, -1)
         return self.counts.successions.lookup(keys) + self._prior[items]
 
-    def rank(self, interactions: Interactions, k: int, *, exclude: Tensor | None = None) -> Tensor:
+    def rank(
+        self,
+        interactions: Interactions,
+        k: int,
+        *,
+        exclude: Tensor | None = None,
+        times: Tensor | None = None,
+    ) -> Tensor:
         """Return the k best items after each user's last click: [B, k]; see `Ranker`."""
         out = np.tile(self._best(k, exclude), (interactions.num_users, 1))
         # Only followers and the k best of the rest can be among the k best.
