@@ -19,6 +19,7 @@ from slatewise.experiments.variants import VARIANTS, variant_config
 from slatewise.simulation import load_config, write_log
 from slatewise.training import fit
 from tests.experiments.conftest import QUICK
+from tests.model.terms.logs import dataset_of, rows_of
 
 
 def config(**values: Any) -> OfflineConfig:
@@ -184,3 +185,14 @@ def test_a_model_with_popularity_is_judged_too(tmp_path: Path, tiny: SlateDatase
     found = run_study(STUDY, settings, tmp_path)
     judged = found.tables["scores"].filter(recommender="slate-linear-hier", metric="recall@20")
     assert judged["value"].is_not_null().all()
+
+
+def test_a_model_with_popularity_and_history_is_judged_as_it_serves(tmp_path: Path) -> None:
+    log = dataset_of(tmp_path / "log", rows_of(0))
+    terms = {"terms": ["popularity", "history"], "half_lives": [2.0], "dimensions": 3}
+    whole = config(
+        seeds=(0,), dataset=log.path, variants=("slate-linear-hier",), models={"terms": terms}
+    )
+    found = run_study(STUDY, whole, tmp_path / "out").tables["scores"]
+    mine = found.filter(recommender="terms", source="all sources")
+    assert {"log_likelihood", "recall@12", "hitrate@12"} <= set(mine["metric"])

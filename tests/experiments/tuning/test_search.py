@@ -19,6 +19,7 @@ from slatewise.training import fit
 from slatewise.training.config import TrainingConfig
 from tests.experiments.conftest import QUICK
 from tests.experiments.tuning.conftest import MakeTrial
+from tests.model.terms.logs import dataset_of, rows_of
 
 SMALL: dict[str, Any] = {"trials": 5, "first": 3, "starts": 2, "resamples": 50, "training": QUICK}
 
@@ -164,3 +165,17 @@ def test_a_search_without_a_completed_trial_is_refused(make_trial: MakeTrial) ->
     assert best_trial([make_trial(0, -2.0), make_trial(1, -1.0), make_trial(2, None)]).number == 1
     with pytest.raises(SlatewiseError, match="no trial came to its end"):
         best_trial([make_trial(0, None)])
+
+
+@pytest.mark.parametrize("objective", ["hitrate", "validation-likelihood"])
+def test_a_model_with_popularity_and_history_can_be_tuned(objective: str, tmp_path: Path) -> None:
+    log = dataset_of(tmp_path / "log", rows_of(0))
+    terms = {"terms": ["popularity", "history"], "half_lives": [2.0], "dimensions": 3}
+    small = {"trials": 1, "first": 1, "starts": 1, "model": terms, "k": 3}
+    run_study(
+        STUDY,
+        config(log, variants=("slate-gru-hier",), objective=objective, **small),
+        tmp_path / "out",
+    )
+    (trial,) = StudyResult.load(tmp_path / "out" / "tune").tables["trials"].to_dicts()
+    assert trial["status"] == "completed"
