@@ -67,8 +67,13 @@ def inlined(function: Kernel) -> Kernel:
 
 
 def part(function: Kernel) -> Kernel:
-    """Compile a part of `reordered` kernels, kept on disk with them and not by itself."""
-    result: Kernel = _njit(fastmath=set(REORDER), **_OPTIONS)(function)
+    """Compile a part of `reordered` kernels into whatever calls it.
+
+    As a call it would be one copy of the code in the process that compiled the kernel, and another
+    in those that read it from disk: optimised twice, with sums in another order. Results would
+    differ in the last bit between the first run after an installation and the next.
+    """
+    result: Kernel = _njit(forceinline=True, fastmath=set(REORDER), **_OPTIONS)(function)
     return result
 
 
@@ -90,6 +95,7 @@ _TOOLKIT = digest(Path(__file__).parent)
 
 
 def _set_stamp(file: Any, stamp: str) -> None:
+    # Private to numba, so ask before: without it the cache would be stale instead of slow.
     if not (hasattr(file, "_source_stamp") and hasattr(file, "_version")):
         raise AttributeError("numba keeps its stamp elsewhere")
     file._source_stamp = stamp

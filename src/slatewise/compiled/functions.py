@@ -55,20 +55,21 @@ def exponential(x: Any) -> Any:
     y = y - power * _LN2_LOW
     polynomial = ((((_P0 * y + _P1) * y + _P2) * y + _P3) * y + _P4) * y + _P5
     mantissa = polynomial * y * y + y + _ONE
+    # 2^power, by writing power into the exponent's bits; what is above them is shifted out.
     exponent = np.int32((bits(shifted) + np.int32(127)) << np.int32(23))
     return _ZERO if x < _LOWEST else mantissa * float_of_bits(exponent)
 
 
 @part
 def sigmoid(x: Any) -> Any:
-    """Compute 1 / (1 + exp(-x)) without an exponential of a positive number."""
-    small = exponential(-abs(x))
+    """Compute 1 / (1 + exp(-x))."""
+    small = exponential(-abs(x))  # never of a positive number, which could overflow
     return (_ONE if x >= 0 else small) / (_ONE + small)
 
 
 @part
 def tanh(x: Any) -> Any:
-    """Compute the hyperbolic tangent, likewise."""
+    """Compute the hyperbolic tangent."""
     small = exponential(-_TWO * abs(x))
     size = (_ONE - small) / (_ONE + small)
     return size if x >= 0 else -size

@@ -179,6 +179,7 @@ def power_of_two(typing: Any, vector: Any) -> Any:
         def constant(value: float) -> Any:
             return ir.Constant(FLOATS, [value] * WIDTH)
 
+        # The bits of a float, read as an integer, are close to a line in its logarithm.
         shifted = builder.fmul(builder.fadd(values[0], constant(127.0)), constant(2.0**23))
         chord = builder.bitcast(builder.fptosi(shifted, INTS), FLOATS)
         return builder.fmul(chord, constant(float(np.float32(1.0001))))
@@ -199,6 +200,7 @@ def log_of_two(typing: Any, vector: Any) -> Any:
             return ir.Constant(INTS, [value] * WIDTH)
 
         bits = builder.bitcast(values[0], INTS)
+        # x = 2^exponent (1 + f): the exponent from its bits, log2(1 + f) from a polynomial.
         exponent = builder.sub(builder.lshr(bits, constant(23)), constant(127))
         mantissa = builder.and_(bits, constant(0x7FFFFF))
         above_one = builder.bitcast(builder.or_(mantissa, constant(0x3F800000)), FLOATS)
@@ -231,6 +233,7 @@ def random_lanes(typing: Any, first: Any, key: Any, other_key: Any) -> Any:
                 x = builder.xor(x, builder.lshr(x, constant(shift)))
                 x = builder.mul(x, constant(factor))
             x = builder.xor(x, builder.lshr(x, constant(15)))
+        # 24 bits are all that a float in [0, 1) can hold evenly.
         bits = builder.uitofp(builder.lshr(x, constant(8)), FLOATS)
         return builder.fmul(bits, ir.Constant(FLOATS, [2.0**-24] * WIDTH))
 
@@ -251,6 +254,7 @@ def squared_distances(typing: Any, blocks: Any, block: Any, rows: Any, row: Any,
             builder.mul(builder.add(values[3], ir.Constant(INT64, which)), size)
             for which in range(number)
         ]
+        # In local variables, which LLVM turns into registers; the rows share each column's load.
         sums = [_local(builder, ir.Constant(FLOATS, None)) for _ in range(number)]
         for total in sums:
             builder.store(ir.Constant(FLOATS, None), total)

@@ -1,6 +1,7 @@
 import math
 from dataclasses import dataclass, replace
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from slatewise.model.kernels.relevance import (
     many_distances,
 )
 from tests.model.kernels.batches import Cosine
+from tests.model.kernels.test_slate import run
 
 BACKENDS = ["numba", "torch"]
 BOTH = pytest.mark.parametrize("relevance", [DISTANCE, DOT], ids=lambda one: one.name)
@@ -431,3 +433,21 @@ def test_distances_of_points_that_coincide_are_small() -> None:
     expected = torch.linalg.vector_norm(profiles - items, dim=1)
     assert (actual - expected).abs().max() < 1e-2
     assert (actual > 0).all()  # a root at zero would have an infinite gradient
+
+
+BITS = """
+from tests.model.kernels.test_catalogue import random_case
+from slatewise.model.kernels.loops.catalogue import catalogue_kernel
+total, gradients = random_case(2, count=300, rows=100, dims=5, whole=True).gradients("numba")
+kernel = catalogue_kernel(5, False, "distance")
+print(len(kernel.stats.cache_hits), *(part.numpy().tobytes().hex() for part in gradients.values()))
+"""
+
+
+def test_the_compiler_and_the_cache_give_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    (compiled, *first), (cached, *second) = (run(BITS).split() for _ in range(2))
+    assert (compiled, cached) == ("0", "1")
+    assert first == second

@@ -1,4 +1,4 @@
-"""What the catalogue takes from a batch of choices: sums over candidates, with their gradient.
+"""The sum over the catalogue in the exposure term, estimated from candidates, with its gradient.
 
 Shapes: M states, N interactions, R item rows, K candidates, D dimensions.
 """
@@ -33,9 +33,9 @@ def catalogue_terms(
 ) -> Tensor:
     """Return sum_n weights_n log(Σ_I exp(κ r) + β_n^κ), the sum over the catalogue estimated: [].
 
-    r is -||z - v|| or another relevance, plus b with `include_bias`. The candidates take the place
-    of the catalogue, each for I / K items; the clicked item is counted itself, and not among them.
-    So the sum inside the logarithm is unbiased.
+    r is -||z - v|| or another relevance, plus b with `include_bias`. Candidates stand for
+    the catalogue, each for I / K items; the clicked item is counted itself, and not among them. So
+    the sum inside the logarithm is unbiased.
 
     Args:
         states: [M, D] user states z.
@@ -111,11 +111,11 @@ def catalogue_log_sum(
     log_sum = torch.logsumexp(scores, dim=1).index_select(0, state_of)  # [N]
     if len(candidates) == catalogue:
         return log_sum
-    place = _columns_of(candidates, len(items))
+    column_of = _columns_of(candidates, len(items))
     # Where the clicked item is also a candidate, it must not be counted twice.
-    both = torch.nonzero((clicked >= 0) & (place[clicked] >= 0)).squeeze(1)
+    both = torch.nonzero((clicked >= 0) & (column_of[clicked] >= 0)).squeeze(1)
     again = scores.index_select(0, state_of[both])
-    again = again.scatter(1, place[clicked[both]].long()[:, None], -torch.inf)
+    again = again.scatter(1, column_of[clicked[both]].long()[:, None], -torch.inf)
     log_sum = log_sum.index_copy(0, both, torch.logsumexp(again, dim=1))
     chosen, bias = split_bias(items.index_select(0, clicked.clamp(min=0).long()), dims)
     own = sharpness * relevance.pairs(states.index_select(0, state_of), chosen)
@@ -125,10 +125,12 @@ def catalogue_log_sum(
 
 
 def _columns_of(candidates: Tensor, rows: int) -> Tensor:
-    """Return the place of each item row among the candidates, -1 for none: [R] int32."""
-    place = torch.full((rows,), -1, dtype=torch.int32, device=candidates.device)
-    place[candidates] = torch.arange(len(candidates), dtype=torch.int32, device=candidates.device)
-    return place
+    """Return the column of each item row among the candidates, -1 for none: [R] int32."""
+    column_of = torch.full((rows,), -1, dtype=torch.int32, device=candidates.device)
+    column_of[candidates] = torch.arange(
+        len(candidates), dtype=torch.int32, device=candidates.device
+    )
+    return column_of
 
 
 # One fused pass.
@@ -154,14 +156,16 @@ class _Fused(torch.autograd.Function):
         floats.append(floats[0].new_empty(0) if no_click is None else plain(no_click))
         columns = floats[1].index_select(0, candidates).T.contiguous()  # [D, K], or [D + 1, K]
         sampled = len(candidates) < catalogue
-        place = _columns_of(candidates, len(items)) if sampled else candidates.new_empty(0).int()
+        column_of = (
+            _columns_of(candidates, len(items)) if sampled else candidates.new_empty(0).int()
+        )
         # All or none: what one of them costs is small beside the distances.
         wanted = any(ctx.needs_input_grad[:3])
         gradients = [torch.zeros_like(part) if wanted else part for part in (*floats, columns)]
         dims = states.shape[1]
         has_bias = include_bias and items.shape[1] > dims
         total, fault = loops("catalogue").catalogue_kernel(dims, has_bias, relevance)(
-            *(part.numpy() for part in (*floats, columns, place)),
+            *(part.numpy() for part in (*floats, columns, column_of)),
             plain(state_of, torch.int64).numpy(),
             plain(clicked, torch.int32).numpy(),
             plain(weights).numpy(),

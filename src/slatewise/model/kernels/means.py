@@ -1,4 +1,4 @@
-"""Means of the vectors of some items: what a slate looks like as a whole.
+"""Means of item vectors, range by range: a slate as one vector.
 
 Shapes: R rows of a table, C columns, of which D are averaged, F cells, K ranges of cells.
 """
@@ -45,8 +45,8 @@ def _reference(table: Tensor, cells: Tensor, starts: Tensor, ends: Tensor, dims:
     lengths = ends - starts
     range_of = torch.repeat_interleave(lengths)  # [L]
     first = torch.nn.functional.pad(lengths.cumsum(0), (1, 0))[:-1]
-    place = torch.arange(len(range_of), device=cells.device) + (starts - first)[range_of]
-    rows = table.index_select(-2, cells[place])[..., :dims]  # [L, D]
+    cell = torch.arange(len(range_of), device=cells.device) + (starts - first)[range_of]
+    rows = table.index_select(-2, cells[cell])[..., :dims]  # [L, D]
     sums = rows.new_zeros(*rows.shape[:-2], len(starts), dims).index_add(-2, range_of, rows)
     return sums / lengths.clamp(min=1)[:, None]
 

@@ -1,4 +1,4 @@
-"""Updates of large tables of which a step touches only some rows, at a cost of those rows.
+"""Updates of large tables, at the cost of the rows that a step touches.
 
 Shapes: I table rows, D dimensions, F cells, R distinct rows among them.
 """
@@ -11,7 +11,7 @@ from slatewise.model.kernels._loading import has_numba, loops
 
 
 def unique_rows(cells: Tensor, scratch: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the distinct rows in cells, each cell's place among them, how often each occurs.
+    """Return the distinct rows in cells, each cell's index among them, how often each occurs.
 
     With a scratch the rows come in order of first appearance, in O(F). Without one, or where
     numba is missing or the cells are on another device, torch sorts them: rows come in ascending

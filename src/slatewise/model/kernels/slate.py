@@ -1,4 +1,4 @@
-"""What a batch of choices from slates says about states and items, with its gradient.
+"""The log-likelihood of choices from slates, and the slate's side of exposure, with gradients.
 
 Shapes: M states, N interactions, F cells (items of all slates, one after the other), R item rows,
 D dimensions, P features of a cell, S slate positions.
@@ -187,8 +187,8 @@ def _reference(
     if features is not None and feature_weights is not None:
         utility = utility + features @ feature_weights
     if positions is not None:
-        place = torch.arange(num_cells, device=clicks.device) - offsets[of_cell]
-        utility = utility + positions[place.clamp(max=len(positions) - 1)]
+        position = torch.arange(num_cells, device=clicks.device) - offsets[of_cell]
+        utility = utility + positions[position.clamp(max=len(positions) - 1)]
     choices, of_choice = torch.cat([utility, no_click]), torch.cat([of_cell, each])  # [F + N]
     chosen = torch.where(clicks >= 0, offsets[:-1] + clicks, num_cells + each)  # [N]
     log_likelihood = choices.index_select(0, chosen) - _logsumexp(choices, of_choice, count)

@@ -19,7 +19,7 @@ _ZERO, _INFINITY = np.float32(0), np.float32(np.inf)
 
 
 @part
-def _measure(state: Any, columns: Any, distances: Any) -> Any:
+def _fill_distances(state: Any, columns: Any, distances: Any) -> Any:
     """Fill in the distances [K] of a state [D] from columns [D, K]; return the least."""
     distances[:] = _ZERO
     for d in range(len(state)):
@@ -43,7 +43,7 @@ def _in_order(number_bits: Any) -> Any:
 
 
 @part
-def _multiply(state: Any, columns: Any, products: Any) -> Any:
+def _fill_negated_products(state: Any, columns: Any, products: Any) -> Any:
     """Fill in the products [K] of a state [D] with columns [D, K], negated; return the least."""
     products[:] = _ZERO
     for d in range(len(state)):
@@ -57,7 +57,7 @@ def _multiply(state: Any, columns: Any, products: Any) -> Any:
 
 
 @part
-def _discount(distances: Any, biases: Any, remoteness: Any) -> Any:
+def _subtract_biases(distances: Any, biases: Any, remoteness: Any) -> Any:
     """Fill in distances less biases [K], which are utilities negated; return the least."""
     least = _INFINITY
     for k in range(len(distances)):
@@ -67,7 +67,7 @@ def _discount(distances: Any, biases: Any, remoteness: Any) -> Any:
 
 
 @part
-def _relate(remoteness: Any, nearest: Any, sharpness: Any, relevances: Any) -> Any:
+def _fill_relevances(remoteness: Any, nearest: Any, sharpness: Any, relevances: Any) -> Any:
     """Fill in the relevances [K], 1 for the nearest; return their sum."""
     total = _ZERO
     for k in range(len(remoteness)):
@@ -78,19 +78,19 @@ def _relate(remoteness: Any, nearest: Any, sharpness: Any, relevances: Any) -> A
 
 
 @part
-def _sum_without(relevances: Any, place: Any) -> Any:
+def _sum_without(relevances: Any, column: Any) -> Any:
     """Sum up again: taking the one off the sum would cost digits where it is most of it."""
-    kept = relevances[place]
-    relevances[place] = _ZERO
+    kept = relevances[column]
+    relevances[column] = _ZERO
     total = _ZERO
     for k in range(len(relevances)):
         total += relevances[k]
-    relevances[place] = kept
+    relevances[column] = kept
     return total
 
 
 @part
-def _pull(
+def _add_distance_gradients(
     state: Any, columns: Any, slopes: Any, columns_gradient: Any, state_gradient: Any
 ) -> None:
     """Add the gradients of distances with these slopes [K] to those of columns and state."""
@@ -104,7 +104,7 @@ def _pull(
 
 
 @part
-def _push(
+def _add_product_gradients(
     state: Any, columns: Any, slopes: Any, columns_gradient: Any, state_gradient: Any
 ) -> None:
     """Add the gradients of products with these slopes [K] to those of columns and state."""
@@ -117,7 +117,7 @@ def _push(
 
 
 @part
-def _by_state(
+def _chain_by_state(
     state_of: Any, clicked: Any, weights: Any, first: Any, following: Any, rows: Any
 ) -> Any:
     """Chain the interactions that count to their states; return the first out of range, or -1."""
@@ -135,14 +135,14 @@ def _by_state(
 def catalogue_kernel(  # noqa: PLR0915 - one loop is the point
     dims: int, has_bias: bool, relevance: FusedRelevance
 ) -> Kernel:
-    """Return the fused pass for vectors of so many dimensions; see `catalogue.catalogue_terms`.
+    """Return the fused pass for vectors of D dimensions; see `catalogue.catalogue_terms`.
 
-    Rows of items and columns of candidates may be one longer than that and end with the bias; it
-    counts with `has_bias`.
+    Rows of items and columns of candidates may have one number more, the bias; it counts with
+    `has_bias`.
 
     It returns the total and -1, or the first interaction with an index out of range. `columns`
-    [D, K] are the candidates; `place` [R] is the column of each item, -1 for none, and empty where
-    the candidates are the catalogue. Gradients are added to the arrays given.
+    [D, K] are the candidates; `column_of` [R] is the column of each item, -1 for none, and empty
+    where the candidates are the catalogue. Gradients are added to the arrays given.
     """
     is_dot = {"distance": False, "dot": True}[relevance]
 
@@ -152,7 +152,7 @@ def catalogue_kernel(  # noqa: PLR0915 - one loop is the point
         items: Any,
         no_click: Any,
         columns: Any,
-        place: Any,
+        column_of: Any,
         state_of: Any,
         clicked: Any,
         weights: Any,
@@ -165,8 +165,10 @@ def catalogue_kernel(  # noqa: PLR0915 - one loop is the point
         columns_gradient: Any,
     ) -> Any:
         total, count = 0.0, columns.shape[1]
+        # The interactions of a state share its distances to all candidates, which are most of the
+        # work: go state by state, through a linked list of each one's interactions.
         first, following = np.full(len(states), -1), np.empty(len(state_of), np.int64)
-        fault = _by_state(state_of, clicked, weights, first, following, len(items))
+        fault = _chain_by_state(state_of, clicked, weights, first, following, len(items))
         if fault >= 0:
             return total, fault
         distances, relevances = np.empty(count, np.float32), np.empty(count, np.float32)
@@ -178,16 +180,16 @@ def catalogue_kernel(  # noqa: PLR0915 - one loop is the point
                 continue
             state = load(states, m, dims)
             if is_dot:  # a product is a utility: negated, it does for a distance from here on
-                nearest = _multiply(states[m], columns, distances)
+                nearest = _fill_negated_products(states[m], columns, distances)
             else:
-                nearest = _measure(states[m], columns, distances)
+                nearest = _fill_distances(states[m], columns, distances)
             if has_bias:
-                nearest = _discount(distances, columns[dims], remoteness)
-            everything = _relate(remoteness, nearest, sharpness, relevances)
+                nearest = _subtract_biases(distances, columns[dims], remoteness)
+            everything = _fill_relevances(remoteness, nearest, sharpness, relevances)
             top = log_weight - sharpness * nearest
             common = _ZERO
             while n >= 0:
-                known = len(place) > 0 and clicked[n] >= 0
+                known = len(column_of) > 0 and clicked[n] >= 0
                 row = np.int64(clicked[n]) if known else np.int64(0)
                 own_distance: Any = _ZERO
                 own, at = -_INFINITY, np.int64(-1)
@@ -197,10 +199,11 @@ def catalogue_kernel(  # noqa: PLR0915 - one loop is the point
                     else:
                         difference = subtract(state, load(items, row, dims))
                         own_distance = math.sqrt(squared_norm(difference))
-                    own, at = -sharpness * own_distance, np.int64(place[row])
+                    own, at = -sharpness * own_distance, np.int64(column_of[row])
                     if has_bias:
                         own += sharpness * items[row, dims]
                 nothing = sharpness * no_click[n] if len(no_click) > 0 else -_INFINITY
+                # Relative to the greatest of the three, so that no exponential overflows.
                 highest = max(top, own, nothing)
                 unit = exponential(top - highest)
                 own_part, nothing_part = exponential(own - highest), exponential(nothing - highest)
@@ -209,6 +212,8 @@ def catalogue_kernel(  # noqa: PLR0915 - one loop is the point
                 total += np.float64(weights[n]) * (np.float64(highest) + math.log(whole))
                 if want_gradients:
                     share = weights[n] * sharpness / whole
+                    # Slopes of the candidates wait until the state is done, so that the gradients
+                    # are written once a state. A clicked candidate is left out of its own sum.
                     if at < 0:
                         common += share * unit
                     else:
@@ -240,9 +245,13 @@ def catalogue_kernel(  # noqa: PLR0915 - one loop is the point
                     relevances[k] = slope
                     apart[k] = _ZERO
                 if is_dot:
-                    _push(states[m], columns, relevances, columns_gradient, states_gradient[m])
+                    _add_product_gradients(
+                        states[m], columns, relevances, columns_gradient, states_gradient[m]
+                    )
                 else:
-                    _pull(states[m], columns, relevances, columns_gradient, states_gradient[m])
+                    _add_distance_gradients(
+                        states[m], columns, relevances, columns_gradient, states_gradient[m]
+                    )
         return total, np.int64(-1)
 
     return kernel

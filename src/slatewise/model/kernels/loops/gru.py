@@ -1,4 +1,4 @@
-"""The roll-out of a GRU and the way back; users and events as in `linear`.
+"""The roll-out of a GRU, and its gradient; users and events as in `linear`.
 
 Shapes: B users, K events of them all, M = B + K states, D dimensions of what moves them, h hidden
 units, E sources whose slates count.
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from slatewise.compiled.compilation import Kernel, part, reordered
+from slatewise.compiled.compilation import Kernel, reordered
 from slatewise.compiled.functions import sigmoid, tanh
 from slatewise.compiled.vectors import (
     add,
@@ -33,8 +33,8 @@ _TOGETHER = 16
 """Steps whose gradients of weights are added up before they are added to the whole."""
 
 
-@part
-def _product(total: Any, rows: Any, first: Any, factors: Any, at: Any, count: Any) -> Any:
+@reordered
+def _add_product(total: Any, rows: Any, first: Any, factors: Any, at: Any, count: Any) -> Any:
     """Add Σ_d factors[at, d] · rows[first + d] to a vector: a product with a matrix.
 
     In two sums side by side: in one, every addition would wait for the last.
@@ -49,8 +49,8 @@ def _product(total: Any, rows: Any, first: Any, factors: Any, at: Any, count: An
     return add(total, other)
 
 
-@part
-def _outer(
+@reordered
+def _add_outer_products(
     gradient: Any,
     first: Any,
     factors: Any,
@@ -73,8 +73,8 @@ def _outer(
         store(gradient, row, total)
 
 
-@part
-def _outer_of_clicks(
+@reordered
+def _add_click_gradients(
     of_item: Any,
     of_state: Any,
     found: Any,
@@ -85,17 +85,17 @@ def _outer_of_clicks(
     like_item: Any,
     like_state: Any,
 ) -> None:
-    """Add the gradients of W_i and W_h of so many clicks."""
-    _outer(of_item, 0, found, _RESET, clicked, count, hidden, like_item)
-    _outer(of_item, hidden, found, _UPDATE, clicked, count, hidden, like_item)
-    _outer(of_item, 2 * hidden, found, _NEW, clicked, count, hidden, like_item)
-    _outer(of_state, 0, found, _RESET, met, count, hidden, like_state)
-    _outer(of_state, hidden, found, _UPDATE, met, count, hidden, like_state)
-    _outer(of_state, 2 * hidden, found, _INNER, met, count, hidden, like_state)
+    """Add the gradients of W_i and W_h by `count` clicks."""
+    _add_outer_products(of_item, 0, found, _RESET, clicked, count, hidden, like_item)
+    _add_outer_products(of_item, hidden, found, _UPDATE, clicked, count, hidden, like_item)
+    _add_outer_products(of_item, 2 * hidden, found, _NEW, clicked, count, hidden, like_item)
+    _add_outer_products(of_state, 0, found, _RESET, met, count, hidden, like_state)
+    _add_outer_products(of_state, hidden, found, _UPDATE, met, count, hidden, like_state)
+    _add_outer_products(of_state, 2 * hidden, found, _INNER, met, count, hidden, like_state)
 
 
-@part
-def _open(gates: Any) -> None:
+@reordered
+def _activate(gates: Any) -> None:
     """Turn the sums of a step into its gates [4, h], in place."""
     for h in range(gates.shape[1]):
         reset = sigmoid(gates[0, h])
@@ -104,8 +104,8 @@ def _open(gates: Any) -> None:
         gates[2, h] = tanh(gates[2, h] + reset * gates[3, h])
 
 
-@part
-def _close(
+@reordered
+def _activation_gradients(
     gates: Any, slopes: Any, after: Any, states: Any, before: Any, found: Any, hidden: Any
 ) -> None:
     """Go back from the slope of a state to those of its step's sums, and of the state before."""
@@ -155,9 +155,11 @@ def gru_kernel(hidden: int, dims: int) -> Kernel:
                     break
                 k = first[e] + u
                 after = users + k
-                new = _product(none, item_across, 2 * dims, moving, k, dims)
+                new = _add_product(none, item_across, 2 * dims, moving, k, dims)
                 store(gates, _NEW, new)
                 if kinds[k] >= 0:
+                    # A slate without a click: towards, or away from, what the GRU would make of
+                    # it with closed gates, which costs one product instead of six.
                     for h in range(lanes):
                         gates[2, h] = tanh(gates[2, h])
                     state = load(states, before, hidden)
@@ -166,15 +168,15 @@ def gru_kernel(hidden: int, dims: int) -> Kernel:
                     share = fraction * slate_relevance(fraction, squared_norm(gap))
                     store(states, after, add(state, times(gap, share)))
                 else:
-                    reset = _product(none, item_across, 0, moving, k, dims)
-                    update = _product(none, item_across, dims, moving, k, dims)
-                    reset = _product(reset, state_across, 0, states, before, hidden)
-                    update = _product(update, state_across, hidden, states, before, hidden)
-                    inner = _product(none, state_across, 2 * hidden, states, before, hidden)
+                    reset = _add_product(none, item_across, 0, moving, k, dims)
+                    update = _add_product(none, item_across, dims, moving, k, dims)
+                    reset = _add_product(reset, state_across, 0, states, before, hidden)
+                    update = _add_product(update, state_across, hidden, states, before, hidden)
+                    inner = _add_product(none, state_across, 2 * hidden, states, before, hidden)
                     store(gates, _RESET, reset)
                     store(gates, _UPDATE, update)
                     store(gates, _INNER, inner)
-                    _open(gates)
+                    _activate(gates)
                     for h in range(hidden):
                         gap_h = states[before, h] - gates[2, h]
                         states[after, h] = gates[2, h] + gates[1, h] * gap_h
@@ -185,7 +187,7 @@ def gru_kernel(hidden: int, dims: int) -> Kernel:
 
 @functools.cache
 def gru_gradient_kernel(hidden: int, dims: int) -> Kernel:  # noqa: PLR0915 - one loop is the point
-    """Return the way back through `gru_kernel`.
+    """Return the gradient of `gru_kernel`.
 
     `slopes` [M, h] are those of all states, and end as those that reach each through later ones
     too; slopes of moving [K, D] are filled in, where they may lie as in `linear_gradient_kernel`,
@@ -216,7 +218,7 @@ def gru_gradient_kernel(hidden: int, dims: int) -> Kernel:  # noqa: PLR0915 - on
         users = len(states) - len(kinds)
         gates, none = np.empty((4, lanes), np.float32), zeros(lanes)
         spare, nowhere = np.empty((1, item_lanes), np.float32), zeros(item_lanes)
-        # Of clicks and of slates that wait for their turn: vectors, states, and slopes of sums.
+        # Of clicks and of slates whose gradients of weights wait: vectors, states, slopes of sums.
         clicked = np.zeros((_TOGETHER, item_lanes), np.float32)
         met = np.zeros((_TOGETHER, lanes), np.float32)
         of_clicks = np.empty((4 * _TOGETHER, hidden), np.float32)
@@ -232,7 +234,7 @@ def gru_gradient_kernel(hidden: int, dims: int) -> Kernel:  # noqa: PLR0915 - on
                 after = users + k
                 before = users + first[e - 1] + u if e > 0 else np.int64(u)
                 state = load(states, before, hidden)
-                new = _product(none, item_across, 2 * dims, moving, k, dims)
+                new = _add_product(none, item_across, 2 * dims, moving, k, dims)
                 store(gates, _NEW, new)
                 if kinds[k] >= 0:
                     for h in range(lanes):
@@ -251,13 +253,14 @@ def gru_gradient_kernel(hidden: int, dims: int) -> Kernel:  # noqa: PLR0915 - on
                     store(of_slates, at, moved)
                     for h in range(hidden):
                         of_slates[at, h] *= _ONE - gates[2, h] * gates[2, h]
-                    back = _product(nowhere, from_item, 2 * hidden, of_slates, at, hidden)
+                    back = _add_product(nowhere, from_item, 2 * hidden, of_slates, at, hidden)
+                    # `back` has item_lanes, a row of moving_slope only D: through a spare row.
                     store(spare, _FIRST, back)
                     store(moving_slope, k, load(spare, _FIRST, dims))
                     store(seen, slates, load(moving, k, dims))
                     slates += 1
                     if slates == _TOGETHER:
-                        _outer(
+                        _add_outer_products(
                             item_gradient,
                             2 * hidden,
                             of_slates,
@@ -269,33 +272,33 @@ def gru_gradient_kernel(hidden: int, dims: int) -> Kernel:  # noqa: PLR0915 - on
                         )
                         slates = np.int64(0)
                     continue
-                reset = _product(none, item_across, 0, moving, k, dims)
-                update = _product(none, item_across, dims, moving, k, dims)
-                reset = _product(reset, state_across, 0, states, before, hidden)
-                update = _product(update, state_across, hidden, states, before, hidden)
-                inner = _product(none, state_across, 2 * hidden, states, before, hidden)
+                reset = _add_product(none, item_across, 0, moving, k, dims)
+                update = _add_product(none, item_across, dims, moving, k, dims)
+                reset = _add_product(reset, state_across, 0, states, before, hidden)
+                update = _add_product(update, state_across, hidden, states, before, hidden)
+                inner = _add_product(none, state_across, 2 * hidden, states, before, hidden)
                 store(gates, _RESET, reset)
                 store(gates, _UPDATE, update)
                 store(gates, _INNER, inner)
-                _open(gates)
+                _activate(gates)
                 found = of_clicks[4 * clicks : 4 * clicks + 4]
-                _close(gates, slopes, after, states, before, found, hidden)
-                through = _product(none, from_state, 0, found, _RESET, hidden)
-                through = _product(through, from_state, hidden, found, _UPDATE, hidden)
-                through = _product(through, from_state, 2 * hidden, found, _INNER, hidden)
+                _activation_gradients(gates, slopes, after, states, before, found, hidden)
+                through = _add_product(none, from_state, 0, found, _RESET, hidden)
+                through = _add_product(through, from_state, hidden, found, _UPDATE, hidden)
+                through = _add_product(through, from_state, 2 * hidden, found, _INNER, hidden)
                 store(gates, _FIRST, through)
                 left = add(load(slopes, before, hidden), load(gates, _FIRST, hidden))
                 store(slopes, before, left)
-                back = _product(nowhere, from_item, 0, found, _RESET, hidden)
-                back = _product(back, from_item, hidden, found, _UPDATE, hidden)
-                back = _product(back, from_item, 2 * hidden, found, _NEW, hidden)
+                back = _add_product(nowhere, from_item, 0, found, _RESET, hidden)
+                back = _add_product(back, from_item, hidden, found, _UPDATE, hidden)
+                back = _add_product(back, from_item, 2 * hidden, found, _NEW, hidden)
                 store(spare, _FIRST, back)
                 store(moving_slope, k, load(spare, _FIRST, dims))
                 store(clicked, clicks, load(moving, k, dims))
                 store(met, clicks, state)
                 clicks += 1
                 if clicks == _TOGETHER:
-                    _outer_of_clicks(
+                    _add_click_gradients(
                         item_gradient,
                         state_gradient,
                         of_clicks,
@@ -307,8 +310,10 @@ def gru_gradient_kernel(hidden: int, dims: int) -> Kernel:  # noqa: PLR0915 - on
                         none,
                     )
                     clicks = np.int64(0)
-        _outer(item_gradient, 2 * hidden, of_slates, _NEW, seen, slates, hidden, nowhere)
-        _outer_of_clicks(
+        _add_outer_products(
+            item_gradient, 2 * hidden, of_slates, _NEW, seen, slates, hidden, nowhere
+        )
+        _add_click_gradients(
             item_gradient, state_gradient, of_clicks, clicked, met, clicks, hidden, nowhere, none
         )
 

@@ -1,4 +1,4 @@
-"""The draw of items and the way back from it.
+"""The draw of items, and its gradient.
 
 Shapes as in `kernels.items`: R items, G groups, D dimensions.
 """
@@ -38,7 +38,7 @@ def _shares_and_logs(raw: Any, shares: Any, logs: Any) -> None:
 
 @functools.cache
 def draw_kernel(dims: int, has_offsets: bool) -> Kernel:
-    """Return the draw of items of so many dimensions; see `items.draw_items`.
+    """Return the draw of items of D dimensions; see `items.draw_items`.
 
     Without `has_offsets` there need not be any. It returns the sum of weighted log scales and -1,
     or the first row with a group out of range. `squares` and `mass` are added to.
@@ -66,6 +66,8 @@ def draw_kernel(dims: int, has_offsets: bool) -> Kernel:
             last = min(first + BLOCK, len(mean))
             entries = slice(first * dims, last * dims)
             _shares_and_logs(flat_raw[entries], flat_shares[entries], flat_logs)
+            # In float32 over a block, then in float64: a million logarithms in one float32 would
+            # lose digits.
             sums = zeros(dims)
             for r in range(first, last):
                 group = groups[r]
@@ -130,7 +132,7 @@ def draw_gradient_kernel(dims: int, has_offsets: bool) -> Kernel:
             store(mean_gradient, r, add(slope, pull))
             left = subtract(load(centres_gradient, group, dims), pull)
             store(centres_gradient, group, left)
-            share = load(raw_gradient, r, dims)
+            share = load(raw_gradient, r, dims)  # read before it is written over below
             scale = times(share, sigma_max)
             steep = add(multiply(slope, load(noise, r, dims)), multiply(scale, twice))
             steep = add(multiply(steep, scale), times(ones, weight * log_slope))

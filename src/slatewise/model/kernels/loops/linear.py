@@ -1,4 +1,4 @@
-"""The roll-out of linear dynamics and the way back.
+"""The roll-out of linear dynamics, and its gradient.
 
 Users are rolled out one after the other: a state stays in the first cache from event to event.
 
@@ -73,7 +73,7 @@ def linear_kernel(dims: int) -> Kernel:
 
 @functools.cache
 def linear_gradient_kernel(dims: int) -> Kernel:
-    """Return the way back through `linear_kernel`, and with it the slope of the drift.
+    """Return the gradient of `linear_kernel`; the kernel returns the slope of the drift.
 
     `slopes` [M, D] are those of all states, and end as those that reach each through later ones
     too; slopes of moving [K, D] are filled in, those of fractions [E] (float64) added up. The
@@ -95,6 +95,7 @@ def linear_gradient_kernel(dims: int) -> Kernel:
     ) -> Any:
         users, of_drift = len(states) - len(kinds), 0.0
         for u in range(users):
+            # Users have the first events or none: the last active step is the user's last event.
             events = np.int64(0)
             while events < len(active) and u < active[events]:
                 events += 1
@@ -112,6 +113,8 @@ def linear_gradient_kernel(dims: int) -> Kernel:
                     fraction_slope[kinds[k]] += np.float64(relevance * along)
                 else:
                     of_drift -= np.float64(along)
+                # after = before + share · gap, with gap = moving − before: what flows to `moving`
+                # is what does not flow to the state before.
                 moved = add(times(slope, share), times(gap, pull))
                 store(moving_slope, k, moved)
                 left = add(load(slopes, before, dims), subtract(slope, moved))

@@ -1,4 +1,4 @@
-"""Means of rows, and the way back from them.
+"""Means of rows, and their gradient.
 
 Shapes as in `kernels.means`: a table [R, C], F cells, K ranges of cells, D columns to average.
 """
@@ -27,6 +27,7 @@ def means_kernel(dims: int) -> Kernel:
                 if row < 0 or row >= len(table):
                     return cell
                 total = add(total, load(table, row, dims))
+            # An empty range has mean zero.
             count = max(np.int64(1), ends[k] - starts[k])
             store(out, np.int64(k), times(total, np.float32(1) / np.float32(count)))
         return np.int64(-1)

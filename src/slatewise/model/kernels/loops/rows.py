@@ -27,28 +27,29 @@ def first_appearances(cells: Any, scratch: Any, rows: Any, local: Any, counts: A
     """Fill in the distinct cells; return how many, or -1 if one is out of range."""
     found = np.int64(0)
     valid = True
+    # `scratch` holds each row's index among those found, -1 for none: no sorting, no hashing.
     for j in range(len(cells)):
         cell = np.int64(cells[j])
         if cell < 0 or cell >= len(scratch):
             valid = False
             break
-        place = scratch[cell]
-        if place < 0:
-            place = np.int32(found)
-            scratch[cell] = place
+        index = scratch[cell]
+        if index < 0:
+            index = np.int32(found)
+            scratch[cell] = index
             rows[found] = cell
             counts[found] = 0
             found += 1
-        local[j] = place
-        counts[place] += 1
-    for r in range(found):
+        local[j] = index
+        counts[index] += 1
+    for r in range(found):  # only what was touched, so that the table's size costs nothing
         scratch[rows[r]] = -1
     return found if valid else np.int64(-1)
 
 
 @functools.cache
 def adam_kernel(dims: int) -> Kernel:
-    """Return the update of rows of so many dimensions; see `rows.RowAdam`.
+    """Return the update of rows of D dimensions; see `rows.RowAdam`.
 
     It returns False, with nothing changed, where a row is out of range.
     """
@@ -69,6 +70,7 @@ def adam_kernel(dims: int) -> Kernel:
         eps: Any,
         corrections: Any,
     ) -> Any:
+        # Before the first update: half a step could not be taken back.
         for r in range(len(rows)):
             if rows[r] < 0 or rows[r] >= len(table):
                 return False

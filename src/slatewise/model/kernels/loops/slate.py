@@ -47,10 +47,10 @@ def _longest_slate(offsets: Any, num_cells: Any) -> Any:
 def slate_kernel(  # noqa: PLR0915 - one loop is the point
     dims: int, terms: bool, num_features: int, relevance: FusedRelevance
 ) -> Kernel:
-    """Return the fused pass for vectors of so many dimensions; see `slate.slate_terms`.
+    """Return the fused pass for vectors of D dimensions; see `slate.slate_terms`.
 
-    With `terms`, a row of items one longer than that ends with the item's bias, and positions and
-    so many features count; without, the loop is compiled as if they did not exist. It returns the
+    With `terms`, a row of D + 1 numbers ends with the item's bias, and positions and features
+    count; without, the loop is compiled as if they did not exist. It returns the
     total and -1, or the first interaction with an index out of range. Gradients are added to the
     arrays given; those of inputs that need none are empty.
     """
@@ -140,6 +140,7 @@ def slate_kernel(  # noqa: PLR0915 - one loop is the point
                 utilities[j] = utility
                 best_item = utility if utility > best_item else best_item
 
+            # Softmax relative to the best utility, so that no exponential overflows.
             nothing = no_click[n]
             best = nothing if nothing > best_item else best_item
             part_of_nothing = exponential(nothing - best)
@@ -155,6 +156,7 @@ def slate_kernel(  # noqa: PLR0915 - one loop is the point
             exposed_nothing, exposed_sum, exposure = _ZERO, _ZERO, _ZERO
             if has_exposure:
                 exposure = exposure_weights[n]
+                # The same of the relevances alone; an empty slate keeps -inf.
                 best = best_exposing
                 if include_no_click and nothing > best:
                     best = nothing
@@ -198,6 +200,7 @@ def slate_kernel(  # noqa: PLR0915 - one loop is the point
                 bias_slope = slope
                 if exposed_scale != 0:
                     slope += exposed_scale * exposing[j]
+                # Rows and gradients are still in the first cache from the pass above.
                 row = np.int64(cells[start + j])
                 if has_bias and to_items:
                     items_gradient[row, dims] += slope if include_bias else bias_slope
