@@ -1,5 +1,7 @@
 """Judging recommenders one step ahead: metrics with intervals, calibration and baselines."""
 
+from typing import TYPE_CHECKING
+
 from slatewise.evaluation.ab import (
     Comparison,
     Interval,
@@ -54,7 +56,6 @@ from slatewise.evaluation.metrics import (
     Recommended,
     TargetRanks,
 )
-from slatewise.evaluation.model import ModelRecommender, require_same_items
 from slatewise.evaluation.off_policy import (
     OffPolicyEstimate,
     doubly_robust,
@@ -69,6 +70,10 @@ from slatewise.evaluation.reliability import ExpectedCalibrationError, reliabili
 from slatewise.evaluation.sequential import Advice, Verdict, advise, anytime_difference
 from slatewise.evaluation.slate_probability import epsilon_mix_probability
 from slatewise.evaluation.verdict import BaselineVerdict, judge
+from slatewise.lazy import exports
+
+if TYPE_CHECKING:
+    from slatewise.evaluation.model import ModelRecommender, require_same_items
 
 __all__ = [
     "BASELINES",
@@ -151,3 +156,9 @@ __all__ = [
     "target_ranks",
     "top_items",
 ]
+
+# A model needs pydantic, which judging any other recommender does without.
+__getattr__ = exports(
+    __name__,
+    dict.fromkeys(["ModelRecommender", "require_same_items"], "slatewise.evaluation.model"),
+)
