@@ -59,8 +59,8 @@ def assert_same_counts(found: naive.Array, wanted: naive.Array) -> None:
 
 def assert_same_law(found: naive.Array, wanted: naive.Array) -> None:
     """Compare two samples by Kolmogorov and Smirnov's distance; it fails one time in 10,000."""
-    places = np.sort(np.concatenate([found, wanted]))
-    shares = [np.searchsorted(np.sort(sample), places, "right") for sample in (found, wanted)]
+    points = np.sort(np.concatenate([found, wanted]))
+    shares = [np.searchsorted(np.sort(sample), points, "right") for sample in (found, wanted)]
     distance = np.abs(shares[0] / len(found) - shares[1] / len(wanted)).max()
     assert distance < 2.23 * math.sqrt(1 / len(found) + 1 / len(wanted))
 

@@ -66,13 +66,13 @@ def top(scores: Array, groups: Array, k: int, filter: Filter, available: Array) 
     draws, every = np.arange(len(left)), np.asarray(filter.caps if filter.caps is not None else [])
     room = np.tile(np.where(every < 0, k, every), (len(left), 1))
     items, best = np.full((len(left), k), -1), np.full((len(left), k), -np.inf)
-    for place in range(k):
+    for rank in range(k):
         allowed = room[:, groups] > 0 if len(every) else True
         open_ = np.where(allowed, left, -np.inf)
         chosen = open_.argmax(1)
         found = open_[draws, chosen] > -np.inf
-        items[found, place] = chosen[found]
-        best[found, place] = open_[draws, chosen][found]
+        items[found, rank] = chosen[found]
+        best[found, rank] = open_[draws, chosen][found]
         left[draws, chosen] = -np.inf
         if len(every):
             room[draws, groups[chosen]] -= 1
@@ -81,9 +81,9 @@ def top(scores: Array, groups: Array, k: int, filter: Filter, available: Array) 
 
 def with_bias_scales(world: World, bias_scales: Any) -> World:
     """Return the same items, but unsure of their biases."""
-    unsure = np.broadcast_to(np.float32(bias_scales), len(world.means))
-    table = ItemTable.create(*world[:4], bias_scales=unsure)
-    return world._replace(table=table, bias_scales=unsure)
+    scales = np.broadcast_to(np.float32(bias_scales), len(world.means))
+    table = ItemTable.create(*world[:4], bias_scales=scales)
+    return world._replace(table=table, bias_scales=scales)
 
 
 def added_scores(world: World, additions: Additions, count: int) -> Array:

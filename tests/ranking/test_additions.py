@@ -26,31 +26,31 @@ ITEMS = 300
 
 
 def case(
-    unsure: Any = 0.0,
+    bias_sd: Any = 0.0,
     scale: float = 0.2,
     bias: float = 0.3,
     around: float = 0.0,
     filter: Filter = NO_FILTER,
 ) -> Case:
-    """Make a request among items that are unsure of their biases, [I] or all alike."""
-    world = naive.with_bias_scales(naive.make_world(scale=scale, bias=bias), unsure)
+    """Make a request among items that are bias_sd of their biases, [I] or all alike."""
+    world = naive.with_bias_scales(naive.make_world(scale=scale, bias=bias), bias_sd)
     rng = np.random.default_rng(7)
     profiles = rng.normal(size=5) * 0.5 + around * rng.normal(size=(DRAWS, 5))
     return Case(world, profiles.astype(np.float32), filter)
 
 
 def cold_items() -> Case:
-    unsure = np.full(ITEMS, 0.05)
-    unsure[::10], unsure[1::10] = 1.5, 0
-    return case(unsure, 0.1)
+    bias_sd = np.full(ITEMS, 0.05)
+    bias_sd[::10], bias_sd[1::10] = 1.5, 0
+    return case(bias_sd, 0.1)
 
 
 def hopeless_biases() -> Case:
     """Make items most of which have a bias below any score that gets in, but might not."""
     world = naive.make_world(scale=0.2)
     biases = np.where(np.arange(ITEMS) % 20, -6, 0).astype(np.float32)
-    unsure = np.where(np.arange(ITEMS) % 3, 1.2, 0.3)
-    world = naive.with_bias_scales(world._replace(biases=biases), unsure)
+    bias_sd = np.where(np.arange(ITEMS) % 3, 1.2, 0.3)
+    world = naive.with_bias_scales(world._replace(biases=biases), bias_sd)
     return Case(world, np.zeros((DRAWS, 5), np.float32))
 
 
@@ -138,9 +138,9 @@ def test_rare_items_come_as_often_as_they_should(behind: bool) -> None:
     # One certain item with the score -1 or 0, and others that exceed it with a probability of
     # 1e-6 each, by their bias and their vector together or, in the same place, by the bias alone.
     items, draws, requests, away = 50_000, 1000, 4, 4.75
-    scales, unsure = (0.03, 0.04) if behind else (0.0, 0.05)
+    scales, bias_sd = (0.03, 0.04) if behind else (0.0, 0.05)
     means, biases = np.full((items, 1), 1 + 0.05 * away if behind else 0.0), np.zeros(items)
-    wide, sure = np.full((items, 1), scales), np.full(items, unsure)
+    wide, sure = np.full((items, 1), scales), np.full(items, bias_sd)
     means[0], wide[0], sure[0] = float(behind), 0, 0
     biases[1:] = 0 if behind else -0.05 * away
     table = ItemTable.create(means, wide, biases, np.zeros(items, int), bias_scales=sure)

@@ -47,12 +47,14 @@ def cold_items() -> Case:
 
 
 def certain_items() -> Case:
-    unsure = case(0.5)
-    scales = unsure.world.scales.copy()
+    original = case(0.5)
+    scales = original.world.scales.copy()
     scales[::2] = 0
     scales[1::4, 2:] = 0
-    table = ItemTable.create(unsure.world.means, scales, unsure.world.biases, unsure.world.groups)
-    return unsure._replace(world=unsure.world._replace(scales=scales, table=table))
+    table = ItemTable.create(
+        original.world.means, scales, original.world.biases, original.world.groups
+    )
+    return original._replace(world=original.world._replace(scales=scales, table=table))
 
 
 def unavailable_items() -> Case:
@@ -63,11 +65,11 @@ def unavailable_items() -> Case:
 
 
 def known_items(filter: Filter = NO_FILTER) -> Case:
-    unsure = case(0.3, around=0.1, filter=filter)
-    gaps = np.square(unsure.world.means - unsure.profiles[0]).sum(1)
+    original = case(0.3, around=0.1, filter=filter)
+    gaps = np.square(original.world.means - original.profiles[0]).sum(1)
     known = np.argsort(gaps)[[0, 3, 8, 200]]
-    vectors = np.random.default_rng(3).normal(unsure.world.means[known], 0.3, (DRAWS, 4, 5))
-    return unsure._replace(known=known, vectors=vectors)
+    vectors = np.random.default_rng(3).normal(original.world.means[known], 0.3, (DRAWS, 4, 5))
+    return original._replace(known=known, vectors=vectors)
 
 
 CASES = {
@@ -148,10 +150,10 @@ def test_the_scores_are_those_of_the_vectors_known() -> None:
     case = CASES["known vectors"]
     found = rank_draws(case.world.table, case.profiles, 300, 0, Filter(), case.known, case.vectors)
     for c, item in enumerate(case.known):
-        place = found.items == item
-        assert (place.sum(1) == 1).all()
+        here = found.items == item
+        assert (here.sum(1) == 1).all()
         wanted = -np.linalg.norm(case.profiles.astype(float) - case.vectors[:, c], axis=1)
-        assert np.allclose(found.scores[place], wanted, rtol=1e-12)
+        assert np.allclose(found.scores[here], wanted, rtol=1e-12)
 
 
 def test_certain_items_are_ranked_as_means_are_and_ties_by_number() -> None:

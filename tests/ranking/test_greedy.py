@@ -82,7 +82,7 @@ def test_of_equal_scores_the_lower_number_comes_first() -> None:
     assert found[8] % 8 == 0
 
 
-def test_fewer_items_than_asked_for_leave_places_empty() -> None:
+def test_fewer_items_than_asked_for_leave_positions_empty() -> None:
     world = naive.make_world(10)
     world.table.set_available(np.arange(4), False)
     found = rank_means(world.table, np.zeros(5), 8)

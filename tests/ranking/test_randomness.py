@@ -13,14 +13,14 @@ def state() -> np.ndarray:
 
 @compiled
 def _fill_normal(state, values):  # noqa: ANN001, ANN202
-    for place in range(len(values)):
-        values[place] = normal(state)
+    for index in range(len(values)):
+        values[index] = normal(state)
 
 
 @compiled
 def _fill_uniform(state, values):  # noqa: ANN001, ANN202
-    for place in range(len(values)):
-        values[place] = uniform(state)
+    for index in range(len(values)):
+        values[index] = uniform(state)
 
 
 @compiled

@@ -64,22 +64,22 @@ def test_items_are_appended_within_the_capacity_and_beyond(count: int, tmp_path:
 
 @pytest.mark.parametrize("on_disk", [False, True])
 def test_scales_of_biases_are_held_grown_and_taken(on_disk: bool, tmp_path: Path) -> None:
-    first, more, unsure = rows(40), rows(200, 1), np.linspace(0, 2, 240, dtype=np.float32)
+    first, more, bias_sd = rows(40), rows(200, 1), np.linspace(0, 2, 240, dtype=np.float32)
     table = ItemTable.create(
-        *first, tmp_path / "table" if on_disk else None, bias_scales=unsure[:40]
+        *first, tmp_path / "table" if on_disk else None, bias_scales=bias_sd[:40]
     )
-    table.append(*more, bias_scales=unsure[40:])
+    table.append(*more, bias_scales=bias_sd[40:])
     assert_holds(table, tuple(np.concatenate(pair) for pair in zip(first, more, strict=True)))
-    assert (table.bias_scales_of(np.arange(240)) == unsure).all()
-    assert (table.take([7, 200]).bias_scales_of([0, 1]) == unsure[[7, 200]]).all()
+    assert (table.bias_scales_of(np.arange(240)) == bias_sd).all()
+    assert (table.take([7, 200]).bias_scales_of([0, 1]) == bias_sd[[7, 200]]).all()
     certain = ItemTable.create(*first)
     assert not certain.bias_scales_of(np.arange(40)).any()
-    certain.append(*more, bias_scales=unsure[40:])  # the first of the table that has any
+    certain.append(*more, bias_scales=bias_sd[40:])  # the first of the table that has any
     assert (
-        certain.bias_scales_of(np.arange(240)) == np.where(np.arange(240) < 40, 0, unsure)
+        certain.bias_scales_of(np.arange(240)) == np.where(np.arange(240) < 40, 0, bias_sd)
     ).all()
     with pytest.raises(SlatewiseError, match="negative"):
-        ItemTable.create(*first, bias_scales=-unsure[:40])
+        ItemTable.create(*first, bias_scales=-bias_sd[:40])
 
 
 def test_changes_are_private_to_the_process(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_a_directory_that_exists_is_not_replaced(tmp_path: Path) -> None:
     ],
 )
 def test_items_that_cannot_be_are_refused(change: dict[int, Any], problem: str) -> None:
-    values = [change.get(place, value) for place, value in enumerate(rows(20))]
+    values = [change.get(index, value) for index, value in enumerate(rows(20))]
     with pytest.raises(SlatewiseError, match=problem):
         ItemTable.create(*values)
 

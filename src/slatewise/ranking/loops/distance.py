@@ -20,10 +20,12 @@ from slatewise.compiled.lanes import (
     root,
     smaller,
     squared_distances,
+    store,
     subtract,
+    sum_of,
 )
 from slatewise.ranking.loops.bounds import tail_bound, uncertain_bound
-from slatewise.ranking.loops.offers import MARGIN
+from slatewise.ranking.loops.offers import MARGIN, ceilings_in_draws
 from slatewise.ranking.loops.randomness import normal
 from slatewise.ranking.loops.tilting import drawn, raised
 
@@ -60,16 +62,16 @@ def within(relevance: Any, near: Any, offers: Any, low: Any) -> Any:
 
 
 @inlined
-def surveyed(relevance: Any, columns: Any, block: Any, centre: Any) -> Any:
-    """Measure a block against the centre of the profiles; return that, and at best.
+def surveyed(relevance: Any, means: Any, spreads: Any, block: Any, middle: Any, centre: Any) -> Any:
+    """Measure a block against the middle of the profiles; return that, and at best.
 
     At best means m − 2√v, with m the mean and v a bound of the variance of the squared distance in
     a draw. The profiles' scatter adds 4 times itself to v, in units of the squared distance.
     """
     at = block * WIDTH
-    (near,) = squared_distances(columns.means, block, centre.middle, 0, 1)
-    total = load(columns.spreads[0], at)
-    inner = multiply(load(columns.spreads[1], at), add(total, add(near, near)))
+    (near,) = squared_distances(means, block, middle, 0, 1)
+    total = load(spreads[0], at)
+    inner = multiply(load(spreads[1], at), add(total, add(near, near)))
     around = everywhere(np.float32(4) * centre.scatter)
     spread = root(add(add(inner, inner), multiply(around, near)))
     best = subtract(add(near, total), add(spread, spread))
@@ -77,7 +79,7 @@ def surveyed(relevance: Any, columns: Any, block: Any, centre: Any) -> Any:
 
 
 @inlined
-def hope_of(relevance: Any, columns: Any, item: Any, near: Any, centre: Any) -> Any:
+def hope_of(relevance: Any, columns: Any, item: Any, near: Any, middle: Any, centre: Any) -> Any:
     """Return the relevance that an item has at best, as `surveyed` measures it, in doubles."""
     total, widest = np.float64(columns.spreads[0, item]), np.float64(columns.spreads[1, item])
     around = np.float32(4) * centre.scatter * near
@@ -87,7 +89,7 @@ def hope_of(relevance: Any, columns: Any, item: Any, near: Any, centre: Any) -> 
 
 @inlined
 def widened(relevance: Any, near: Any, centre: Any) -> Any:
-    """Bound the measure to any profile, given that to the centre: the triangle inequality."""
+    """Bound the measure to any profile, given that to their middle: the triangle inequality."""
     gap = subtract(root(near), everywhere(centre.spread))
     nearest = larger(gap, everywhere(np.float32(0)))
     return multiply(nearest, nearest)
@@ -105,7 +107,7 @@ def least_reach(relevance: Any, columns: Any) -> Any:
 @inlined
 def chance(
     relevance: Any,
-    columns: Any,
+    spreads: Any,
     centre: Any,
     near: Any,
     total: Any,
@@ -114,31 +116,43 @@ def chance(
     bias_sd: Any,
 ) -> Any:
     """Bound the probability that a drawn item comes within reach, in every lane."""
-    if len(columns.spreads) > 2:
+    if len(spreads) > 2:
         return uncertain_bound(near, total, widest, reach, bias_sd)
     return tail_bound(near, total, widest, reach)
 
 
 @inlined
-def chance_in_draws(
-    relevance: Any, columns: Any, item: Any, near: Any, reach: Any, block: Any, draws: Any
-) -> Any:
-    """Bound the same for one item in sixteen draws; `near` is negative where they differ."""
-    nears = everywhere(near)
+def fill_bounds(relevance: Any, columns: Any, item: Any, near: Any, most: Any, draws: Any) -> Any:
+    """Write a bound of an item's chance in every draw, at most `most`; return their sum.
+
+    `near` measures the item against all profiles, negative if they differ.
+    """
+    sum_, nears, bias_sd = np.float32(0), everywhere(near), everywhere(np.float32(0))
     total, widest = everywhere(columns.spreads[0, item]), everywhere(columns.spreads[1, item])
-    if near < 0:
-        (nears,) = squared_distances(draws.blocks, block, columns.rows, 2 * item, 1)
     if len(columns.spreads) > 2:
-        return uncertain_bound(nears, total, widest, reach, everywhere(columns.spreads[2, item]))
-    return tail_bound(nears, total, widest, reach)
+        bias_sd = everywhere(columns.spreads[2, item])
+    for block in range(len(draws.blocks)):
+        if near < 0:
+            (nears,) = squared_distances(draws.blocks, block, columns.rows, 2 * item, 1)
+        top = ceilings_in_draws(columns, item, draws.weights, draws.ends, block)
+        top = add(top, load(draws.own, block * WIDTH))
+        reach = subtract(top, load(draws.lows, block * WIDTH))
+        if len(columns.spreads) > 2:
+            bound = uncertain_bound(nears, total, widest, reach, bias_sd)
+        else:
+            bound = tail_bound(nears, total, widest, reach)
+        bound = smaller(bound, everywhere(most))
+        store(draws.bounds, block * WIDTH, bound)
+        sum_ += sum_of(bound)
+    return np.float64(sum_) * (1 + 1e-5)
 
 
 @inlined
-def best_profile(relevance: Any, blocks: Any, draws: Any) -> Any:
+def best_profile(relevance: Any, blocks: Any, tiles: Any, lengths: Any) -> Any:
     """Measure the columns of the one block [1, D, 16] against the nearest of the profiles."""
     nearest = everywhere(np.float32(np.inf))
-    for first in range(0, len(draws.tiles), 4):
-        for near in squared_distances(blocks, 0, draws.tiles, first, 4):
+    for first in range(0, len(tiles), 4):
+        for near in squared_distances(blocks, 0, tiles, first, 4):
             nearest = smaller(near, nearest)
     return nearest
 

@@ -23,9 +23,12 @@ from slatewise.compiled.lanes import (
     power_of_two,
     root,
     smaller,
+    store,
+    subtract,
+    sum_of,
     where_reached,
 )
-from slatewise.ranking.loops.offers import MARGIN, ROUNDING
+from slatewise.ranking.loops.offers import MARGIN, ROUNDING, ceilings_in_draws
 from slatewise.ranking.loops.randomness import normal, normal_above, uniform
 
 _PER_SQUARE = np.float32(-0.5 * math.log2(math.e))
@@ -87,23 +90,23 @@ def within(relevance: Any, near: Any, offers: Any, low: Any) -> Any:
 
 
 @inlined
-def surveyed(relevance: Any, columns: Any, block: Any, centre: Any) -> Any:
-    """Measure a block against any profile around the centre; return that, and at best.
+def surveyed(relevance: Any, means: Any, spreads: Any, block: Any, middle: Any, centre: Any) -> Any:
+    """Measure a block against any profile around their middle; return that, and at best.
 
     At best means two standard deviations above the mean in a draw: of the item, and of the
-    profiles around their centre.
+    profiles around their middle.
     """
-    at, size = block * WIDTH, columns.means.shape[1]
+    at, size = block * WIDTH, means.shape[1]
     zero = everywhere(np.float32(0))
     total, squares = zero, zero
     for d in range(size):
-        column = load(columns.means, (block * size + d) * WIDTH)
-        total = add(total, multiply(column, everywhere(centre.middle[0, d])))
+        column = load(means, (block * size + d) * WIDTH)
+        total = add(total, multiply(column, everywhere(middle[0, d])))
         squares = add(squares, multiply(column, column))
     # (z − z̄) · μ ≤ ‖z − z̄‖ ‖μ‖.
     aside = centre.spread + _error(size, centre.length)
     near = add(total, multiply(root(squares), everywhere(aside * np.float32(1 + MARGIN))))
-    inner = _variance(centre, load(columns.spreads[0], at), load(columns.spreads[1], at))
+    inner = _variance(centre, load(spreads[0], at), load(spreads[1], at))
     spread = root(add(inner, multiply(squares, everywhere(centre.scatter))))
     return near, add(total, add(spread, spread))
 
@@ -116,11 +119,11 @@ def _variance(centre: Any, total: Any, widest: Any) -> Any:
 
 
 @inlined
-def hope_of(relevance: Any, columns: Any, item: Any, near: Any, centre: Any) -> Any:
+def hope_of(relevance: Any, columns: Any, item: Any, near: Any, middle: Any, centre: Any) -> Any:
     """Return the relevance that an item has at best, as `surveyed` measures it, in doubles."""
     total, squares, variance = 0.0, 0.0, 0.0
     for d in range(columns.rows.shape[2]):
-        z, mean = np.float64(centre.middle[0, d]), np.float64(columns.rows[item, 0, d])
+        z, mean = np.float64(middle[0, d]), np.float64(columns.rows[item, 0, d])
         total += z * mean
         squares += mean * mean
         variance += (z * np.float64(columns.rows[item, 1, d])) ** 2
@@ -160,7 +163,7 @@ def _tail(lead: Any, variance: Any) -> Any:
 @inlined
 def chance(
     relevance: Any,
-    columns: Any,
+    spreads: Any,
     centre: Any,
     near: Any,
     total: Any,
@@ -174,30 +177,40 @@ def chance(
 
 
 @inlined
-def chance_in_draws(
-    relevance: Any, columns: Any, item: Any, near: Any, reach: Any, block: Any, draws: Any
-) -> Any:
-    """Bound the same for one item in sixteen draws, with its very variance in each."""
-    size, squares = draws.blocks.shape[1], np.float32(0)
-    total, variance = everywhere(np.float32(0)), everywhere(np.float32(0))
+def fill_bounds(relevance: Any, columns: Any, item: Any, near: Any, most: Any, draws: Any) -> Any:
+    """Write a bound of an item's chance in every draw, at most `most`; return their sum.
+
+    Each draw has the item's own mean and variance, whatever `near` bounded them by.
+    """
+    size, squares, sum_ = draws.blocks.shape[1], np.float32(0), np.float32(0)
     for d in range(size):
-        profile, mean = load(draws.blocks, (block * size + d) * WIDTH), columns.rows[item, 0, d]
-        total = add(total, multiply(profile, everywhere(mean)))
-        part = multiply(profile, everywhere(columns.rows[item, 1, d]))
-        variance = add(variance, multiply(part, part))
-        squares += mean * mean
+        squares += columns.rows[item, 0, d] * columns.rows[item, 0, d]
+    error = everywhere(np.float32(math.sqrt(squares) * _error(size, draws.centre.length)))
+    bias_sd = everywhere(np.float32(0))
     if len(columns.spreads) > 2:
-        variance = add(variance, everywhere(columns.spreads[2, item] * columns.spreads[2, item]))
-    error = math.sqrt(squares) * _error(size, draws.centre.length)
-    return _tail(add(add(total, everywhere(np.float32(error))), reach), variance)
+        bias_sd = everywhere(columns.spreads[2, item])
+    for block in range(len(draws.blocks)):
+        mean, variance = error, multiply(bias_sd, bias_sd)
+        for d in range(size):
+            profile = load(draws.blocks, (block * size + d) * WIDTH)
+            mean = add(mean, multiply(profile, everywhere(columns.rows[item, 0, d])))
+            part = multiply(profile, everywhere(columns.rows[item, 1, d]))
+            variance = add(variance, multiply(part, part))
+        top = ceilings_in_draws(columns, item, draws.weights, draws.ends, block)
+        top = add(top, load(draws.own, block * WIDTH))
+        reach = subtract(top, load(draws.lows, block * WIDTH))
+        bound = smaller(_tail(add(mean, reach), variance), everywhere(most))
+        store(draws.bounds, block * WIDTH, bound)
+        sum_ += sum_of(bound)
+    return np.float64(sum_) * (1 + 1e-5)
 
 
 @inlined
-def best_profile(relevance: Any, blocks: Any, draws: Any) -> Any:
+def best_profile(relevance: Any, blocks: Any, tiles: Any, lengths: Any) -> Any:
     """Measure the columns of the one block [1, D, 16] against the best of the profiles."""
     best = everywhere(np.float32(-np.inf))
-    for first in range(0, len(draws.tiles), 4):
-        for near in four(relevance, blocks, 0, draws.tiles, draws.lengths, first):
+    for first in range(0, len(tiles), 4):
+        for near in four(relevance, blocks, 0, tiles, lengths, first):
             best = larger(near, best)
     return best
 

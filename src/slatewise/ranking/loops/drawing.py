@@ -43,13 +43,13 @@ def draw(
     """
     given = columns, num_items, rule, profiles, known, added.weights
     _keep_known(relevance, *given, state, heaps)
-    centre = _centre(profiles)
+    middle, centre = _centre(profiles)
     limit = heaps.scores.shape[1]
     times = max(PILOT_TIMES, (PILOT_LEAST + limit - 1) // limit)
     hopes, pilot = np.empty(limit * times), np.empty(limit * times, np.int64)
     ends = extremes(added.weights, 0, len(profiles))
     room = nears, tops, hopes, pilot
-    size = survey(relevance, columns, num_items, rest, centre, times, ends, *room)
+    size = survey(relevance, columns, num_items, rest, middle, centre, times, ends, *room)
     best_first(hopes[:size], pilot[:size])
     draws = _draws(profiles, centre, added.weights, ends, heaps)
     found = nears, tops, pilot[:size]
@@ -88,6 +88,7 @@ def _keep_known(
 
 @compiled
 def _centre(profiles: Any) -> Any:
+    """Return the middle [1, D] of the profiles, and where they lie around it."""
     count, size = profiles.shape
     middle = np.empty((1, size), np.float32)
     for d in range(size):
@@ -108,7 +109,7 @@ def _centre(profiles: Any) -> Any:
     spread = np.float32(math.sqrt(farthest) * (1 + 1e-5))
     longest = np.float32(math.sqrt(length) * (1 + 1e-5))
     scatter = np.float32(squares / (count * size))
-    return Centre(middle, spread, scatter, longest, np.float32(height * (1 + 1e-5)))
+    return middle, Centre(spread, scatter, longest, np.float32(height * (1 + 1e-5)))
 
 
 @compiled

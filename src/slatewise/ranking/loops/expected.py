@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from slatewise.compiled.compilation import compiled
+from slatewise.compiled.compilation import compiled, inlined
 from slatewise.compiled.lanes import (
     WIDTH,
     add,
@@ -90,53 +90,64 @@ def mean_relevance(
 def log_bounds(
     columns: Any, num_items: Any, profiles: Any, weights: Any, lower: Any, upper: Any
 ) -> None:
-    """Write bounds [C] of the greatest log E exp(z · v + w · x) over profiles z [M, D].
+    """Write bounds [C] of the greatest log E exp(z · v + weights · features) over profiles [M, D].
 
-    Weights w are [M, P] floats. With h = max z², s = Σσ² and w = max σ², the variance Σ z²σ² is at
-    most ‖z‖²w and at most hs, and at least ‖z‖²w − h(Dw − s): the least that σ² lacks of w.
+    Weights are [M, P] floats.
     """
-    size, features = profiles.shape[1], weights.shape[1]
-    error = np.float32((size + features + 4) * ROUNDING)
-    lengths, heights = np.zeros(len(profiles), np.float32), np.zeros(len(profiles), np.float32)
-    for m in range(len(profiles)):
-        for d in range(size):
-            square = profiles[m, d] * profiles[m, d]
-            lengths[m] += square
-            heights[m] = max(heights[m], square)
-    zero, half = everywhere(np.float32(0)), everywhere(np.float32(0.5))
+    size, count = profiles.shape[1], weights.shape[1]
+    error = everywhere(np.float32((size + count + 4) * ROUNDING))
+    zero, lowest = everywhere(np.float32(0)), everywhere(np.float32(-np.inf))
+    lengths, heights = _squares(profiles)
     for block in range((num_items + WIDTH - 1) // WIDTH):
-        at, squares = block * WIDTH, zero
+        squares, least, most = zero, lowest, lowest
         for d in range(size):
             mean = load(columns.means, (block * size + d) * WIDTH)
             squares = add(squares, multiply(mean, mean))
-        total, widest = load(columns.spreads[0], at), load(columns.spreads[1], at)
-        lacking = subtract(multiply(widest, everywhere(np.float32(size))), total)
-        least, most = everywhere(np.float32(-np.inf)), everywhere(np.float32(-np.inf))
         for m in range(len(profiles)):
-            value = zero
-            slack = root(multiply(squares, everywhere(lengths[m])))
+            value, slack = zero, root(multiply(squares, everywhere(lengths[m])))
             for d in range(size):
                 mean = load(columns.means, (block * size + d) * WIDTH)
                 value = add(value, multiply(mean, everywhere(profiles[m, d])))
-            for p in range(features):
-                feature = load(columns.features, (block * features + p) * WIDTH)
+            for p in range(count):
+                feature = load(columns.features, (block * count + p) * WIDTH)
                 term = multiply(feature, everywhere(weights[m, p]))
                 value = add(value, term)
                 slack = add(slack, larger(term, subtract(zero, term)))
-            long, high = everywhere(lengths[m]), everywhere(heights[m])
-            bound, other = multiply(widest, long), multiply(total, high)
-            known = subtract(bound, multiply(lacking, high))
-            rough = multiply(
-                add(bound, multiply(widest, multiply(high, everywhere(np.float32(size))))),
-                everywhere(np.float32(MARGIN)),
-            )
-            slack = add(multiply(slack, everywhere(error)), rough)
-            low = add(value, multiply(larger(known, zero), half))
-            high_ = add(value, multiply(smaller(bound, other), half))
-            least = larger(subtract(low, slack), least)
-            most = larger(add(high_, slack), most)
-        store(lower, at, least)
-        store(upper, at, most)
+            slack = multiply(slack, error)
+            low, high = _half_variance(columns, block, lengths[m], heights[m])
+            least = larger(subtract(add(value, low), slack), least)
+            most = larger(add(add(value, high), slack), most)
+        store(lower, block * WIDTH, least)
+        store(upper, block * WIDTH, most)
+
+
+@compiled
+def _squares(profiles: Any) -> Any:
+    """Return ‖z‖² and max z² of profiles [M, D], as floats."""
+    lengths, heights = np.zeros(len(profiles), np.float32), np.zeros(len(profiles), np.float32)
+    for m in range(len(profiles)):
+        for d in range(profiles.shape[1]):
+            square = profiles[m, d] * profiles[m, d]
+            lengths[m] += square
+            heights[m] = max(heights[m], square)
+    return lengths, heights
+
+
+@inlined
+def _half_variance(columns: Any, block: Any, length: Any, height: Any) -> Any:
+    """Bound ½ Σ z²σ² for a block of items from below and above, given ‖z‖² and h = max z².
+
+    With s = Σσ² and w = max σ² it is at most ½‖z‖²w and at most ½hs, and at least
+    ½‖z‖²w − ½h(Dw − s), because z² is at most h wherever σ² lacks something of w.
+    """
+    total, widest = load(columns.spreads[0], block * WIDTH), load(columns.spreads[1], block * WIDTH)
+    half, high = everywhere(np.float32(0.5)), everywhere(height)
+    all_widest = multiply(widest, everywhere(np.float32(columns.rows.shape[2])))  # Dw
+    bound = multiply(widest, everywhere(length))
+    least = subtract(bound, multiply(subtract(all_widest, total), high))
+    margin = multiply(add(bound, multiply(all_widest, high)), everywhere(np.float32(MARGIN)))
+    low = subtract(multiply(larger(least, everywhere(np.float32(0))), half), margin)
+    return low, add(multiply(smaller(bound, multiply(total, high)), half), margin)
 
 
 @compiled

@@ -163,6 +163,7 @@ def survey(
     columns: Any,
     num_items: Any,
     rule: Any,
+    middle: Any,
     centre: Any,
     times: Any,
     ends: Any,
@@ -171,7 +172,7 @@ def survey(
     scores: Any,
     items: Any,
 ) -> Any:
-    """Write how near all means are to the centre of the profiles, and find the pilot.
+    """Write how near all means are to the middle [1, D] of the profiles, and find the pilot.
 
     The pilot is a heap of the items that could be best, as `surveyed` has it, with a bias two
     standard deviations above its mean. Caps count `times`: then the pilot fills `times` fewer
@@ -183,7 +184,7 @@ def survey(
     size, low = np.int64(0), np.float32(-np.inf)
     for block in range((num_items + WIDTH - 1) // WIDTH):
         at = block * WIDTH
-        near, hope = surveyed(relevance, columns, block, centre)
+        near, hope = surveyed(relevance, columns.means, columns.spreads, block, middle, centre)
         store(nears, at, near)
         top = ceilings(columns, block, ends)
         if ends.shape[1]:
@@ -200,7 +201,7 @@ def survey(
                 value = np.float64(tops[item])
                 if len(columns.spreads) > 2:
                     value += 2.0 * np.float64(columns.spreads[2, item])
-                value += hope_of(relevance, columns, item, nears[item], centre)
+                value += hope_of(relevance, columns, item, nears[item], middle, centre)
                 size = keep(scores, items, size, value, item, columns.groups, caps, held)
                 if size == len(scores):
                     low = np.float32(scores[0])

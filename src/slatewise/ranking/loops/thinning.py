@@ -24,15 +24,14 @@ from slatewise.compiled.lanes import (
     smaller,
     store,
     subtract,
-    sum_of,
 )
 from slatewise.ranking.loops.heap import among, keep, lowered, may
-from slatewise.ranking.loops.offers import ROUNDING, ceilings_in_draws, offer_of
+from slatewise.ranking.loops.offers import ROUNDING, offer_of
 from slatewise.ranking.loops.pieces import (
     best_profile,
     chance,
-    chance_in_draws,
     drawn_score,
+    fill_bounds,
     least_reach,
     widened,
 )
@@ -40,10 +39,9 @@ from slatewise.ranking.loops.randomness import uniform
 
 
 class Centre(NamedTuple):
-    """Where the profiles lie."""
+    """Where the profiles lie: numbers alone, for arrays are counted whenever they are passed."""
 
-    middle: Any  # [1, D]
-    spread: Any  # no profile lies farther from the middle
+    spread: Any  # no profile lies farther from their middle
     scatter: Any  # their variance around it, in one dimension
     length: Any  # no profile is longer
     height: Any  # no coordinate of a profile is larger
@@ -75,21 +73,6 @@ class Queue(NamedTuple):
     others: Any  # [5, 16]
 
 
-@inlined
-def _fill_bounds(relevance: Any, columns: Any, item: Any, near: Any, most: Any, draws: Any) -> Any:
-    """Write a bound of an item's chance in every draw, at most `most`; return their sum."""
-    sum_ = np.float32(0)
-    for block in range(len(draws.blocks)):
-        top = ceilings_in_draws(columns, item, draws.weights, draws.ends, block)
-        top = add(top, load(draws.own, block * WIDTH))
-        reach = subtract(top, load(draws.lows, block * WIDTH))
-        bound = chance_in_draws(relevance, columns, item, near, reach, block, draws)
-        bound = smaller(bound, everywhere(most))
-        store(draws.bounds, block * WIDTH, bound)
-        sum_ += sum_of(bound)
-    return np.float64(sum_) * (1 + 1e-5)
-
-
 @compiled
 def _visit(
     relevance: Any,
@@ -113,7 +96,7 @@ def _visit(
     others have none at -1.
     """
     left = uniform(state) * chance
-    if left >= _fill_bounds(relevance, columns, item, near, most, draws):
+    if left >= fill_bounds(relevance, columns, item, near, most, draws):
         return False
     changed, limit = False, heaps.scores.shape[1]
     for j in range(len(draws.profiles)):
@@ -190,10 +173,10 @@ def _sift(
             queue.others[3, index] = columns.spreads[2, item]
     near = load(queue.others, 4 * WIDTH)
     if varied:
-        near = best_profile(relevance, queue.means, draws)
+        near = best_profile(relevance, queue.means, draws.tiles, draws.lengths)
     total, widest = load(queue.others, 0), load(queue.others, WIDTH)
     reach, bias_sd = _best_reach(queue, draws, low), load(queue.others, 3 * WIDTH)
-    top = chance(relevance, columns, draws.centre, near, total, widest, reach, bias_sd)
+    top = chance(relevance, columns.spreads, draws.centre, near, total, widest, reach, bias_sd)
     store(queue.tops, 0, smaller(top, load(queue.tops, 0)))
     left = 0
     for index in range(waiting):
@@ -254,8 +237,9 @@ def _work_off(
     for index in range(waiting):
         item = queue.items[index]
         near = np.float32(-1) if varied else nears[item]
-        came = near, queue.chances[index], queue.tops[index]
-        if _visit(relevance, columns, item, *came, added, -1, draws, caps, state, heaps):
+        gate, top = queue.chances[index], queue.tops[index]
+        # No starred arguments here: a tuple of them would count references to all arrays.
+        if _visit(relevance, columns, item, near, gate, top, added, -1, draws, caps, state, heaps):
             low = _least(draws)
     return low
 
@@ -311,7 +295,7 @@ def thin(
         total, widest = load(columns.spreads[0], at), load(columns.spreads[1], at)
         if len(columns.spreads) > 2:
             bias_sd = load(columns.spreads[2], at)
-        top = chance(relevance, columns, draws.centre, near, total, widest, reach, bias_sd)
+        top = chance(relevance, columns.spreads, draws.centre, near, total, widest, reach, bias_sd)
         share = larger(multiply(top, number), least)
         found = below(random_lanes(at, keys[0], keys[1]), share) & at_most(lowest, reach)
         if found == 0:
@@ -330,8 +314,19 @@ def thin(
                 prefetch(columns.rows, item * 2 * size + d)
             waiting += 1
             if waiting == WIDTH:
-                work = queue, waiting, nears, added, draws, rule.caps
-                low = _work_off(relevance, columns, *work, low, state, heaps)
+                low = _work_off(
+                    relevance,
+                    columns,
+                    queue,
+                    waiting,
+                    nears,
+                    added,
+                    draws,
+                    rule.caps,
+                    low,
+                    state,
+                    heaps,
+                )
                 waiting = np.int64(0)
     work = queue, waiting, nears, added, draws, rule.caps
     _work_off(relevance, columns, *work, low, state, heaps)
