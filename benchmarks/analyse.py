@@ -48,7 +48,7 @@ from slatewise.service.serving.replaying import Replayer
 from slatewise.service.store import Store
 from slatewise.service.store.clock import DAY
 from slatewise.service.store.records import ItemState, Outcome, Serving, SlateRecord
-from slatewise.service.store.rows import Shown, outcome_row, slate_row
+from slatewise.service.store.rows import StoredSlate, outcome_row, slate_row
 from slatewise.strategies import Recommender
 from slatewise.training import runs
 
@@ -146,7 +146,7 @@ def _templates() -> Iterator[dict[str, object]]:
 
 
 def _answer(slate: dict[str, object], clicked: bool) -> dict[str, object]:
-    about = Shown(int(str(slate["seq"])), str(slate["user_id"]), int(str(slate["time"])), ())
+    about = StoredSlate(int(str(slate["seq"])), str(slate["user_id"]), int(str(slate["time"])), ())
     clicks = tuple(json.loads(str(slate["item_ids"]))[:1]) if clicked else ()
     outcome = Outcome(str(slate["slate_id"]), 10, clicks, about.time)
     return outcome_row(outcome, about, about.seq + 1)

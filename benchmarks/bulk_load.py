@@ -6,6 +6,7 @@ to see how fast nothing is done. The floor is SQLite alone: the same rows insert
 tables in the same transactions. With `--postgresql URL` (an empty database) it goes there too.
 """
 
+import resource
 import sqlite3
 import tempfile
 from pathlib import Path
@@ -39,6 +40,7 @@ def main() -> None:
             "store": "{}",
             "interactions": "{:,}",
             "seconds": "{:.1f}",
+            "cpu_s": "{:.1f}",
             "interactions_per_s": "{:,.0f}",
             "again_s": "{:.1f}",
             "peak_gb": "{:.2f}",
@@ -69,13 +71,16 @@ def _measure(home: Path, copies: int) -> Row:
 def _load(home: Path, name: str, kind: str, *options: str) -> Row:
     shop, log = str(home / f"{name}-{kind}"), str(home / f"{name}.parquet")
     command = ("load", shop, log, "--items", f"{home}/news", *options)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     taken, peak = slatewise(*command)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     again, _ = slatewise(*command)
     count = pl.scan_parquet(log).select(pl.len()).collect().item()
     return {
         "store": kind,
         "interactions": count,
         "seconds": taken,
+        "cpu_s": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
         "interactions_per_s": count / taken,
         "again_s": again,
         "peak_gb": peak,

@@ -32,7 +32,7 @@ def serve(
         Path | None, typer.Option(help="File with role:token lines; else SLATEWISE_TOKENS.")
     ] = None,
     open_: Annotated[
-        bool, typer.Option("--open", help="No tokens; only where nobody else can connect.")
+        bool, typer.Option("--open", help="No tokens; only where no other machine can connect.")
     ] = False,
     retrain_at: Annotated[
         str | None, typer.Option(help="Time of day to train at, such as 03:00.")
@@ -71,7 +71,7 @@ def _tokens(file: Path | None, open_: bool, host: str) -> "Tokens | None":
         check_open(host)
     elif found is None:
         raise SlatewiseError(
-            "nobody could ask anything: there are no tokens.",
+            "there are no tokens, and every request would be refused.",
             "Set SLATEWISE_TOKENS=role:token,… or give --tokens FILE; to try it on this machine "
             "alone, --open.",
         )

@@ -70,9 +70,9 @@ class ArmConfig(Config):
     draws: PositiveInt | None = None
     """Posterior draws of in-slate-thompson and posterior-mean; their own default without it."""
     epsilon: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Share of places that epsilon-mix gives to chance."""
+    """Share of positions that epsilon-mix fills at random."""
     rest: Literal["greedy", "thompson", "in-slate-thompson", "posterior-mean"] | None = None
-    """Strategy of the other places of epsilon-mix; greedy without it."""
+    """Strategy of the other positions of epsilon-mix; greedy without it."""
     propensities: NonNegativeInt = 0
     """Slates drawn to log how likely each item was where it stands; 0 logs none. Each costs as much
     as a slate."""
@@ -88,7 +88,7 @@ class ArmConfig(Config):
 
 
 class LimitsConfig(Config):
-    """What is refused, because nobody needs it and somebody could do harm with it."""
+    """The largest requests that are answered."""
 
     body_bytes: PositiveInt = 1_000_000
     """Largest body of a request."""

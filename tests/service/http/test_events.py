@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from slatewise.errors import SlatewiseError
-from slatewise.service.http.events import answers, moment, understand
+from slatewise.service.http.events import answers, moment, parse_events
 from slatewise.service.http.schemas import Event
 from slatewise.service.store.clock import AHEAD
-from slatewise.service.store.records import Outcome, SlateRecord, Written
+from slatewise.service.store.records import Outcome, OutcomeStatus, SlateRecord
 
 NOW = 1_779_021_000_000_000  # 2026-05-17T12:30:00Z
 
@@ -60,7 +60,7 @@ def test_a_clock_a_little_ahead_is_borne() -> None:
 
 
 def test_events_become_outcomes_and_slates_of_others() -> None:
-    found = understand(
+    found = parse_events(
         [
             event(seen=3, clicked=7),
             event(slate_id="t", clicked=["a", "b"], time=NOW - 5),
@@ -86,8 +86,8 @@ def test_what_is_wrong_with_one_event_is_no_harm_to_others() -> None:
         event(slate_id="unknown"),
         event(slate_id="again"),
     ]
-    found = understand(events, NOW)
-    written = [Written.RECORDED, Written.UNKNOWN_SLATE, Written.DUPLICATE]
+    found = parse_events(events, NOW)
+    written = [OutcomeStatus.RECORDED, OutcomeStatus.UNKNOWN_SLATE, OutcomeStatus.DUPLICATE]
     told = answers(events, found, written)
     assert [one.status for one in told.events] == [
         "refused",
@@ -102,8 +102,8 @@ def test_what_is_wrong_with_one_event_is_no_harm_to_others() -> None:
         assert (one.status == "refused") == bool(one.problem) == bool(one.remedy)
 
 
-@pytest.mark.parametrize("state", list(Written))
-def test_every_result_of_the_store_has_words(state: Written) -> None:
-    told = answers([event()], understand([event()], NOW), [state]).events[0]
-    accepted = state in (Written.RECORDED, Written.DUPLICATE)
+@pytest.mark.parametrize("state", list(OutcomeStatus))
+def test_every_result_of_the_store_has_words(state: OutcomeStatus) -> None:
+    told = answers([event()], parse_events([event()], NOW), [state]).events[0]
+    accepted = state in (OutcomeStatus.RECORDED, OutcomeStatus.DUPLICATE)
     assert (told.status == "refused") != accepted

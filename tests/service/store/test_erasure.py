@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from slatewise.service.store import Store, StoreError
-from slatewise.service.store.records import Visit, Written
+from slatewise.service.store.records import OutcomeStatus, Visit
 from tests.service.store.making import SERVED, click, rows, slate
 
 TABLES = ("slates", "outcomes", "erased", "items", "item_changes", "meta", "counters")
@@ -35,13 +35,13 @@ def test_what_comes_late_is_refused_and_what_is_new_is_kept(store: Store, store_
     store.write([slate("s", time=100), slate("silent", time=110)], [click("s", "a")])
     store.erase("ann", 200)
     # Told again, told later, told again without a time of its own, and under way until now.
-    assert store.write([slate("s", time=100)], [click("s", "a")]) == [Written.ERASED]
-    assert store.write([], [click("silent"), click("s", "b")]) == [Written.ERASED] * 2
-    assert store.write([slate("s", time=999)], [click("s", "a")]) == [Written.ERASED]
-    assert store.write([slate("queued", time=200)], [click("queued")]) == [Written.ERASED]
+    assert store.write([slate("s", time=100)], [click("s", "a")]) == [OutcomeStatus.ERASED]
+    assert store.write([], [click("silent"), click("s", "b")]) == [OutcomeStatus.ERASED] * 2
+    assert store.write([slate("s", time=999)], [click("s", "a")]) == [OutcomeStatus.ERASED]
+    assert store.write([slate("queued", time=200)], [click("queued")]) == [OutcomeStatus.ERASED]
     assert rows(store_url, "SELECT count(*) FROM slates") == [(0,)]
-    assert store.write([slate("new", time=201)], [click("new")]) == [Written.RECORDED]
-    assert store.write([slate("hers", "bob", 100)], [click("hers")]) == [Written.RECORDED]
+    assert store.write([slate("new", time=201)], [click("new")]) == [OutcomeStatus.RECORDED]
+    assert store.write([slate("hers", "bob", 100)], [click("hers")]) == [OutcomeStatus.RECORDED]
     assert [v.slate.slate_id for v in store.history("ann", 9).visits] == ["new"]
 
 
@@ -55,9 +55,9 @@ def test_numbers_go_on_after_an_erasure(store: Store) -> None:
 
 def test_erasing_again_does_no_harm_and_an_older_erasure_changes_nothing(store: Store) -> None:
     assert store.erase("ann", 500) == store.erase("ann", 300) == 0
-    assert store.write([slate("s", time=400)], [click("s")]) == [Written.ERASED]
+    assert store.write([slate("s", time=400)], [click("s")]) == [OutcomeStatus.ERASED]
     assert store.erase("ann", 700) == 0
-    assert store.write([slate("t", time=600)], [click("t")]) == [Written.ERASED]
+    assert store.write([slate("t", time=600)], [click("t")]) == [OutcomeStatus.ERASED]
 
 
 def test_digests_of_two_stores_have_nothing_in_common(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from slatewise.errors import InputError
 from slatewise.service.store import Store, inserts
-from slatewise.service.store.records import ItemState, Outcome, SlateRecord, Visit, Written
+from slatewise.service.store.records import ItemState, Outcome, OutcomeStatus, SlateRecord, Visit
 from tests.service.store.making import SERVED, click, rows, slate, start
 
 HOSTILE = [
@@ -51,7 +51,7 @@ for n in count():
 
 def test_a_slate_and_its_outcome_make_a_visit(store: Store) -> None:
     served = slate("s1", serving=SERVED)
-    assert store.write([served], [click("s1", "b", seen=2)]) == [Written.RECORDED]
+    assert store.write([served], [click("s1", "b", seen=2)]) == [OutcomeStatus.RECORDED]
     history = store.history("ann", 10)
     assert history.visits == (Visit(served, 2, ("b",)),)
     assert store.slate("s1") == served
@@ -78,7 +78,7 @@ def test_a_retry_does_not_count_whatever_its_time(store: Store, store_url: str) 
     first = store.write([slate("s")], [click("s", "a", seen=2)])
     known = store.seq()
     again = store.write([slate("s")], [click("s", "a", seen=2, time=77)])
-    assert (first, again) == ([Written.RECORDED], [Written.DUPLICATE])
+    assert (first, again) == ([OutcomeStatus.RECORDED], [OutcomeStatus.DUPLICATE])
     assert store.seq() == known
     assert rows(store_url, "SELECT count(*) FROM slates") == [(1,)]
     assert rows(store_url, "SELECT count(*), min(time) FROM outcomes") == [(1, 2_000)]
@@ -87,14 +87,14 @@ def test_a_retry_does_not_count_whatever_its_time(store: Store, store_url: str) 
 def test_the_same_twice_in_one_call_counts_once(store: Store) -> None:
     other = slate("s", items=("x", "y"))
     written = store.write([slate("s"), slate("s"), other], [click("s", "a"), click("s", "a")])
-    assert written == [Written.RECORDED, Written.DUPLICATE]
+    assert written == [OutcomeStatus.RECORDED, OutcomeStatus.DUPLICATE]
     assert store.slate("s") == slate("s")
 
 
 def test_a_slate_with_the_id_of_another_does_not_replace_it(store: Store) -> None:
     store.write([slate("s", "ann")], [])
     written = store.write([slate("s", "bob", items=("x",))], [click("s", "x"), click("s", "a")])
-    assert written == [Written.NOT_SHOWN, Written.RECORDED]
+    assert written == [OutcomeStatus.NOT_SHOWN, OutcomeStatus.RECORDED]
     assert store.slate("s") == slate("s", "ann")
     assert store.history("bob", 10).visits == ()
 
@@ -108,18 +108,18 @@ def test_outcomes_that_cannot_be_are_refused_and_the_others_kept(store: Store) -
         click("s", "a"),
     ]
     assert store.write([slate("s")], outcomes) == [
-        Written.NOT_SHOWN,
-        Written.NOT_SHOWN,
-        Written.UNKNOWN_SLATE,
-        Written.RECORDED,
-        Written.RECORDED,
+        OutcomeStatus.NOT_SHOWN,
+        OutcomeStatus.NOT_SHOWN,
+        OutcomeStatus.UNKNOWN_SLATE,
+        OutcomeStatus.RECORDED,
+        OutcomeStatus.RECORDED,
     ]
 
 
 def test_an_outcome_waits_for_its_slate(store: Store) -> None:
-    assert store.write([], [click("s")]) == [Written.UNKNOWN_SLATE]
+    assert store.write([], [click("s")]) == [OutcomeStatus.UNKNOWN_SLATE]
     assert store.write([slate("s")], []) == []
-    assert store.write([], [click("s")]) == [Written.RECORDED]
+    assert store.write([], [click("s")]) == [OutcomeStatus.RECORDED]
 
 
 def test_late_slates_are_placed_by_their_time(store: Store) -> None:
@@ -137,15 +137,15 @@ def test_slates_without_a_name_belong_to_nobody(store: Store) -> None:
 
 
 def test_an_empty_slate_is_kept(store: Store) -> None:
-    assert store.write([slate("s", items=())], [click("s")]) == [Written.RECORDED]
+    assert store.write([slate("s", items=())], [click("s")]) == [OutcomeStatus.RECORDED]
     assert store.history("ann", 1).visits == (Visit(slate("s", items=()), 0, ()),)
 
 
 def test_any_text_is_an_id(store: Store) -> None:
     for text in HOSTILE:
         hostile = SlateRecord(text, text, 5, text, (text, "a"))
-        assert store.write([hostile], [click(text, text)]) == [Written.RECORDED]
-        assert store.write([hostile], [click(text, text)]) == [Written.DUPLICATE]
+        assert store.write([hostile], [click(text, text)]) == [OutcomeStatus.RECORDED]
+        assert store.write([hostile], [click(text, text)]) == [OutcomeStatus.DUPLICATE]
         assert store.slate(text) == hostile
         assert store.history(text, 5).visits == (Visit(hostile, 2, (text,)),)
     store.put_items([(text, text, ItemState.HIDDEN) for text in HOSTILE])
@@ -191,7 +191,7 @@ def test_a_failure_leaves_nothing_half_written(
     assert store.seq() == 0
     assert store.slate("s") is None
     assert rows(store_url, "SELECT count(*) FROM outcomes") == [(0,)]
-    assert store.write([slate("s")], [click("s")]) == [Written.RECORDED]
+    assert store.write([slate("s")], [click("s")]) == [OutcomeStatus.RECORDED]
 
 
 def test_two_processes_that_write_the_same_at_once_write_it_once(store_url: str) -> None:

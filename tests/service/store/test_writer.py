@@ -9,7 +9,7 @@ import pytest
 
 from slatewise.service.store import Store, StoreError
 from slatewise.service.store import writer as module
-from slatewise.service.store.records import Outcome, SlateRecord, Written
+from slatewise.service.store.records import Outcome, OutcomeStatus, SlateRecord
 from slatewise.service.store.writer import BATCH, QueueFullError, Writer
 
 
@@ -31,7 +31,9 @@ class Troubled:
         self.down = False
         self.batches: list[int] = []
 
-    def write(self, slates: Sequence[SlateRecord], outcomes: Sequence[Outcome]) -> list[Written]:
+    def write(
+        self, slates: Sequence[SlateRecord], outcomes: Sequence[Outcome]
+    ) -> list[OutcomeStatus]:
         self.door.wait()
         if self.down:
             raise StoreError("the store is down.", "wait")
@@ -78,7 +80,7 @@ def test_what_is_answered_is_in_the_store(store: Troubled, make: Callable[..., W
     writer = make()
     writer.add_slate(slate("one"))
     written = writer.add([slate("two")], [click("one"), click("two"), click("two")]).result(20)
-    assert written == [Written.RECORDED, Written.RECORDED, Written.DUPLICATE]
+    assert written == [OutcomeStatus.RECORDED, OutcomeStatus.RECORDED, OutcomeStatus.DUPLICATE]
     assert store.store.slate("one") == slate("one")
     assert len(store.store.history("anna", 5).visits) == 2
     eventually(lambda: len(writer) == 0)
@@ -128,7 +130,7 @@ def test_records_stay_while_the_store_is_down_and_are_written_when_it_is_back(
         writer.add([slate("three")], [click("three")])
     assert not waiting.done()
     store.down = False
-    assert waiting.result(20) == [Written.RECORDED]
+    assert waiting.result(20) == [OutcomeStatus.RECORDED]
     eventually(lambda: store.store.slate("two") is not None)
     assert writer.problem is None
     assert writer.failures > 0
@@ -143,7 +145,7 @@ def test_feedback_waits_a_moment_for_a_slate_from_another_process(
     time.sleep(0.1)
     assert not waiting.done()
     store.store.write([slate("elsewhere")], [])
-    assert waiting.result(20) == [Written.RECORDED, Written.RECORDED]
+    assert waiting.result(20) == [OutcomeStatus.RECORDED, OutcomeStatus.RECORDED]
 
 
 def test_feedback_for_no_slate_is_never_acknowledged(
@@ -151,7 +153,7 @@ def test_feedback_for_no_slate_is_never_acknowledged(
 ) -> None:
     monkeypatch.setattr(module, "PATIENCE", 0.1)
     writer = make()
-    assert writer.add([], [click("none")]).result(20) == [Written.UNKNOWN_SLATE]
+    assert writer.add([], [click("none")]).result(20) == [OutcomeStatus.UNKNOWN_SLATE]
     eventually(lambda: len(writer) == 0)
 
 
@@ -163,7 +165,7 @@ def test_one_bad_record_does_not_keep_others_from_being_written(
     bad = writer.add([slate("poison")], [])
     good = writer.add([slate("good")], [click("good")])
     store.door.set()
-    assert good.result(20) == [Written.RECORDED]
+    assert good.result(20) == [OutcomeStatus.RECORDED]
     with pytest.raises(ValueError, match="poison"):
         bad.result(20)
     eventually(lambda: len(writer) == 0)
@@ -204,7 +206,7 @@ def test_work_that_fails_fails_for_its_caller_alone(
     work = writer.call(lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         work.result(20)
-    assert writer.add([slate("one")], [click("one")]).result(20) == [Written.RECORDED]
+    assert writer.add([slate("one")], [click("one")]).result(20) == [OutcomeStatus.RECORDED]
 
 
 def test_closing_writes_what_waits(store: Troubled, make: Callable[..., Writer]) -> None:
@@ -215,7 +217,7 @@ def test_closing_writes_what_waits(store: Troubled, make: Callable[..., Writer])
     waiting = writer.add([], [click("7"), click("never")])
     threading.Timer(0.05, store.door.set).start()
     writer.close()
-    assert waiting.result(0) == [Written.RECORDED, Written.UNKNOWN_SLATE]
+    assert waiting.result(0) == [OutcomeStatus.RECORDED, OutcomeStatus.UNKNOWN_SLATE]
     assert all(store.store.slate(str(number)) is not None for number in range(50))
     with pytest.raises(QueueFullError):
         writer.add([], [click("7")])
@@ -236,7 +238,7 @@ def test_closing_gives_up_on_a_store_that_does_not_come_back(
 
 def test_many_threads_at_once_lose_nothing(store: Troubled, make: Callable[..., Writer]) -> None:
     writer = make()
-    answers: list[list[Written]] = []
+    answers: list[list[OutcomeStatus]] = []
 
     def client(number: int) -> None:
         for turn in range(10):
@@ -250,6 +252,6 @@ def test_many_threads_at_once_lose_nothing(store: Troubled, make: Callable[..., 
     for thread in threads:
         thread.join()
     own, shared = zip(*answers, strict=True)
-    assert {*own, *shared} == {Written.RECORDED, Written.DUPLICATE}
-    assert (own + shared).count(Written.RECORDED) == 80
+    assert {*own, *shared} == {OutcomeStatus.RECORDED, OutcomeStatus.DUPLICATE}
+    assert (own + shared).count(OutcomeStatus.RECORDED) == 80
     assert len(store.store.history("anna", 100).visits) == 80

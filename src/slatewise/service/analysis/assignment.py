@@ -48,7 +48,7 @@ def check_assignment(users: Mapping[str, int], shares: Mapping[str, float]) -> A
 
 
 def chi_square_tail(value: float, freedom: int) -> float:
-    """Return P(X ≥ value) of X ~ χ² with so many degrees of freedom.
+    """Return P(X ≥ value) of X ~ χ² with the given degrees of freedom.
 
     From one or two degrees upwards by Q(a + 1, x) = Q(a, x) + xᵃ e⁻ˣ / Γ(a + 1).
     """

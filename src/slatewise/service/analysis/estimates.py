@@ -4,7 +4,7 @@ The target is another strategy over the models that served. Each slate is made a
 version, items and history of its moment; a version that served has not seen what was clicked
 afterwards, as a model that was trained on these very slates would have.
 
-N slates of k places, L draws of the target.
+N slates of k positions, L draws of the target.
 """
 
 from collections import Counter, deque
@@ -25,7 +25,7 @@ from slatewise.evaluation.off_policy import (
     per_position,
     self_normalised,
 )
-from slatewise.service.analysis.weights import Weighed, weigh, without_chance
+from slatewise.service.analysis.weights import SlateWeights, weigh, without_chance
 from slatewise.service.config import ArmConfig
 from slatewise.service.serving.replaying import Replayer
 from slatewise.service.serving.strategy import strategy_from, strategy_line
@@ -48,8 +48,8 @@ class Estimates:
     logged: Interval
     """Click rate of the slates as they were made."""
     exact: float
-    """Share of them whose own probability is known exactly; of the others, the product over places
-    is taken for it."""
+    """Share of them whose own probability is known exactly; of the others, the product over
+    positions is taken for it."""
     estimates: tuple[OffPolicyEstimate, ...]
     """None at all where all slates were left out."""
 
@@ -87,7 +87,7 @@ def estimate(
     made a slate, is asked anew.
     """
     left_out: Counter[str] = Counter()
-    kept: list[tuple[Visit, Weighed]] = []
+    kept: list[tuple[Visit, SlateWeights]] = []
     for number, visit in enumerate(visits):
         weighed = _weigh(replayer, visit, target, draws)
         if isinstance(weighed, str):
@@ -101,8 +101,8 @@ def estimate(
     return _estimates(target, kept, left_out)
 
 
-def _weigh(replayer: Replayer, visit: Visit, target: ArmConfig, draws: int) -> Weighed | str:
-    """Weigh one slate, or say why it cannot be used."""
+def _weigh(replayer: Replayer, visit: Visit, target: ArmConfig, draws: int) -> SlateWeights | str:
+    """Weigh one slate, or return why it cannot be used."""
     serving = visit.slate.serving
     if serving is None or serving.model != target.model:
         return "made by another model"
@@ -118,15 +118,15 @@ def _weigh(replayer: Replayer, visit: Visit, target: ArmConfig, draws: int) -> W
 
 
 def _estimates(
-    target: ArmConfig, kept: list[tuple[Visit, Weighed]], left_out: Mapping[str, int]
+    target: ArmConfig, kept: list[tuple[Visit, SlateWeights]], left_out: Mapping[str, int]
 ) -> Estimates:
     users = _users([visit for visit, _ in kept])
     clicks = _clicks([visit for visit, _ in kept])  # [N, k]
     clicked = clicks.sum(axis=1)
     weights = np.array([weighed.slate for _, weighed in kept])
-    places = np.full(clicks.shape, np.nan)
+    positions = np.full(clicks.shape, np.nan)
     for row, (_, weighed) in enumerate(kept):
-        places[row, : len(weighed.places)] = weighed.places
+        positions[row, : len(weighed.positions)] = weighed.positions
     predicted, expected = _predictions(kept, float(clicked.mean()))
     return Estimates(
         target,
@@ -138,13 +138,13 @@ def _estimates(
             ips(users, clicked, weights),
             self_normalised(users, clicked, weights),
             doubly_robust(users, clicked, weights, predicted, expected),
-            per_position(users, clicks, places),
+            per_position(users, clicks, positions),
         ),
     )
 
 
 def _users(visits: list[Visit]) -> Ints:
-    """Number the people [N]; somebody without a name is nobody else."""
+    """Number the users [N]; each anonymous user has a number of her own."""
     names = [visit.slate.user_id or f"\0{visit.slate.slate_id}" for visit in visits]
     return np.unique(names, return_inverse=True)[1]
 
@@ -163,7 +163,7 @@ def _logged(users: Ints, clicked: Doubles) -> Interval:
     return click_rate(ArmTotals(clicks, np.bincount(users)))
 
 
-def _predictions(kept: list[tuple[Visit, Weighed]], rate: float) -> tuple[Doubles, Doubles]:
+def _predictions(kept: list[tuple[Visit, SlateWeights]], rate: float) -> tuple[Doubles, Doubles]:
     """Return a model's P(click) of what was shown, and of what the target would show: [N] twice.
 
     The choice among the first d items seen, relevance against that of no click, averaged over how

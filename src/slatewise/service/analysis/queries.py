@@ -15,20 +15,20 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 
-class Served(NamedTuple):
+class SlateColumns(NamedTuple):
     """N slates of our own, in no order."""
 
     seq: Ints
     """[N]"""
     users: list[str]
-    """[N]; somebody without a name is nobody else: her slate's id stands for her"""
+    """[N]; for an anonymous user, the slate's id"""
     arms: list[str]
     """[N]"""
     time: Ints
     """[N]"""
 
 
-class Answers(NamedTuple):
+class OutcomeColumns(NamedTuple):
     """N outcomes, in no order."""
 
     seq: Ints
@@ -39,23 +39,25 @@ class Answers(NamedTuple):
     """[N] whether they tell of a click"""
 
 
-def served(connection: Connection, after: int, until: int, start: int, limit: int) -> Served:
+def served(connection: Connection, after: int, until: int, start: int, limit: int) -> SlateColumns:
     """Return the next slates of our own after number `after`, of those made since `start`."""
     user = func.coalesce(SLATES.c.user_id, SLATES.c.slate_id).label("user")
     wanted = and_(SLATES.c.seq > after, SLATES.c.seq <= until, SLATES.c.serving.is_not(None))
     query = select(SLATES.c.seq, user, _arm(connection).label("arm"), SLATES.c.time)
     query = query.where(wanted, SLATES.c.time >= start).order_by(SLATES.c.seq).limit(limit)
     seq, users, arms, time = _columns(connection, query)
-    return Served(np.array(seq, np.int64), users, arms, np.array(time, np.int64))
+    return SlateColumns(np.array(seq, np.int64), users, arms, np.array(time, np.int64))
 
 
-def answers(connection: Connection, after: int, until: int, limit: int) -> Answers:
+def answers(connection: Connection, after: int, until: int, limit: int) -> OutcomeColumns:
     """Return the next outcomes after number `after`."""
     clicked = (OUTCOMES.c.clicked != "[]").label("clicked")
     query = select(OUTCOMES.c.seq, OUTCOMES.c.slate, clicked)
     query = query.where(OUTCOMES.c.seq > after, OUTCOMES.c.seq <= until)
-    seq, slate, told = _columns(connection, query.order_by(OUTCOMES.c.seq).limit(limit))
-    return Answers(np.array(seq, np.int64), np.array(slate, np.int64), np.array(told, np.bool_))
+    seq, slate, clicks = _columns(connection, query.order_by(OUTCOMES.c.seq).limit(limit))
+    return OutcomeColumns(
+        np.array(seq, np.int64), np.array(slate, np.int64), np.array(clicks, np.bool_)
+    )
 
 
 def _columns(connection: Connection, query: AnySelect) -> list[list[Any]]:
@@ -96,7 +98,7 @@ def offered(connection: Connection) -> int:
 def _arm(connection: Connection) -> ColumnElement[str]:
     """Return the arm, the first thing in the JSON of how a slate was made.
 
-    As text: PostgreSQL would refuse all of the JSON for a NUL in somebody's request.
+    As text: PostgreSQL would refuse all of the JSON for a NUL in a request.
     """
     if connection.dialect.name == "postgresql":
         return func.split_part(SLATES.c.serving, '"', 4)

@@ -3,7 +3,7 @@
 Read once, and after that only what is new. A slate takes 31 bytes, a user about 150.
 
 When shares change, some users move to another arm. From then on the arms are again what chance made
-of all users, so `settled` says since when nobody was moved, and a comparison should begin there.
+of all users, so `settled` says since when no user was moved, and a comparison should begin there.
 One that begins earlier counts a user in the arm of her first slate, until she is moved; the arms
 then differ in who came when, and no rule about those who were moved can mend that.
 """
@@ -125,7 +125,7 @@ class Tally:
             return {name: int(time[arm == number].min()) for name, number in self._arms.items()}
 
     def settled(self) -> int:
-        """Return a time from which on nobody is in two arms; 0 if nobody ever was."""
+        """Return a time from which on no user is in two arms; 0 if none ever was."""
         with self._lock:
             order = np.argsort(self._user.values, kind="stable")
             columns = (self._user.values, self._arm.values, self._time.values)

@@ -46,7 +46,7 @@ def _variety(
     slates: Sequence[tuple[str, ...]], known: Mapping[str, tuple[str, bool]], offered: int
 ) -> Variety:
     items = _numbers(chain.from_iterable(slates))
-    # An item that nobody knows any more is a group of its own.
+    # An unknown item is a group of its own.
     group_of = [known.get(item, (f"\0{item}", False))[0] for item in items]
     groups = _numbers(group_of)
     table = np.full((len(slates), max(map(len, slates))), -1)

@@ -3,10 +3,10 @@
 How likely a strategy was to make the whole slate is known exactly for one without chance and for an
 ε-mix around one (without caps on groups). For strategies that draw from the posterior, the share of
 fresh draws that give just this slate stands for it if it is the target, which leaves estimates
-unbiased; and the product over places if it made the log, which is an approximation. How likely an
-item was in its place is what the log says, or a share of fresh draws.
+unbiased; and the product over positions if it made the log, which is an approximation. How likely
+an item was at its position is what the log says, or a share of fresh draws.
 
-k places, L draws.
+k positions, L draws.
 """
 
 from dataclasses import dataclass
@@ -36,49 +36,49 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Weighed:
+class SlateWeights:
     """One slate, and what the target would have shown instead."""
 
     slate: float
     """π(slate) / μ(slate); infinite for what seemed impossible"""
-    places: Doubles
-    """[k] π / μ of each item in its place"""
+    positions: Doubles
+    """[k] π / μ of each item at its position"""
     exact: bool
     """whether μ(slate) is exact"""
     relevance: Doubles
     """[k] of what was shown, by the posterior mean"""
     wanted: Doubles
-    """[L, k] of what the target would show; 0 in a place that it leaves empty"""
+    """[L, k] of what the target would show; 0 at a position that it leaves empty"""
 
 
 def weigh(
     live: Live, slate: Slate, serving: Serving, logging: Strategy, target: Strategy, draws: int
-) -> Weighed:
+) -> SlateWeights:
     """Weigh a slate that `live` made by `logging`; chance is drawn so often."""
     ranker = live.ranker
     if logging == target:
         return _unchanged(ranker, slate)
     wanted = _drawn(ranker, slate, target, draws, stream=1)  # [L, k]
     same = wanted == slate.numbers
-    logged = _place_propensities(ranker, slate, serving, logging, draws)
+    logged = _position_propensities(ranker, slate, serving, logging, draws)
     by_log, by_target = (_slate_probability(ranker, slate, one) for one in (logging, target))
     relevance = _relevance(ranker, slate, wanted[:_LOOKED_AT])
-    return Weighed(
+    return SlateWeights(
         slate=_ratio(
             np.array(same.all(axis=1).mean() if by_target is None else by_target),
             np.array(logged.prod() if by_log is None else by_log),
         ).item(),
-        places=_ratio(same.mean(axis=0), logged),
+        positions=_ratio(same.mean(axis=0), logged),
         exact=by_log is not None,
         relevance=relevance[0],
         wanted=relevance[1:],
     )
 
 
-def _unchanged(ranker: ExactRanker, slate: Slate) -> Weighed:
+def _unchanged(ranker: ExactRanker, slate: Slate) -> SlateWeights:
     """Weigh a slate that the target itself made."""
     relevance = _relevance(ranker, slate, slate.numbers[None])
-    return Weighed(1.0, np.ones(len(slate)), True, relevance[0], relevance[1:])
+    return SlateWeights(1.0, np.ones(len(slate)), True, relevance[0], relevance[1:])
 
 
 def without_chance(strategy: Strategy) -> bool:
@@ -87,7 +87,7 @@ def without_chance(strategy: Strategy) -> bool:
 
 
 def _drawn(ranker: ExactRanker, slate: Slate, strategy: Strategy, draws: int, stream: int) -> Ints:
-    """Let a strategy make the slate anew, with seeds that nobody else has: [L, k]."""
+    """Let a strategy make the slate anew, with seeds of its own: [L, k]."""
     seed = np.random.SeedSequence([slate.seed, stream])
     if _is_plain_mix(strategy, slate):
         return _mixed(ranker, slate, strategy, max(draws, _MIXED), np.random.default_rng(seed))
@@ -125,15 +125,15 @@ def _mixed(
         while len(again := np.flatnonzero(np.diff(np.sort(random), axis=1).min(axis=1) == 0)):
             random[again] = offered[rng.integers(len(offered), size=(len(again), k))]
     chance = rng.random((draws, k)) < mix.epsilon
-    place = np.maximum(np.cumsum(~chance, axis=1) - 1, 0)
-    mixed = np.where(chance, random, np.take_along_axis(own, place, axis=1))
+    position = np.maximum(np.cumsum(~chance, axis=1) - 1, 0)
+    mixed = np.where(chance, random, np.take_along_axis(own, position, axis=1))
     return interleave(np.concatenate([mixed, own], axis=1)[:, None], k)
 
 
-def _place_propensities(
+def _position_propensities(
     ranker: ExactRanker, slate: Slate, serving: Serving, logging: Strategy, draws: int
 ) -> Doubles:
-    """Return how likely each item was in its place: [k]."""
+    """Return how likely each item was at its position: [k]."""
     if without_chance(logging):
         return np.ones(len(slate))
     if serving.propensities is not None:
@@ -165,12 +165,12 @@ def _offered(ranker: ExactRanker, slate: Slate) -> Ints:
 def _relevance(ranker: ExactRanker, slate: Slate, wanted: Ints) -> Doubles:
     """Return exp(utility), by the posterior mean, of the slate and of others: [1 + L, k]."""
     together = np.concatenate([slate.numbers[None], wanted])
-    items, place = np.unique(together, return_inverse=True)
+    items, position = np.unique(together, return_inverse=True)
     real = items >= 0
     relevance = np.zeros(len(items))
     parts = ranker.mean_parts(slate.user, items[real])
     relevance[real] = np.exp(sum(parts.values(), np.zeros(int(real.sum()))))
-    return relevance[place.reshape(together.shape)]
+    return relevance[position.reshape(together.shape)]
 
 
 def _ratio(target: Doubles, logged: Doubles) -> Doubles:

@@ -1,4 +1,4 @@
-"""From events as clients send them to records, or to words why not."""
+"""Events as clients send them, turned into records or refused."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -8,20 +8,20 @@ from typing import Final
 from slatewise.errors import SlatewiseError
 from slatewise.service.http.schemas import Event, EventAnswer, FeedbackAnswer
 from slatewise.service.store.clock import AHEAD, EARLIEST
-from slatewise.service.store.records import Outcome, SlateRecord, Written
+from slatewise.service.store.records import Outcome, OutcomeStatus, SlateRecord
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _REFUSALS: Final = {
-    Written.UNKNOWN_SLATE: (
+    OutcomeStatus.UNKNOWN_SLATE: (
         "The slate is not known.",
         "Send the slate_id that /v1/recommend gave; with a slate of yours, send its items.",
     ),
-    Written.NOT_SHOWN: (
+    OutcomeStatus.NOT_SHOWN: (
         "The slate has no such item, or not so many.",
         "Send items of the slate as clicked, and at most its length as seen.",
     ),
-    Written.ERASED: (
+    OutcomeStatus.ERASED: (
         "The data of this user were erased after that time.",
         "Do not send it again: it is not kept.",
     ),
@@ -29,24 +29,24 @@ _REFUSALS: Final = {
 
 
 @dataclass
-class Understood:
-    """What events say."""
+class ParsedEvents:
+    """The records that events make, and the events that were refused."""
 
     slates: list[SlateRecord] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
     refused: dict[int, SlatewiseError] = field(default_factory=dict)
-    """by the place of the event"""
+    """by the index of the event"""
 
 
-def understand(events: Sequence[Event], now: int) -> Understood:
-    """Read events that arrived at `now`; what one of them lacks is no harm to others."""
-    result = Understood()
-    for place, event in enumerate(events):
+def parse_events(events: Sequence[Event], now: int) -> ParsedEvents:
+    """Turn events that arrived at `now` into records; a bad one does not affect the others."""
+    result = ParsedEvents()
+    for index, event in enumerate(events):
         try:
             when = moment(event.time, now)
             slate = None if event.items is None else _slate(event, event.items, when)
         except SlatewiseError as error:
-            result.refused[place] = error
+            result.refused[index] = error
             continue
         if slate is not None:
             result.slates.append(slate)
@@ -70,27 +70,27 @@ def moment(given: int | str | None, now: int) -> int:
 
 
 def answers(
-    events: Sequence[Event], understood: Understood, written: Sequence[Written]
+    events: Sequence[Event], parsed: ParsedEvents, written: Sequence[OutcomeStatus]
 ) -> FeedbackAnswer:
-    """Tell what became of each event."""
-    states, told = iter(written), []
-    for place, event in enumerate(events):
-        error = understood.refused.get(place)
+    """Return what became of each event."""
+    states, found = iter(written), []
+    for index, event in enumerate(events):
+        error = parsed.refused.get(index)
         if error is None:
-            told.append(_answer(event.slate_id, next(states)))
+            found.append(_answer(event.slate_id, next(states)))
         else:
-            told.append(_refusal(event.slate_id, error.problem, error.remedy))
-    counts = {kind: sum(one.status == kind for one in told) for kind in _KINDS}
-    return FeedbackAnswer(events=told, **counts)
+            found.append(_refusal(event.slate_id, error.problem, error.remedy))
+    counts = {kind: sum(one.status == kind for one in found) for kind in _KINDS}
+    return FeedbackAnswer(events=found, **counts)
 
 
 _KINDS: Final = ("recorded", "duplicate", "refused")
 
 
-def _answer(slate_id: str, state: Written) -> EventAnswer:
+def _answer(slate_id: str, state: OutcomeStatus) -> EventAnswer:
     if state in _REFUSALS:
         return _refusal(slate_id, *_REFUSALS[state])
-    recorded = state is Written.RECORDED
+    recorded = state is OutcomeStatus.RECORDED
     return EventAnswer(slate_id=slate_id, status="recorded" if recorded else "duplicate")
 
 

@@ -32,7 +32,7 @@ class Gate:
         self.tokens, self.rate, self.body_bytes = tokens, rate, body_bytes
 
     def admit(self, request: Request, role: Role) -> None:
-        """Let a request pass, or say why not."""
+        """Let a request pass, or refuse it."""
         raw = request.scope.get("raw_path") or b""
         if b"%" in raw:
             _check_text(raw)
@@ -127,8 +127,8 @@ class BoundedRequest(Request):
 
         A client that is still sending when its connection is closed may never see why.
         """
-        told = self.headers.get("content-length", "0")
-        parts, size = [], int(told) if told.isdecimal() else 0
+        length = self.headers.get("content-length", "0")
+        parts, size = [], int(length) if length.isdecimal() else 0
         if size <= _THROWN_AWAY * most:
             size = 0
             async for part in self.stream():

@@ -1,4 +1,4 @@
-"""Small work that nobody waits for: done for many requests at once."""
+"""Small work that can wait, done for many requests at once."""
 
 import asyncio
 from collections.abc import Callable

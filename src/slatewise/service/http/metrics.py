@@ -1,4 +1,4 @@
-"""What Prometheus is told: counts and times, summed over the workers.
+"""Metrics for Prometheus: counts and times, summed over the workers.
 
 With PROMETHEUS_MULTIPROC_DIR in the environment, workers write into files of that directory and any
 of them can tell the sum; without, a process tells what it did itself.

@@ -33,7 +33,7 @@ _Number = Annotated[int, Field(ge=-LARGEST, le=LARGEST)]
 Id = Annotated[_Text, BeforeValidator(_text, json_schema_input_type=_Text | _Number)]
 """Text, or a whole number, which stands for its digits."""
 Ids = Annotated[list[Id], Field(max_length=MOST)]
-Shown = Annotated[list[Id], Field(min_length=1, max_length=MOST)]
+StoredSlate = Annotated[list[Id], Field(min_length=1, max_length=MOST)]
 _Positive = Annotated[int, Field(ge=1, le=MOST)]
 Positive = Annotated[_Positive, BeforeValidator(_whole, json_schema_input_type=_Positive)]
 _Count = Annotated[int, Field(ge=0, le=MOST)]
@@ -77,7 +77,7 @@ class RecommendBody(_Body):
     """Whom a slate is for, and what may be in it."""
 
     user_id: Id | None = Field(None, examples=["anna"])
-    """whose history to go by; without it, nobody known"""
+    """whose history to go by; without it, an anonymous user"""
     clicks: Ids = Field(default_factory=list, examples=[["17", "4"]], json_schema_extra=_EMPTY)
     """items she clicked that the service has not heard of, oldest first, after her history"""
     k: Positive | None = Field(None, examples=[5])
@@ -87,13 +87,13 @@ class RecommendBody(_Body):
     allow: Ids | None = None
     """the only items to show, if given"""
     groups: Positive | Caps | None = Field(None, examples=[{"lamps": 2}])
-    """at most so many items of every group, or of the groups named"""
+    """most items of each group: one number for all, or numbers by name"""
     clicked: Literal["exclude", "show"] = "exclude"
     """whether items she clicked before may be shown again"""
     source: Name | None = Field(None, examples=["recommendation"])
     """what the slate is called in the log; the configuration has the usual name"""
     seed: Large | None = None
-    """of what is random; drawn and told if not given"""
+    """seed of everything random; drawn and returned if not given"""
 
 
 class SlateItem(_Answer):
@@ -145,7 +145,7 @@ class Event(_Body):
     """of a slate of yours: who saw it"""
     source: Name | None = Field(None, examples=["search"])
     """of a slate of yours: where it was shown"""
-    items: Shown | None = Field(None, examples=[["4", "9", "8"]])
+    items: StoredSlate | None = Field(None, examples=[["4", "9", "8"]])
     """of a slate of yours: what it had, in order"""
 
 
@@ -204,7 +204,7 @@ class ItemAnswer(_Answer):
     group: str = Field(examples=["lamps"])
     state: Literal["shown", "hidden", "removed"]
     features: dict[str, Any] | None = None
-    """what the service was told of it; left out if nothing"""
+    """as sent to the service; left out if it has none"""
 
 
 class ItemsAnswer(_Answer):

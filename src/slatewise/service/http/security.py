@@ -89,13 +89,13 @@ def _parsed(lines: list[str], where: str) -> Tokens:
         if not text or text.startswith("#"):
             continue
         name, colon, token = text.partition(":")
-        place = f"{where}, token {number}"
+        token_name = f"{where}, token {number}"
         if not colon or name.strip().upper() not in Role.__members__:
-            raise SlatewiseError(f"{place} has no role.", _FORM)
+            raise SlatewiseError(f"{token_name} has no role.", _FORM)
         token = token.strip()
         if len(token) < SHORTEST or not token.isascii() or " " in token:
             raise SlatewiseError(
-                f"{place} is too easy to guess, or not plain text.",
+                f"{token_name} is too easy to guess, or not plain text.",
                 f"Take at least {SHORTEST} letters and digits, for instance openssl rand -hex 16.",
             )
         roles.append(Role[name.strip().upper()])

@@ -57,7 +57,7 @@ def begin_with(run: Path, directory: Path, config: ServiceConfig, store: Store) 
 
 
 def _load_log(run: Path, directory: Path, store: Store, progress: Progress) -> "LoadReport | None":
-    """Load the log of a run; where that cannot be, say why and go on without it."""
+    """Load the log of a run; where that is not possible, warn and start without it."""
     from slatewise.service.logs import dataset_of_run, load_dataset  # noqa: PLC0415 (torch)
 
     try:

@@ -56,9 +56,9 @@ class Supervisor(Multiprocess):
 
     def keep_subprocess_alive(self) -> None:
         """Start workers again that died, or do not answer any more."""
-        for place, process in enumerate(self.processes):
+        for index, process in enumerate(self.processes):
             if not self._well(process) and not self.should_exit.is_set():
-                self.processes[place] = self._replacement(process)
+                self.processes[index] = self._replacement(process)
 
     def _well(self, process: Process) -> bool:
         if not process.process.is_alive():
@@ -94,7 +94,7 @@ class Supervisor(Multiprocess):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Take a port, or say why not."""
+    """Listen on a port, or refuse in words."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=2048)

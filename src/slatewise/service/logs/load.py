@@ -93,7 +93,7 @@ def load_dataset(
 
 
 def dataset_of_run(run: Path) -> SlateDataset:
-    """Open the dataset that a run was trained on, or say why that cannot be."""
+    """Open the dataset that a run was trained on; refuse in words if it is gone or has changed."""
     about = runs.read_run(run).get("dataset")
     if about is None:
         raise SlatewiseError(

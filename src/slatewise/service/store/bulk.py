@@ -10,8 +10,9 @@ from slatewise.service.store.counters import Counter, advance, take_turn
 from slatewise.service.store.erasure import erased_slates
 from slatewise.service.store.schema import OUTCOMES, SLATES, rows_with
 
-_CACHE = "PRAGMA cache_size = -65536"
-"""64 MB of SQLite's pages: the index by user is written all over, and the default is 2 MB."""
+_SETTINGS = ("cache_size = -65536", "wal_autocheckpoint = 16384")
+"""64 MB of SQLite's pages in memory, and as many in its log: the index by user is written all over,
+and by the defaults of 2 and 4 MB every page would be written again and again."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,8 @@ class LoadCounts:
 def load(connection: Connection, slates: LoggedSlates, salt: str) -> LoadCounts:
     """Write the slates and outcomes that are new."""
     if connection.dialect.name == "sqlite":
-        connection.exec_driver_sql(_CACHE)
+        for setting in _SETTINGS:
+            connection.exec_driver_sql(f"PRAGMA {setting}")
     last = take_turn(connection, Counter.LOG)
     known = _known(connection, slates.slate_ids)
     shows = list(zip(slates.slate_ids, slates.user_ids, slates.times, strict=True))

@@ -22,7 +22,7 @@ _ADVANCE = _ADVANCE.values(value=bindparam("last"))
 
 
 def take_turn(connection: Connection, counter: Counter) -> int:
-    """Return the last number given, and let nobody else give one until this transaction ends.
+    """Return the last number given, and let no other process give one until this transaction ends.
 
     In PostgreSQL the row is locked: without that, a transaction with larger numbers could be seen
     before one with smaller numbers, and a reader who goes on from the largest would miss those.
@@ -37,5 +37,5 @@ def advance(connection: Connection, counter: Counter, last: int) -> None:
 
 
 def last_number(connection: Connection, counter: Counter) -> int:
-    """Return the last number given, without waiting for anybody."""
+    """Return the last number given, without waiting for a writer."""
     return int(connection.scalars(_LAST, {"counter": counter.value}).one())

@@ -28,7 +28,7 @@ ALERT = {
 }
 """With these, a PostgreSQL that is gone is noticed in seconds; by TCP's defaults, in hours."""
 MIGRATION_LOCK = 5_110_476_842_915
-"""Any number, as long as nobody else locks it in the same database."""
+"""Any number, as long as nothing else locks it in the same database."""
 
 
 class StoreError(SlatewiseError):
@@ -120,7 +120,7 @@ class Database:
             raise self.error(error) from error
 
     def error(self, error: Exception) -> StoreError:
-        """Say what went wrong, without the password and without anybody's data."""
+        """Say what went wrong, without the password and without users' data."""
         cause = error.orig if isinstance(error, DBAPIError) else error
         lines = str(cause).strip().splitlines() or [type(cause).__name__]
         problem = lines[0]

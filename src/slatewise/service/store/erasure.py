@@ -65,14 +65,14 @@ def scrub(database: Database) -> None:
     database.read(lambda connection: connection.exec_driver_sql("VACUUM").close())
     if database.read(_checkpoint):
         raise StoreError(
-            "The person's data are deleted, but still stand in SQLite's write-ahead log: somebody "
+            "The person's data are deleted, but still stand in SQLite's write-ahead log: a process "
             "has been reading the store for too long.",
             "Erase the person again.",
         )
 
 
 def _checkpoint(connection: Connection) -> bool:
-    """Return whether somebody kept the log from being emptied, however long it waited."""
+    """Return whether a reader kept the log from being emptied, however long it waited."""
     return bool(connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()[0])
 
 

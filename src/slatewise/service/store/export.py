@@ -47,10 +47,10 @@ def _pages(
     batch: int,
 ) -> Iterator[list[tuple[SlateRecord, Visit | None]]]:
     """Return pages of wanted slates, each from behind the last slate of the one before."""
-    place = (start, 0)
+    last = (start, 0)
 
     def read(connection: Connection) -> Sequence[AnyRow]:
-        behind = tuple_(SLATES.c.time, SLATES.c.seq) > tuple_(*place)
+        behind = tuple_(SLATES.c.time, SLATES.c.seq) > tuple_(*last)
         page = (
             select(SLATES.c.seq)
             .where(behind, SLATES.c.time < end, wanted)
@@ -67,5 +67,5 @@ def _pages(
         ).all()
 
     while rows := database.read(read, LONG):
-        place = (rows[-1].time, rows[-1].seq)
+        last = (rows[-1].time, rows[-1].seq)
         yield list(visits_of(rows))

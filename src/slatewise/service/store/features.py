@@ -1,6 +1,6 @@
-"""Features of an item as the service is told of them: a JSON object of numbers, texts and lists.
+"""Features of an item as clients send them: a JSON object of numbers, texts and lists.
 
-The service keeps what it is told, whatever models there are. Each version of a model reads what it
+The service keeps all of them, whatever models there are. Each version of a model reads what it
 was trained with, as its encoder has it, and does not mind the rest.
 """
 

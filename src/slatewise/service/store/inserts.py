@@ -7,8 +7,8 @@ from sqlalchemy import Connection, insert, select
 
 from slatewise.service.store.counters import Counter, advance, take_turn
 from slatewise.service.store.erasure import erased_slates
-from slatewise.service.store.records import Outcome, SlateRecord, Written
-from slatewise.service.store.rows import Shown, outcome_row, slate_row
+from slatewise.service.store.records import Outcome, OutcomeStatus, SlateRecord
+from slatewise.service.store.rows import StoredSlate, outcome_row, slate_row
 from slatewise.service.store.schema import OUTCOMES, SLATES, rows_with
 
 
@@ -17,7 +17,7 @@ def write(
     slates: Sequence[SlateRecord],
     outcomes: Sequence[Outcome],
     salt: str,
-) -> list[Written]:
+) -> list[OutcomeStatus]:
     """Write slates that are new, then outcomes that are new; say what became of each outcome."""
     last = take_turn(connection, Counter.LOG)
     named = {slate.slate_id for slate in slates} | {outcome.slate_id for outcome in outcomes}
@@ -30,7 +30,7 @@ def write(
         if slate.slate_id not in gone:
             last += 1
             rows.append(slate_row(slate, last))
-            shown[slate.slate_id] = Shown(last, slate.user_id, slate.time, slate.items)
+            shown[slate.slate_id] = StoredSlate(last, slate.user_id, slate.time, slate.items)
     if rows:
         connection.execute(insert(SLATES), rows)
     last, written = _write_outcomes(connection, outcomes, shown, gone, last)
@@ -41,10 +41,10 @@ def write(
 def _write_outcomes(
     connection: Connection,
     outcomes: Sequence[Outcome],
-    shown: dict[str, Shown],
+    shown: dict[str, StoredSlate],
     gone: Collection[str],
     last: int,
-) -> tuple[int, list[Written]]:
+) -> tuple[int, list[OutcomeStatus]]:
     """Write the outcomes of slates that were shown; return the last number given, too."""
     recorded = _recorded(
         connection, {shown[o.slate_id].seq for o in outcomes if o.slate_id in shown}
@@ -54,16 +54,16 @@ def _write_outcomes(
         slate = shown.get(outcome.slate_id)
         if slate is None:
             lost = outcome.slate_id in gone
-            written.append(Written.ERASED if lost else Written.UNKNOWN_SLATE)
+            written.append(OutcomeStatus.ERASED if lost else OutcomeStatus.UNKNOWN_SLATE)
         elif not _possible(outcome, slate.items):
-            written.append(Written.NOT_SHOWN)
+            written.append(OutcomeStatus.NOT_SHOWN)
         elif (slate.seq, outcome.key) in recorded:
-            written.append(Written.DUPLICATE)
+            written.append(OutcomeStatus.DUPLICATE)
         else:
             last += 1
             recorded.add((slate.seq, outcome.key))
             rows.append(outcome_row(outcome, slate, last))
-            written.append(Written.RECORDED)
+            written.append(OutcomeStatus.RECORDED)
     if rows:
         connection.execute(insert(OUTCOMES), rows)
     return last, written
@@ -73,10 +73,10 @@ def _possible(outcome: Outcome, items: tuple[str, ...]) -> bool:
     return set(outcome.clicked) <= set(items) and (outcome.seen or 0) <= len(items)
 
 
-def _shown(connection: Connection, slate_ids: Iterable[str]) -> dict[str, Shown]:
+def _shown(connection: Connection, slate_ids: Iterable[str]) -> dict[str, StoredSlate]:
     columns = (SLATES.c.slate_id, SLATES.c.seq, SLATES.c.user_id, SLATES.c.time, SLATES.c.item_ids)
     return {
-        row.slate_id: Shown(row.seq, row.user_id, row.time, tuple(from_json(row.item_ids)))
+        row.slate_id: StoredSlate(row.seq, row.user_id, row.time, tuple(from_json(row.item_ids)))
         for row in rows_with(connection, select(*columns), SLATES.c.slate_id, slate_ids)
     }
 

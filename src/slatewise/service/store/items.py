@@ -18,7 +18,7 @@ from slatewise.service.store.schema import (
 )
 
 
-class Given(NamedTuple):
+class WantedItem(NamedTuple):
     """An item as it should be."""
 
     item_id: str
@@ -31,7 +31,7 @@ class Given(NamedTuple):
 PAGE = 10_000
 
 
-def put(connection: Connection, given: Sequence[Given]) -> int:
+def put(connection: Connection, given: Sequence[WantedItem]) -> int:
     """Make the items so; return the number of the last change. What is so already is no change."""
     last = take_turn(connection, Counter.ITEMS)
     before = _current(connection, [one.item_id for one in given])
@@ -60,11 +60,13 @@ def remove(connection: Connection, item_ids: Sequence[str]) -> int:
     """Remove the items that there are; return the number of the last change."""
     take_turn(connection, Counter.ITEMS)
     found = _current(connection, item_ids).values()
-    return put(connection, [Given(item.item_id, item.group, ItemState.REMOVED) for item in found])
+    return put(
+        connection, [WantedItem(item.item_id, item.group, ItemState.REMOVED) for item in found]
+    )
 
 
 def features(connection: Connection, numbers: Iterable[int]) -> dict[int, str]:
-    """Return the features that changes told, by their numbers, as JSON."""
+    """Return the features that changes set, by their numbers, as JSON."""
     wanted = [number for number in dict.fromkeys(numbers) if number]
     rows = rows_with(connection, select(ITEM_FEATURES), ITEM_FEATURES.c.seq, wanted)
     return {row.seq: row.features for row in rows}

@@ -84,12 +84,12 @@ def make_tables(connection: Connection) -> None:
 
 
 def add_features(connection: Connection) -> None:
-    """Have a place for features of items; those that are there have none."""
+    """Add features of items; existing items have none."""
     run_script(connection, FEATURES)
 
 
 MIGRATIONS: Sequence[Callable[[Connection], None]] = (make_tables, add_features)
-"""Each leads from the version of its place to the next; an empty store has version 0."""
+"""Each leads from the version with its index to the next; an empty store has version 0."""
 
 
 def version_of(connection: Connection) -> int:

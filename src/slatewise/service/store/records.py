@@ -91,11 +91,11 @@ class Serving:
 
 @dataclass(frozen=True)
 class SlateRecord:
-    """A slate that somebody was shown, by this service or by others."""
+    """A slate that was shown to a user, by this service or by others."""
 
     slate_id: str
     user_id: str | None
-    """None for somebody without a name: nothing else is known of her"""
+    """None for an anonymous user"""
     time: int
     source: str
     items: tuple[str, ...]
@@ -147,7 +147,7 @@ def outcome_key(seen: int | None, clicked: Sequence[str]) -> str:
     return blake2b(content, digest_size=16).hexdigest()
 
 
-class Written(StrEnum):
+class OutcomeStatus(StrEnum):
     """What became of an outcome."""
 
     RECORDED = "recorded"
@@ -212,7 +212,7 @@ class Item:
     seq: int = 0
     """the number of the change that made it so"""
     described: int = 0
-    """the number of the change that told its features; 0 if none did"""
+    """the number of the change that set its features; 0 if none did"""
 
     def __post_init__(self) -> None:
         """Refuse what no store could keep."""

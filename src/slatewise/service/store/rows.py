@@ -12,7 +12,7 @@ from slatewise.service.store.records import Answer, Outcome, Serving, SlateRecor
 from slatewise.service.store.schema import OUTCOMES, SLATES, AnyRow
 
 
-class Shown(NamedTuple):
+class StoredSlate(NamedTuple):
     """What has to be known of a slate to take an outcome of it."""
 
     seq: int
@@ -42,7 +42,7 @@ def slate_row(slate: SlateRecord, seq: int) -> dict[str, Any]:
     }
 
 
-def outcome_row(outcome: Outcome, slate: Shown, seq: int) -> dict[str, Any]:
+def outcome_row(outcome: Outcome, slate: StoredSlate, seq: int) -> dict[str, Any]:
     """Return the row of an outcome of a slate that the store has."""
     return {
         "seq": seq,

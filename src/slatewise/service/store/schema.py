@@ -62,7 +62,7 @@ ITEMS = Table(
     Column("seq", BigInteger),
     Column("described", BigInteger),
 )
-"""The items as they are now; `described` is the number of the change that told their features."""
+"""The items as they are now; `described` is the number of the change that set their features."""
 
 ITEM_CHANGES = Table(
     "item_changes",
@@ -78,7 +78,7 @@ ITEM_CHANGES = Table(
 ITEM_FEATURES = Table(
     "item_features", METADATA, Column("seq", BigInteger), Column("features", Text)
 )
-"""Features by the number of the change that told them, as JSON. An item that is hidden and shown
+"""Features by the number of the change that set them, as JSON. An item that is hidden and shown
 again has two changes and its features, which may be long, once."""
 
 ERASED = Table("erased", METADATA, Column("digest", Text), Column("time", BigInteger))

@@ -16,7 +16,7 @@ FIRST_WORDS = 3.0
 
 
 class SilenceError(OperationalError, TimeoutError):
-    """Nothing was heard for too long. What was sent may still be done, when somebody wakes up."""
+    """Nothing was heard for too long. What was sent may still be done, when the server wakes up."""
 
 
 class PatientConnection(Connection[Any]):

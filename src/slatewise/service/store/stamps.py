@@ -1,4 +1,4 @@
-"""What workers tell each other in memory: that something changed, not what.
+"""Shared memory in which workers signal that something changed, not what.
 
 A stamp is a number; whoever finds another one than before reads the store again. Stamps are random,
 since a counter that two processes raise at once can come back to an old value.
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from slatewise.errors import InputError
 
 SLOTS: Final = 1 << 16
-"""Users share so many stamps, by a hash of their ids."""
+"""The number of stamps that users share, by a hash of their ids."""
 _MAGIC: Final = 0x31455441_4C535753  # "SWSLATE1"
 _HEAD: Final = 8
 _SIZE: Final = 8 * (_HEAD + SLOTS)

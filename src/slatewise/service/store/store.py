@@ -9,17 +9,17 @@ from slatewise.service.store.bulk import LoadCounts, LoggedSlates
 from slatewise.service.store.counters import Counter, last_number
 from slatewise.service.store.engine import LONG, Database, Result
 from slatewise.service.store.features import Features, features_of, features_text
-from slatewise.service.store.items import Given
+from slatewise.service.store.items import WantedItem
 from slatewise.service.store.migrations import bring_up_to_date
 from slatewise.service.store.records import (
     Answer,
     Item,
     ItemState,
     Outcome,
+    OutcomeStatus,
     SlateRecord,
     StoredVisits,
     Visit,
-    Written,
     require_texts,
 )
 
@@ -64,7 +64,9 @@ class Store:
 
     # Slates and outcomes
 
-    def write(self, slates: Sequence[SlateRecord], outcomes: Sequence[Outcome]) -> list[Written]:
+    def write(
+        self, slates: Sequence[SlateRecord], outcomes: Sequence[Outcome]
+    ) -> list[OutcomeStatus]:
         """Write slates, then outcomes; return what became of each outcome.
 
         A slate is known by its id and an outcome by its slate and key: what is there already is not
@@ -141,7 +143,7 @@ class Store:
         What is so already is no change. A fourth value are features; without it, or if it is None,
         an item keeps those that it has.
         """
-        wanted = [_given(*one) for one in given]
+        wanted = [_wanted(*one) for one in given]
         require_texts("the id of an item", [one.item_id for one in wanted])
         require_texts("the group of an item", [one.group for one in wanted])
         return self._database.write(lambda connection: items.put(connection, wanted))
@@ -176,7 +178,7 @@ class Store:
         return items.pages(self._database)
 
     def item_features(self, numbers: Sequence[int]) -> dict[int, Features]:
-        """Return the features that changes told (`Item.described`), by their numbers."""
+        """Return the features that changes set (`Item.described`), by their numbers."""
         found = self._database.read(lambda connection: items.features(connection, numbers))
         return {number: features_of(text) for number, text in found.items()}
 
@@ -206,5 +208,7 @@ class Store:
         return slates
 
 
-def _given(item_id: str, group: str, state: ItemState, features: Features | None = None) -> Given:
-    return Given(item_id, group, state, None if features is None else features_text(features))
+def _wanted(
+    item_id: str, group: str, state: ItemState, features: Features | None = None
+) -> WantedItem:
+    return WantedItem(item_id, group, state, None if features is None else features_text(features))

@@ -54,7 +54,7 @@ def clear_leftovers(directory: Path) -> bool:
 
 @contextmanager
 def _locked(directory: Path, task: str) -> Iterator[bool]:
-    """Say whether nobody else holds the lock, and hold it.
+    """Take the lock, and say whether it was free.
 
     The system frees the lock of a process that dies. The file stays: whoever removed it could
     lock another one of the same name than the next process.

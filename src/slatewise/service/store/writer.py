@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from slatewise.errors import SlatewiseError
 from slatewise.service.store import Store, StoreError
-from slatewise.service.store.records import Outcome, SlateRecord, Written
+from slatewise.service.store.records import Outcome, OutcomeStatus, SlateRecord
 
 BATCH = 500
 """records in a transaction"""
@@ -51,7 +51,7 @@ class _Job:
     """when to stop waiting for unknown slates"""
     due: float = 0.0
     pause: float = _FIRST_PAUSE
-    written: list[Written | None] = field(default_factory=list)
+    written: list[OutcomeStatus | None] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.written = [None] * len(self.outcomes)
@@ -65,7 +65,7 @@ class _Job:
 
     def open(self) -> list[int]:
         """Return which outcomes are still to be written."""
-        unsettled = (None, Written.UNKNOWN_SLATE)
+        unsettled = (None, OutcomeStatus.UNKNOWN_SLATE)
         return [n for n, state in enumerate(self.written) if state in unsettled]
 
     def fail(self, error: Exception) -> None:
@@ -111,7 +111,7 @@ class Writer:
 
     def add(
         self, slates: Sequence[SlateRecord], outcomes: Sequence[Outcome]
-    ) -> "Future[list[Written]]":
+    ) -> "Future[list[OutcomeStatus]]":
         """Have both written; the answer, one per outcome, comes when they are durable."""
         return self._wait_for(_Job(slates, outcomes, answer=Future()))
 
@@ -305,4 +305,4 @@ class Writer:
 
 
 def _recorded(job: _Job, n: int) -> bool:
-    return job.written[n] is Written.RECORDED
+    return job.written[n] is OutcomeStatus.RECORDED

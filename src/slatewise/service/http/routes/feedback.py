@@ -5,7 +5,7 @@ from pydantic_core import to_json
 
 from slatewise.service.http.backend import Backend
 from slatewise.service.http.direct import DirectRoute
-from slatewise.service.http.events import answers, understand
+from slatewise.service.http.events import answers, parse_events
 from slatewise.service.http.guard import guarded
 from slatewise.service.http.problems import Problem
 from slatewise.service.http.schemas import FeedbackAnswer, FeedbackBody
@@ -25,12 +25,12 @@ async def feedback(body: FeedbackBody, request: Request) -> bytes:
     most = backend.config.limits.batch
     if len(body.events) > most:
         raise Problem(422, "Too many events.", f"Send at most {most} at once.")
-    understood = understand(body.events, backend.service.clock.now())
+    parsed = parse_events(body.events, backend.service.clock.now())
     written = []
-    if understood.outcomes:
-        waiting = backend.writer.add(understood.slates, understood.outcomes)
+    if parsed.outcomes:
+        waiting = backend.writer.add(parsed.slates, parsed.outcomes)
         written = await backend.written(waiting)
-    result = answers(body.events, understood, written)
+    result = answers(body.events, parsed, written)
     for status in ("recorded", "duplicate", "refused"):
         backend.metrics.feedback.labels(status).inc(getattr(result, status))
     return to_json(result)

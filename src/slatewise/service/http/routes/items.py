@@ -60,8 +60,8 @@ async def put_items(request: Request, body: ItemsBody) -> ChangedAnswer:
     most = backend.config.limits.batch
     if len(body.items) > most:
         raise Problem(422, "Too many items.", f"Send at most {most} at once.")
-    for place, item in enumerate(body.items):
-        _refuse_misfits(backend, item.features, f"items.{place}.")
+    for index, item in enumerate(body.items):
+        _refuse_misfits(backend, item.features, f"items.{index}.")
     await _put(backend, [_change(item.id, item) for item in body.items])
     return ChangedAnswer(changed=len(body.items))
 
@@ -74,8 +74,8 @@ async def put_item(request: Request, item_id: PathId, body: ItemBody) -> ItemAns
     backend: Backend = request.app.state.backend
     _refuse_misfits(backend, body.features, "")
     await _put(backend, [_change(item_id, body)])
-    told = {} if body.features is None else {"features": body.features}
-    return ItemAnswer(id=item_id, group=body.group, state=body.state, **told)
+    features = {} if body.features is None else {"features": body.features}
+    return ItemAnswer(id=item_id, group=body.group, state=body.state, **features)
 
 
 @changing.delete("/items/{item_id:id}", summary="Remove an item", response_model_exclude_unset=True)
@@ -92,7 +92,7 @@ def _change(item_id: str, body: ItemBody) -> Change:
     return item_id, body.group, ItemState(body.state), body.features
 
 
-def _refuse_misfits(backend: Backend, features: FeaturesBody | None, place: str) -> None:
+def _refuse_misfits(backend: Backend, features: FeaturesBody | None, prefix: str) -> None:
     """Refuse features that no store could keep, or that a model which serves cannot read."""
     if features is None:
         return
@@ -100,7 +100,7 @@ def _refuse_misfits(backend: Backend, features: FeaturesBody | None, place: str)
         features_text(features)
         backend.service.refuse_misfits(features)
     except SlatewiseError as error:
-        raise Problem(422, f"{place}features: {error.problem}", error.remedy) from None
+        raise Problem(422, f"{prefix}features: {error.problem}", error.remedy) from None
 
 
 async def _put(backend: Backend, changes: Sequence[Change]) -> None:

@@ -24,7 +24,7 @@ router = APIRouter(prefix="/v1", tags=["users"], route_class=guarded(Role.ADMIN)
 
 @router.get("/users/{user_id:id}", summary="What is known of a user")
 async def get_user(request: Request, user_id: PathId) -> UserAnswer:
-    """Return her newest slates and clicks, oldest first; none for somebody unknown.
+    """Return her newest slates and clicks, oldest first; none for an unknown user.
 
     Slates of which nothing was heard yet, as many at most as others, are among them.
     """
