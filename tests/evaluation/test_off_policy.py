@@ -34,7 +34,7 @@ def logged(seed: int) -> tuple[Ints, Ints, Doubles]:
     """Slates of an ε-mix to some users, each several: who [N], slates [N, k], clicks [N, k]."""
     rng, known = np.random.default_rng([seed, 7]), world(POPULATION)
     who = np.repeat(rng.choice(POPULATION, ASKED, replace=False), EACH)
-    slates = known.slates(EpsilonMix(EPSILON), 1_000_000 * (seed + 1), who)
+    slates = known.slates(EpsilonMix(epsilon=EPSILON), 1_000_000 * (seed + 1), who)
     return who, slates, known.clicked(who, slates, rng)
 
 
@@ -188,7 +188,7 @@ def test_the_probabilities_of_all_slates_of_an_epsilon_mix_are_those_of_its_slat
     known, draws = world(POPULATION), 20_000
     everybody = np.zeros(draws, dtype=np.int64)
     own = known.slates(Greedy(), 0, everybody[:1])[0]
-    shown = known.slates(EpsilonMix(0.4), 5, everybody)
+    shown = known.slates(EpsilonMix(epsilon=0.4), 5, everybody)
     several, counts = np.unique(shown, axis=0, return_counts=True)
     likely = np.array(
         [epsilon_mix_probability(row.tolist(), own.tolist(), ITEMS, 0.4) for row in several]

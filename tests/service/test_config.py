@@ -1,12 +1,11 @@
 """Settings have values that work, and what cannot be is refused in words."""
 
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
 from slatewise.errors import SlatewiseError
-from slatewise.service.config import ServiceConfig, StrategyName
+from slatewise.service.config import ArmConfig, ServiceConfig
 from slatewise.strategies import STRATEGIES
 
 
@@ -58,9 +57,9 @@ def test_the_store_is_in_the_directory_by_default(tmp_path: Path) -> None:
         ("[arms.a]\nmodel = 'other'", "model 'other'"),
         ("[arms.a]\nshare = 0", "no arm has a share"),
         ("[arms.a]\nshare = -1", "arms.a.share"),
-        ("[arms.a]\nstrategy = 'best'", "arms.a.strategy"),
-        ("[arms.a]\nepsilon = 0.1", "epsilon-mix alone"),
-        ("[arms.a]\nstrategy = 'greedy'\ndraws = 3", "no number of draws"),
+        ("[arms.a]\nstrategy = 'best'", "no strategy 'best'"),
+        ("[arms.a]\nepsilon = 0.1", "'epsilon': there is no such setting"),
+        ("[arms.a]\nstrategy = 'greedy'\ndraws = 3", "'draws': there is no such setting"),
         ("[arms.a]\nshares = 1", "The settings are model, strategy, share"),
         ("[arms.'../up']", "is no name"),
         ("[models.'A b']", "is no name"),
@@ -81,7 +80,8 @@ def test_what_cannot_be_is_refused_in_words(tmp_path: Path, text: str, problem: 
 
 
 def test_every_strategy_can_be_named() -> None:
-    assert set(get_args(StrategyName)) == set(STRATEGIES)
+    for name in STRATEGIES:
+        assert ArmConfig(strategy=name).made.name == name
 
 
 def test_changed_settings_are_checked_again() -> None:

@@ -32,7 +32,7 @@ from slatewise.simulation import Marketplace, Users, named_policy
 from slatewise.simulation.arrays import Doubles, Ints
 from slatewise.strategies import users as asking
 from slatewise.strategies.dense import DenseRanker
-from slatewise.strategies.greedy import Greedy
+from slatewise.strategies.strategies import Greedy
 from slatewise.training import fit
 
 SLATE, ALL_ITEM, AWARE = "slate", "all-item", "source-aware"

@@ -6,7 +6,7 @@ from slatewise.errors import SlatewiseError
 from slatewise.model.fitted import SlateModel
 from slatewise.simulation.arrays import Ints
 from slatewise.strategies.dense import DenseRanker
-from slatewise.strategies.named import Strategy
+from slatewise.strategies.strategies import Strategy
 from slatewise.strategies.users import Users
 
 _SHARING = 8

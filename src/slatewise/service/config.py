@@ -16,10 +16,11 @@ from pydantic import (
 )
 
 from slatewise.config import Config, read_toml
+from slatewise.errors import SlatewiseError
 from slatewise.model.config import ModelConfig
+from slatewise.strategies.strategies import Strategy, named_strategy, strategy_line
 from slatewise.training.config import TrainingConfig
 
-StrategyName = Literal["greedy", "thompson", "in-slate-thompson", "posterior-mean", "epsilon-mix"]
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _TIME = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
 
@@ -63,7 +64,7 @@ class ArmConfig(Config):
 
     model: Name = "main"
     """The model that ranks."""
-    strategy: StrategyName = "in-slate-thompson"
+    strategy: str = "in-slate-thompson"
     """How its posterior becomes a slate."""
     share: NonNegativeFloat = 1.0
     """Of the users, relative to the other arms; 0 for an arm that rests."""
@@ -71,7 +72,7 @@ class ArmConfig(Config):
     """Posterior draws of in-slate-thompson and posterior-mean; their own default without it."""
     epsilon: Annotated[float, Field(ge=0, le=1)] | None = None
     """Share of positions that epsilon-mix fills at random."""
-    rest: Literal["greedy", "thompson", "in-slate-thompson", "posterior-mean"] | None = None
+    rest: str | None = None
     """Strategy of the other positions of epsilon-mix; greedy without it."""
     propensities: NonNegativeInt = 0
     """Slates drawn to log how likely each item was where it stands; 0 logs none. Each costs as much
@@ -79,12 +80,23 @@ class ArmConfig(Config):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        mixed = self.strategy == "epsilon-mix"
-        if not mixed and (self.epsilon is not None or self.rest is not None):
-            raise ValueError("epsilon and rest are settings of epsilon-mix alone")
-        if self.draws is not None and self.strategy not in ("in-slate-thompson", "posterior-mean"):
-            raise ValueError(f"{self.strategy} has no number of draws")
+        try:
+            self.made  # noqa: B018 (refuses what the strategy does not have)
+        except SlatewiseError as error:
+            raise ValueError(error.problem.rstrip(".")) from error
         return self
+
+    @property
+    def made(self) -> Strategy:
+        """The strategy, with its settings."""
+        given = {name: getattr(self, name) for name in ("draws", "epsilon", "rest")}
+        settings = {name: value for name, value in given.items() if value is not None}
+        return named_strategy(self.strategy, settings)
+
+    @property
+    def line(self) -> str:
+        """The strategy with its settings, as the log has it."""
+        return strategy_line(self.strategy, self.made)
 
 
 class LimitsConfig(Config):

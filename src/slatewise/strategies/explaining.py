@@ -7,9 +7,9 @@ import numpy as np
 
 from slatewise.model.fitted import ItemId
 from slatewise.strategies.catalogue import Catalogue
-from slatewise.strategies.epsilon import EpsilonMix
 from slatewise.strategies.exact import ExactRanker
 from slatewise.strategies.slate import Slate
+from slatewise.strategies.strategies import EpsilonMix
 from slatewise.strategies.users import Ints
 
 DEPTH = 200

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slatewise.strategies.named import Strategy
 from slatewise.strategies.ranker import Ranker
 from slatewise.strategies.slate import Doubles, Slate
+from slatewise.strategies.strategies import Strategy
 from slatewise.strategies.users import Ints, Users
 
 _AT_ONCE = 256

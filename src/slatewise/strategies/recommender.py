@@ -16,10 +16,10 @@ from slatewise.ranking import Filter, ItemTable
 from slatewise.strategies.catalogue import Catalogue
 from slatewise.strategies.exact import ExactRanker
 from slatewise.strategies.explaining import Reason, explain
-from slatewise.strategies.named import Strategy, named_strategy
 from slatewise.strategies.propensities import Propensities, propensities
 from slatewise.strategies.relevance import relevance_draws
 from slatewise.strategies.slate import Slate
+from slatewise.strategies.strategies import Strategy, named_strategy
 from slatewise.strategies.tables import table_of, table_of_run
 from slatewise.strategies.users import Event, Ints, Seen, Users, history_of_events
 from slatewise.training import runs

@@ -28,9 +28,9 @@ from slatewise.evaluation.off_policy import (
 from slatewise.service.analysis.weights import SlateWeights, weigh, without_chance
 from slatewise.service.config import ArmConfig
 from slatewise.service.serving.replaying import Replayer
-from slatewise.service.serving.strategy import strategy_from, strategy_line
 from slatewise.service.store import Store
 from slatewise.service.store.records import Visit
+from slatewise.strategies.strategies import strategy_from
 
 Doubles = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -106,7 +106,7 @@ def _weigh(replayer: Replayer, visit: Visit, target: ArmConfig, draws: int) -> S
     serving = visit.slate.serving
     if serving is None or serving.model != target.model:
         return "made by another model"
-    logging, wanted = strategy_from(serving.strategy), strategy_line(target)
+    logging, wanted = strategy_from(serving.strategy), target.line
     if without_chance(logging) and serving.strategy != wanted:
         return "made without chance: they cannot tell about other arms"
     if not visit.slate.items:
@@ -198,7 +198,7 @@ def estimates_json(found: Estimates) -> dict[str, Any]:
     """Return it for programs; None stands for what is not known."""
     return {
         "model": found.target.model,
-        "strategy": strategy_line(found.target),
+        "strategy": found.target.line,
         "slates": found.slates,
         "left_out": dict(found.left_out),
         "logged": found.logged.to_json(),

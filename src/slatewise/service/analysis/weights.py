@@ -18,12 +18,10 @@ import numpy.typing as npt
 from slatewise.evaluation.slate_probability import epsilon_mix_probability
 from slatewise.service.serving.live import Live
 from slatewise.service.store.records import Serving
-from slatewise.strategies.epsilon import EpsilonMix
 from slatewise.strategies.exact import ExactRanker
-from slatewise.strategies.greedy import Greedy
 from slatewise.strategies.interleaving import interleave
-from slatewise.strategies.named import Strategy
 from slatewise.strategies.slate import Slate
+from slatewise.strategies.strategies import EpsilonMix, Greedy, Strategy
 from slatewise.strategies.users import Users
 
 _MIXED: Final = 4_000

@@ -26,9 +26,9 @@ from slatewise.service.serving.turns import one_at_a_time
 from slatewise.service.serving.users import KnownUser
 from slatewise.service.store.features import Features
 from slatewise.strategies.exact import ExactRanker
-from slatewise.strategies.named import Strategy
 from slatewise.strategies.predictive import Predictive, Said
 from slatewise.strategies.slate import Slate
+from slatewise.strategies.strategies import Strategy
 from slatewise.strategies.tables import table_of, table_of_run
 from slatewise.strategies.users import Users
 from slatewise.training.memory import give_back_freed_memory

@@ -10,13 +10,12 @@ from slatewise.service.serving.live import Live
 from slatewise.service.serving.models import Models
 from slatewise.service.serving.prior import PRIOR, prior_version
 from slatewise.service.serving.request import Request
-from slatewise.service.serving.strategy import strategy_from
 from slatewise.service.serving.users import NOBODY, User, history_of_visits
 from slatewise.service.store import Store
 from slatewise.service.store.records import Serving, SlateRecord
-from slatewise.strategies.named import Strategy
 from slatewise.strategies.propensities import Propensities, propensities
 from slatewise.strategies.slate import Slate
+from slatewise.strategies.strategies import Strategy, strategy_from
 from slatewise.training import runs
 
 _KEPT: Final = 4

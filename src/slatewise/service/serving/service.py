@@ -18,7 +18,6 @@ from slatewise.service.serving.missing import MissingPast
 from slatewise.service.serving.models import Models
 from slatewise.service.serving.popularity import Popular
 from slatewise.service.serving.request import Request
-from slatewise.service.serving.strategy import strategy_line, strategy_of
 from slatewise.service.serving.users import NOBODY, User, UserCache
 from slatewise.service.store import Store, StoreError
 from slatewise.service.store.clock import Clock
@@ -70,8 +69,8 @@ class Service:
             config.cache_users,
             config.cache_seconds,
         )
-        self._strategies = {name: strategy_of(arm) for name, arm in config.arms.items()}
-        self._lines = {name: strategy_line(arm) for name, arm in config.arms.items()}
+        self._strategies = {name: arm.made for name, arm in config.arms.items()}
+        self._lines = {name: arm.line for name, arm in config.arms.items()}
         self._items_stamp: int | None = None
         self._paused_until = 0.0
         self._in_trouble = False

@@ -6,7 +6,6 @@ from slatewise.service.config import ServiceConfig
 from slatewise.service.serving.items import ItemLog
 from slatewise.service.serving.live import Live
 from slatewise.service.serving.request import Request
-from slatewise.service.serving.strategy import strategy_of
 from slatewise.service.serving.users import NOBODY
 from slatewise.service.store.features import Features
 from slatewise.service.store.records import Item, ItemState
@@ -37,4 +36,4 @@ def warm_up(config: ServiceConfig) -> None:
         model = config.models[arm.model].model
         live = Live.of_prior(arm.model, model, config.source, log)
         live.apply_items(log.number, store)
-        live.answer(NOBODY.knowing(()), Request(k=2), strategy_of(arm), seed=0)
+        live.answer(NOBODY.knowing(()), Request(k=2), arm.made, seed=0)

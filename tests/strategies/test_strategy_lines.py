@@ -4,8 +4,8 @@ import pytest
 
 from slatewise.errors import SlatewiseError
 from slatewise.service.config import ArmConfig
-from slatewise.service.serving.strategy import strategy_from, strategy_line, strategy_of
 from slatewise.strategies import STRATEGIES, EpsilonMix, InSlateThompson, PosteriorMean, Thompson
+from slatewise.strategies.strategies import strategy_from
 
 ARMS = [
     *({"strategy": name} for name in STRATEGIES),
@@ -19,16 +19,31 @@ ARMS = [
 @pytest.mark.parametrize("values", ARMS)
 def test_a_strategy_comes_back_from_its_line(values: dict[str, object]) -> None:
     arm = ArmConfig.build(values, "a test")
-    assert strategy_from(strategy_line(arm)) == strategy_of(arm)
+    assert strategy_from(arm.line) == arm.made
 
 
 def test_settings_reach_the_strategy() -> None:
-    assert strategy_from("in-slate-thompson draws=31") == InSlateThompson(31)
+    assert strategy_from("in-slate-thompson draws=31") == InSlateThompson(draws=31)
     assert strategy_from("posterior-mean") == PosteriorMean()
-    assert strategy_from("epsilon-mix epsilon=0.5 rest=thompson") == EpsilonMix(0.5, Thompson())
+    assert strategy_from("epsilon-mix epsilon=0.5 rest=thompson") == EpsilonMix(
+        epsilon=0.5, rest=Thompson()
+    )
 
 
-@pytest.mark.parametrize("line", ["best", "greedy draws=3", "in-slate-thompson draws=x"])
+@pytest.mark.parametrize(
+    "line", ["best", "greedy draws=3", "in-slate-thompson draws=x", "epsilon-mix rest=worst"]
+)
 def test_a_line_that_is_no_strategy_is_refused(line: str) -> None:
-    with pytest.raises(SlatewiseError, match="the strategy"):
+    with pytest.raises(SlatewiseError, match="strategy"):
         strategy_from(line)
+
+
+def test_a_strategy_of_ones_own_is_found_by_its_name() -> None:
+    class Cautious(InSlateThompson):
+        name = "cautious"
+
+    try:
+        assert strategy_from("cautious draws=2") == Cautious(draws=2)
+        assert ArmConfig(strategy="cautious", draws=2).line == "cautious draws=2"
+    finally:
+        del STRATEGIES["cautious"]
