@@ -216,7 +216,7 @@ def a_model(items: int, dimensions: int, terms: tuple[Term, ...] = ()) -> SlateM
     """Return a model whose posterior is drawn, not trained."""
     seeded, groups = torch.Generator().manual_seed(7), torch.arange(items) % GROUPS
     config, sources = ModelConfig(dimensions=dimensions, terms=terms), ["recommendation"]
-    posterior = Posterior(config, groups, GROUPS, 25, seeded, sources)
+    posterior = Posterior(config, groups, range(GROUPS), 25, seeded, sources)
     with torch.no_grad():
         for part in (posterior.items, *posterior.shared.values()):
             part.mean.add_(0.5 * torch.randn(part.mean.shape, generator=seeded))

@@ -128,7 +128,9 @@ def _model(items: int, path: Path) -> None:
     generator = torch.Generator().manual_seed(0)
     groups = torch.randint(GROUPS, (items,), generator=generator)
     sources = ["recommendation", "search"]
-    posterior = Posterior(ModelConfig(dimensions=DIMS), groups, GROUPS, 25, generator, sources)
+    posterior = Posterior(
+        ModelConfig(dimensions=DIMS), groups, range(GROUPS), 25, generator, sources
+    )
     means = torch.randn(items, DIMS, generator=generator)
     posterior.items = Gaussian.around(means, 0.2, posterior.config.sigma_max)
     ids: list[int | str] = [str(number) for number in range(items)]

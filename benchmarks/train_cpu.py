@@ -310,7 +310,9 @@ def _step(
     )
     groups = torch.from_numpy(rng.integers(0, 290, catalogue))
     features = torch.randn(catalogue, added.item_features) if added.item_features else None
-    posterior = Posterior(model, groups, 290, LONGEST, sources=SOURCES, item_features=features)
+    posterior = Posterior(
+        model, groups, range(290), LONGEST, sources=SOURCES, item_features=features
+    )
     steps = SparseSteps(posterior, interactions, TrainingConfig(batch_users=USERS), None)
     users = torch.arange(USERS)
     generator = torch.Generator().manual_seed(0)

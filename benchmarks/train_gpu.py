@@ -152,7 +152,7 @@ def _posterior(
     # Groups of very different sizes, as categories have.
     share = torch.rand(size.items, generator=generator).square()
     groups = (share * size.groups).long()
-    posterior = Posterior(model, groups, size.groups, size.longest, generator, SOURCES)
+    posterior = Posterior(model, groups, range(size.groups), size.longest, generator, SOURCES)
     posterior.to_(device)
     for part in (posterior.items, *posterior.shared.values()):
         part.mean, part.raw = part.mean.to(dtype), part.raw.to(dtype)

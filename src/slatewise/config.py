@@ -3,11 +3,18 @@
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self, get_args
+from typing import Any, NamedTuple, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from slatewise.errors import InputError, SlatewiseError
+
+
+class Search(NamedTuple):
+    """The range in which tuning searches a setting: `Annotated[float, Search(0.1, 10)]`."""
+
+    low: float
+    high: float
 
 
 class Config(BaseModel):
@@ -30,6 +37,11 @@ class Config(BaseModel):
                 problem, remedy = "there is no such setting", _settings_beside(cls, first["loc"])
             raise SlatewiseError(f"{place}: {problem}.", remedy) from error
 
+    @classmethod
+    def setting_names(cls) -> list[str]:
+        """Name all settings, for whoever named another."""
+        return list(cls.model_fields)
+
 
 def _settings_beside(config: type[Config], path: tuple[int | str, ...]) -> str:
     """Name the settings among which the last part of `path` is not."""
@@ -40,7 +52,7 @@ def _settings_beside(config: type[Config], path: tuple[int | str, ...]) -> str:
         section = (section, *get_args(section))[-1]
         if isinstance(section, type) and issubclass(section, Config):
             config = section
-    return f"The settings are {', '.join(config.model_fields)}."
+    return f"The settings are {', '.join(config.setting_names())}."
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def posterior(market: Marketplace) -> Posterior:
     seeded = torch.Generator().manual_seed(0)
     groups = torch.from_numpy(market.catalogue.group)
     config = ModelConfig(dynamics="linear", dimensions=D, sigma_max=2.0)
-    found = Posterior(config, groups, GROUPS, K, seeded, ["recommendation"])
+    found = Posterior(config, groups, range(GROUPS), K, seeded, ["recommendation"])
     with torch.no_grad():
         noise = 0.3 * torch.randn(ITEMS, D, generator=seeded)
         found.items.mean.copy_(torch.from_numpy(market.space.vectors) + noise)

@@ -3,28 +3,28 @@ from hypothesis import given
 from torch import Tensor
 
 from slatewise.data.interactions import Interactions
-from slatewise.model.dynamics import (
-    ClickSteps,
-    GruWeights,
-    LinearWeights,
-    Weights,
-    gru_step,
-    linear_step,
-    user_profiles,
-)
+from slatewise.model.config import ModelConfig
+from slatewise.model.dynamics.gru import Gru, GruWeights
+from slatewise.model.dynamics.linear import Linear, LinearWeights
+from slatewise.model.steps import ClickSteps
 from tests.model.ragged import histories, normals, ragged, random_interactions
 
 ITEMS, D, HIDDEN = 12, 3, 4
 LINEAR = LinearWeights(torch.tensor(0.7, dtype=torch.float64))
 GRU = GruWeights(normals(1, 3 * HIDDEN, D), normals(2, 3 * HIDDEN, HIDDEN), normals(3, D, HIDDEN))
 VECTORS = normals(4, ITEMS, D)
+LINEAR_DYNAMICS = Linear(ModelConfig(dynamics="linear", dimensions=D))
+GRU_DYNAMICS = Gru(ModelConfig(dimensions=D, hidden=HIDDEN))
+
+Weights = LinearWeights | GruWeights
 
 
 def profiles_of(batch: Interactions, initial: Tensor, weights: Weights) -> tuple[Tensor, Tensor]:
     """Profile before each interaction [N, D], and after the last one of each user [B, D]."""
     steps = ClickSteps.of(batch)
     clicked = VECTORS.index_select(0, steps.clicked)
-    profiles = user_profiles(steps, clicked, initial[steps.users], weights)
+    dynamics = LINEAR_DYNAMICS if isinstance(weights, LinearWeights) else GRU_DYNAMICS
+    profiles = dynamics.profiles(steps, clicked, initial[steps.users], weights)
     return profiles[steps.state_of], profiles[steps.last_state]
 
 
@@ -124,10 +124,10 @@ def test_the_gru_is_that_of_torch_on_the_clicks_of_each_user() -> None:
 
 def test_steps_have_the_gradients_of_finite_differences() -> None:
     def linear(state: Tensor, item: Tensor, drift: Tensor) -> Tensor:
-        return linear_step(state, item, LinearWeights(drift))
+        return LINEAR_DYNAMICS.step(state, item, LinearWeights(drift))
 
     def gru(state: Tensor, inputs: Tensor, from_state: Tensor) -> Tensor:
-        return gru_step(state, inputs, GRU._replace(from_state=from_state))
+        return GRU_DYNAMICS.step(state, inputs, GRU._replace(from_state=from_state))
 
     drift = torch.tensor(0.3, dtype=torch.float64)
     moved = [normals(6, 2, D), normals(7, 2, D), drift]

@@ -11,20 +11,23 @@ from torch import Tensor
 from slatewise.data.interactions import Interactions
 from slatewise.errors import SlatewiseError
 from slatewise.model.config import ModelConfig
-from slatewise.model.dynamics import ClickSteps, GruWeights, LinearWeights, Weights
-from slatewise.model.evidence import Evidence, places_of, slate_share
+from slatewise.model.dynamics.gru import GruWeights
+from slatewise.model.dynamics.linear import LinearWeights
+from slatewise.model.evidence import SlateEvidence, index_of_sources, slate_share
 from slatewise.model.parameters import Parameters
-from slatewise.model.predicting import known_profiles, moving_vectors, present_profiles
+from slatewise.model.parts import Parts
+from slatewise.model.profiles import known_profiles, moving_vectors, present_profiles
+from slatewise.model.steps import ClickSteps
 from tests.model.ragged import Met, histories, normals, ragged, random_interactions
 
 ITEMS, D = 12, 3
 INITIAL = normals(2, D)
-WEIGHTS: dict[str, Weights] = {
+WEIGHTS: dict[str, GruWeights | LinearWeights] = {
     "linear": LinearWeights(torch.tensor(0.7, dtype=torch.float64)),
     "gru": GruWeights(normals(4, 3 * D, D), normals(5, 3 * D, D), normals(6, D, D)),
 }
-TOWARDS = Evidence(torch.tensor([-1, 0]), torch.tensor([0.4], dtype=torch.float64))
-BOTH = Evidence(torch.tensor([1, 0]), torch.tensor([0.4, -0.6], dtype=torch.float64))
+TOWARDS = SlateEvidence(torch.tensor([-1, 0]), torch.tensor([0.4], dtype=torch.float64))
+BOTH = SlateEvidence(torch.tensor([1, 0]), torch.tensor([0.4, -0.6], dtype=torch.float64))
 evidences = pytest.mark.parametrize("evidence", [TOWARDS, BOTH], ids=["one source", "both"])
 user_models = pytest.mark.parametrize(
     ("dynamics", "initial_state"),
@@ -32,14 +35,15 @@ user_models = pytest.mark.parametrize(
 )
 
 
-def theta(dynamics: str, evidence: Evidence | None) -> Parameters:
+def theta(dynamics: str, evidence: SlateEvidence | None) -> Parameters:
     vectors = normals(1, ITEMS, D)
-    return Parameters(vectors, WEIGHTS[dynamics], INITIAL, normals(3, 6), evidence)
+    parts = Parts.of(ModelConfig(dynamics=dynamics, dimensions=D))
+    return Parameters(parts, vectors, WEIGHTS[dynamics], INITIAL, normals(3, 6), evidence)
 
 
 def predicted_from(parameters: Parameters, config: ModelConfig, batch: Interactions) -> Tensor:
     steps = ClickSteps.of(batch, parameters.evidence)
-    return known_profiles(parameters, config, batch, steps)[steps.state_of]
+    return known_profiles(replace(parameters, parts=Parts.of(config)), batch, steps)[steps.state_of]
 
 
 def by_hand(parameters: Parameters, config: ModelConfig, past: list[Met]) -> Tensor:
@@ -58,7 +62,7 @@ def by_hand(parameters: Parameters, config: ModelConfig, past: list[Met]) -> Ten
 def _moved(state: Tensor, met: Met, parameters: Parameters) -> Tensor:
     weights, evidence = parameters.weights, parameters.evidence
     assert evidence is not None
-    place = int(evidence.place[met.source])
+    place = int(evidence.source_index[met.source])
     if met.click < 0 and place < 0:
         return state
     seen = parameters.items[[met.click] if met.click >= 0 else met.slate].mean(0)
@@ -80,12 +84,12 @@ def _moved(state: Tensor, met: Met, parameters: Parameters) -> Tensor:
 @evidences
 @given(batch=ragged)
 def test_profiles_are_those_of_one_user_after_the_other(
-    dynamics: str, initial_state: str, evidence: Evidence, batch: Interactions
+    dynamics: str, initial_state: str, evidence: SlateEvidence, batch: Interactions
 ) -> None:
     config = ModelConfig(dynamics=dynamics, initial_state=initial_state, dimensions=D)  # type: ignore[arg-type]
     parameters = theta(dynamics, evidence)
     before = predicted_from(parameters, config, batch)
-    now = present_profiles(parameters, config, batch)
+    now = present_profiles(replace(parameters, parts=Parts.of(config)), batch)
     for user, met in enumerate(histories(batch)):
         for place, each in enumerate(met):
             torch.testing.assert_close(before[each.index], by_hand(parameters, config, met[:place]))
@@ -135,7 +139,7 @@ def test_gradients_are_those_of_finite_differences(dynamics: str) -> None:
 
     def profiles(items: Tensor, fractions: Tensor, *weights: Tensor) -> Tensor:
         parameters = replace(
-            theta(dynamics, Evidence(BOTH.place, fractions)),
+            theta(dynamics, SlateEvidence(BOTH.source_index, fractions)),
             items=items,
             weights=type(WEIGHTS[dynamics])(*weights),
         )
@@ -148,7 +152,7 @@ def test_gradients_are_those_of_finite_differences(dynamics: str) -> None:
 
 @given(batch=ragged)
 def test_without_a_source_that_counts_all_is_as_with_clicks_alone(batch: Interactions) -> None:
-    nothing = Evidence(torch.tensor([-1, -1]), torch.tensor([0.9]).double())
+    nothing = SlateEvidence(torch.tensor([-1, -1]), torch.tensor([0.9]).double())
     clicks, steps = ClickSteps.of(batch), ClickSteps.of(batch, nothing)
     assert clicks.slates is None
     assert steps.active == clicks.active
@@ -180,8 +184,8 @@ def test_many_slates_without_a_click_drive_nobody_out_of_the_world() -> None:
 
 
 def test_a_source_that_the_log_does_not_have_is_refused() -> None:
-    assert places_of(("search",), ["recommendation", "search"]).tolist() == [-1, 0]
+    assert index_of_sources(("search",), ["recommendation", "search"]).tolist() == [-1, 0]
     with pytest.raises(SlatewiseError, match="'serach'"):
-        places_of(("serach",), ["recommendation", "search"])
+        index_of_sources(("serach",), ["recommendation", "search"])
     with pytest.raises(ValueError, match="twice"):
         ModelConfig(evidence=("search", "search"))

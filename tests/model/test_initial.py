@@ -10,10 +10,13 @@ from torch.distributions import Normal, kl_divergence
 
 from slatewise.data.interactions import Interactions
 from slatewise.model.config import ModelConfig
-from slatewise.model.dynamics import ClickSteps, GruWeights, LinearWeights
-from slatewise.model.initial import InitialStates, amortised_initial
+from slatewise.model.dynamics.gru import GruWeights
+from slatewise.model.dynamics.linear import LinearWeights
+from slatewise.model.initial_states.amortised import InitialStates, amortised_initial
 from slatewise.model.parameters import Parameters
-from slatewise.model.predicting import known_profiles
+from slatewise.model.parts import Parts
+from slatewise.model.profiles import known_profiles
+from slatewise.model.steps import ClickSteps
 from tests.model.ragged import histories, normals, ragged, random_interactions
 
 ITEMS, D = 12, 3
@@ -115,11 +118,17 @@ def test_draws_have_the_stated_scale_and_nobody_in_particular_is_not_drawn() -> 
 
 # Prediction: each from what was known before.
 
+LINEAR, GRU = (Parts.of(ModelConfig(dynamics=name, dimensions=D)) for name in ("linear", "gru"))
 THETA = {
     "linear": Parameters(
-        VECTORS, LinearWeights(torch.tensor(0.6, dtype=torch.float64)), UNKNOWN, normals(3, 6)
+        LINEAR,
+        VECTORS,
+        LinearWeights(torch.tensor(0.6, dtype=torch.float64)),
+        UNKNOWN,
+        normals(3, 6),
     ),
     "gru": Parameters(
+        GRU,
         VECTORS,
         GruWeights(normals(4, 3 * D, D), normals(5, 3 * D, D), normals(6, D, D)),
         UNKNOWN,
@@ -135,7 +144,9 @@ every_user_model = pytest.mark.parametrize(
 def predicted_from(config: ModelConfig, batch: Interactions) -> Tensor:
     """Profile with which each interaction is predicted: [N, D]."""
     steps = ClickSteps.of(batch)
-    return known_profiles(THETA[config.dynamics], config, batch, steps)[steps.state_of]
+    return known_profiles(replace(THETA[config.dynamics], parts=Parts.of(config)), batch, steps)[
+        steps.state_of
+    ]
 
 
 def altered(batch: Interactions, chosen: Tensor, seed: int) -> Interactions:

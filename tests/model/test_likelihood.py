@@ -10,13 +10,14 @@ from torch import Tensor
 from slatewise.data.interactions import Interactions
 from slatewise.errors import SlatewiseError
 from slatewise.model.config import ModelConfig
-from slatewise.model.dynamics import LinearWeights
+from slatewise.model.dynamics.linear import LinearWeights
 from slatewise.model.likelihood import (
     Candidates,
     Exposure,
     batch_likelihood,
 )
 from slatewise.model.parameters import Parameters
+from slatewise.model.parts import Parts
 from tests.model.ragged import histories, normals, ragged, random_interactions
 
 ITEMS, D, STATES = 12, 3, 5
@@ -32,6 +33,7 @@ every_likelihood = pytest.mark.parametrize(
 
 def parameters(items: Tensor | None = None, no_click: Tensor | None = None) -> Parameters:
     return Parameters(
+        parts=Parts.of(ModelConfig(dynamics="linear", dimensions=D)),
         items=normals(1, ITEMS, D) if items is None else items,
         weights=LinearWeights(torch.tensor(0.5)),
         initial_state=torch.zeros(D),

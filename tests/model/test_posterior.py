@@ -6,11 +6,12 @@ import torch
 from torch.distributions import Normal, kl_divergence
 
 from slatewise.model.config import ModelConfig
-from slatewise.model.dynamics import GruWeights, LinearWeights
+from slatewise.model.dynamics.gru import GruWeights
+from slatewise.model.dynamics.linear import LinearWeights, drift_kl
 from slatewise.model.gaussian import Gaussian
 from slatewise.model.parameters import Parameters
-from slatewise.model.posterior import Posterior, drift_kl
-from slatewise.model.priors import HierarchicalPrior
+from slatewise.model.posterior import Posterior
+from slatewise.model.priors.hierarchical import HierarchicalPrior
 from tests.model.ragged import normals
 
 CONFIGS = [
@@ -36,7 +37,7 @@ def seeded(seed: int) -> torch.Generator:
 
 def posterior_of(config: ModelConfig, seed: int = 0, items: int = 8) -> Posterior:
     """A posterior away from where posteriors start."""
-    posterior = Posterior(config, torch.arange(items) % 3, 3, 6, seeded(seed))
+    posterior = Posterior(config, torch.arange(items) % 3, range(3), 6, seeded(seed))
     for number, tensor in enumerate(posterior.tensors().values()):
         tensor.add_(0.5 * normals(100 * seed + number, *tensor.shape))
     return posterior
@@ -120,7 +121,7 @@ def test_the_mean_is_made_of_the_means(config: ModelConfig) -> None:
         assert isinstance(mean.weights, LinearWeights)
         assert mean.weights.drift == torch.sigmoid(shared["drift_logit"].mean)
     else:
-        d, hidden = config.dimensions, config.state_size
+        d, hidden = config.dimensions, posterior.parts.dynamics.state_size
         assert isinstance(mean.weights, GruWeights)
         assert [list(w.shape) for w in mean.weights] == [
             [3 * hidden, d],
@@ -215,7 +216,9 @@ def test_weights_stand_in_the_order_of_the_features_however_terms_are_named() ->
 def test_a_model_with_biases_starts_like_one_without() -> None:
     """The same draws for all else: what the bias changes is the bias."""
     bare, biased = (
-        Posterior(ModelConfig(dimensions=3, terms=terms), torch.arange(8) % 3, 3, 6, seeded(1))
+        Posterior(
+            ModelConfig(dimensions=3, terms=terms), torch.arange(8) % 3, range(3), 6, seeded(1)
+        )
         for terms in ((), ("bias",))
     )
     for name, tensor in bare.tensors().items():

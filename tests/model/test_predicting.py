@@ -5,10 +5,12 @@ import torch
 
 from slatewise.data.interactions import Interactions
 from slatewise.model.config import ModelConfig
-from slatewise.model.dynamics import ClickSteps, GruWeights, LinearWeights
+from slatewise.model.dynamics.gru import GruWeights
+from slatewise.model.dynamics.linear import LinearWeights
 from slatewise.model.parameters import Parameters
 from slatewise.model.posterior import Posterior
-from slatewise.model.predicting import known_profiles, present_profiles
+from slatewise.model.profiles import known_profiles, present_profiles
+from slatewise.model.steps import ClickSteps
 from tests.model.ragged import random_interactions
 
 ITEMS, DRAWS = 12, 4
@@ -19,7 +21,7 @@ def a_posterior(
 ) -> Posterior:
     config = ModelConfig(dynamics=dynamics, initial_state=initial, dimensions=3)
     seeded = torch.Generator().manual_seed(1)
-    return Posterior(config, torch.zeros(ITEMS, dtype=torch.int64), 1, 5, seeded)
+    return Posterior(config, torch.zeros(ITEMS, dtype=torch.int64), range(1), 5, seeded)
 
 
 def one_of(draws: Parameters, number: int) -> Parameters:
@@ -28,7 +30,8 @@ def one_of(draws: Parameters, number: int) -> Parameters:
         one: LinearWeights | GruWeights = LinearWeights(weights.drift[number].squeeze())
     else:
         one = GruWeights(*(matrix[number] for matrix in weights))
-    return Parameters(draws.items[number], one, draws.initial_state[number], draws.no_click[number])
+    rest = draws.items[number], one, draws.initial_state[number], draws.no_click[number]
+    return Parameters(draws.parts, *rest)
 
 
 @pytest.mark.parametrize("dynamics", ["gru", "linear"])
@@ -41,9 +44,9 @@ def test_draws_side_by_side_are_those_one_after_the_other(
     steps = ClickSteps.of(batch)
     seeded = torch.Generator().manual_seed(2)
     draws = posterior.samples_around(posterior.items.samples(DRAWS, seeded), seeded)
-    together = present_profiles(draws, posterior.config, batch)
+    together = present_profiles(draws, batch)
     for number in range(DRAWS):
-        alone = known_profiles(one_of(draws, number), posterior.config, batch, steps)
+        alone = known_profiles(one_of(draws, number), batch, steps)
         torch.testing.assert_close(together[number], alone[steps.last_state])
 
 
@@ -52,7 +55,7 @@ def test_a_drawn_amortised_state_varies_where_there_are_clicks() -> None:
     clicks = Interactions.of_clicks(torch.tensor([1, 4, 5]), torch.tensor([0, 3, 3]))
     parameters = posterior.mean()
     seeded = torch.Generator().manual_seed(5)
-    drawn = [present_profiles(parameters, posterior.config, clicks, seeded) for _ in range(2)]
+    drawn = [present_profiles(parameters, clicks, seeded) for _ in range(2)]
     assert not torch.equal(drawn[0][0], drawn[1][0])
     assert torch.equal(drawn[0][1], drawn[1][1])
 
@@ -75,6 +78,6 @@ def test_clicks_make_the_profile_that_their_slates_make() -> None:
     clicks = Interactions.of_clicks(batch.clicked_items[is_click], seen[batch.user_offsets])
     parameters = posterior.mean()
     torch.testing.assert_close(
-        present_profiles(parameters, posterior.config, clicks),
-        present_profiles(parameters, posterior.config, batch),
+        present_profiles(parameters, clicks),
+        present_profiles(parameters, batch),
     )

@@ -8,7 +8,8 @@ from torch.distributions import Normal, kl_divergence
 from slatewise.model.config import ModelConfig
 from slatewise.model.gaussian import Gaussian
 from slatewise.model.item_centre import ItemCentre
-from slatewise.model.priors import FlatPrior, HierarchicalPrior
+from slatewise.model.priors.flat import FlatPrior
+from slatewise.model.priors.hierarchical import HierarchicalPrior
 from tests.model.ragged import normals
 
 D = 3
@@ -27,7 +28,7 @@ def hierarchical(groups: int = 2, copies: int = 1, featured: bool = False) -> Hi
     """Groups with wide posteriors, each `copies` times."""
     config = ModelConfig(dimensions=D, kappa_mu=1.7, kappa_sigma=0.8, scale_floor=0.3)
     centre = centre_of(config) if featured else None
-    prior = HierarchicalPrior(config, torch.zeros(groups * copies, D), 0.05, centre)
+    prior = HierarchicalPrior(config, range(groups * copies), torch.zeros, centre)
     for seed, part in enumerate((prior.means, prior.spreads)):
         part.mean.copy_(normals(seed, groups, D).repeat_interleave(copies, 0))
         part.raw.copy_(normals(9 + seed, groups, D).repeat_interleave(copies, 0))
@@ -35,7 +36,7 @@ def hierarchical(groups: int = 2, copies: int = 1, featured: bool = False) -> Hi
 
 
 def test_the_flat_divergence_is_that_of_torch() -> None:
-    prior = FlatPrior(ModelConfig(prior="flat", dimensions=D, sigma_v=0.4))
+    prior = FlatPrior(ModelConfig(prior="flat", dimensions=D, sigma_v=0.4), range(2), torch.zeros)
     items = Gaussian(normals(0, 5, D), normals(1, 5, D), 1.0)
     expected = kl_divergence(Normal(items.mean, items.scale), Normal(0.0, 0.4)).sum(1)
     actual = prior.item_kl(items, torch.zeros(5, dtype=torch.int64), None)
@@ -45,7 +46,7 @@ def test_the_flat_divergence_is_that_of_torch() -> None:
 
 
 def test_the_flat_predictive_is_the_prior() -> None:
-    prior = FlatPrior(ModelConfig(prior="flat", dimensions=D, sigma_v=0.4))
+    prior = FlatPrior(ModelConfig(prior="flat", dimensions=D, sigma_v=0.4), range(2), torch.zeros)
     mean, scale = prior.predictive(torch.tensor([0, 0, 1]))
     assert torch.equal(mean, torch.zeros(3, D))
     assert torch.equal(scale, torch.full((3, D), 0.4))
@@ -95,7 +96,7 @@ def test_the_expected_divergence_of_items_is_that_of_monte_carlo() -> None:
 def test_with_features_the_expected_divergence_is_that_of_monte_carlo(name: str) -> None:
     """Vector, weights and group mean are drawn here, at one group scale; five standard errors."""
     flat = ModelConfig(prior="flat", dimensions=D, sigma_v=0.5)
-    prior: FlatPrior | HierarchicalPrior = FlatPrior(flat, centre_of(flat))
+    prior: FlatPrior | HierarchicalPrior = FlatPrior(flat, range(2), torch.zeros, centre_of(flat))
     if name == "hierarchical":
         prior = hierarchical(groups=1, featured=True)
     items = Gaussian(normals(5, 1, D).float(), normals(6, 1, D).float(), 1.0)
@@ -129,7 +130,7 @@ def test_with_features_the_expected_divergence_is_that_of_monte_carlo(name: str)
 @pytest.mark.parametrize("name", ["flat", "hierarchical"])
 def test_features_move_the_predictive_and_widen_it(name: str) -> None:
     config = ModelConfig(prior="flat", dimensions=D, sigma_v=0.5)
-    flat = FlatPrior(config, centre_of(config))
+    flat = FlatPrior(config, range(2), torch.zeros, centre_of(config))
     prior = flat if name == "flat" else hierarchical(featured=True)
     groups, features = torch.tensor([1, 0, 1]), normals(8, 3, 2).float()
     bare_mean, bare_scale = prior.predictive(groups)
@@ -159,7 +160,7 @@ def test_the_divergence_of_a_draw_is_that_of_its_items(
     items = Gaussian(normals(0, 9, D).requires_grad_(), normals(1, 9, D).requires_grad_(), 0.8)
     groups, shares = torch.tensor([1, 0, 0, 1, 1, 0, 1, 1, 1]), torch.linspace(0, 2, 9).double()
     config = ModelConfig(prior="flat", dimensions=D, sigma_v=0.5)
-    flat = FlatPrior(config, centre_of(config) if featured else None)
+    flat = FlatPrior(config, range(2), torch.zeros, centre_of(config) if featured else None)
     prior = flat if name == "flat" else hierarchical(featured=featured)
     features = normals(8, 9, 2) if featured else None
     free = [items.mean, items.raw]

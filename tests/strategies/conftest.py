@@ -28,7 +28,7 @@ def a_model(
     )
     sources = ["search", "recommendation"]
     seeded = torch.Generator().manual_seed(7)
-    posterior = Posterior(config, torch.arange(ITEMS) % GROUPS, GROUPS, 25, seeded, sources)
+    posterior = Posterior(config, torch.arange(ITEMS) % GROUPS, range(GROUPS), 25, seeded, sources)
     with torch.no_grad():
         posterior.items.mean.copy_(0.7 * torch.randn(ITEMS, D, generator=seeded))
         posterior.items.raw.fill_(float(torch.logit(torch.tensor(scale / 2.0))))

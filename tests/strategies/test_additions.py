@@ -13,7 +13,7 @@ from slatewise.errors import SlatewiseError
 from slatewise.evaluation import ModelRecommender
 from slatewise.features import PopularityState, Showing, UserHistory, replay
 from slatewise.features.popularity import Popularity, PopularityConfig
-from slatewise.model.config import ModelConfig, Term
+from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
 from slatewise.model.posterior import Posterior
 from slatewise.model.terms import FittedTerms
@@ -27,7 +27,7 @@ from slatewise.strategies.relevance import relevance_draws
 from slatewise.strategies.tables import table_of
 from tests.model.terms.logs import ITEMS, START, dataset_of, rows_of
 
-ALL: tuple[Term, ...] = ("bias", "history", "popularity", "propensity", "position")
+ALL: tuple[str, ...] = ("bias", "history", "popularity", "propensity", "position")
 SECOND, END = 1_000_000, (START + 3 * 86_400) * 1_000_000
 
 
@@ -38,7 +38,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> SlateDataset:
 
 def model_of(
     dataset: SlateDataset,
-    terms: tuple[Term, ...],
+    terms: tuple[str, ...],
     evidence: tuple[str, ...] = (),
     scale: float = 0.2,
 ) -> SlateModel:
@@ -48,7 +48,7 @@ def model_of(
     )
     seeded = torch.Generator().manual_seed(5)
     groups = torch.from_numpy(dataset.item_groups).long()
-    posterior = Posterior(config, groups, 2, 6, seeded, dataset.source_names)
+    posterior = Posterior(config, groups, range(2), 6, seeded, dataset.source_names)
     with torch.no_grad():
         for part in (posterior.items, *(posterior.shared[name] for name in posterior.shared)):
             part.mean.add_(0.5 * torch.randn(part.mean.shape, generator=seeded))
@@ -85,7 +85,7 @@ def as_event(model: SlateModel, showing: Showing) -> Seen:
     ],
 )
 def test_a_replayed_log_has_the_utilities_of_its_evaluation(
-    dataset: SlateDataset, terms: tuple[Term, ...], evidence: tuple[str, ...]
+    dataset: SlateDataset, terms: tuple[str, ...], evidence: tuple[str, ...]
 ) -> None:
     model = model_of(dataset, terms, evidence)
     batch = dataset.interactions()

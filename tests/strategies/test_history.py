@@ -8,9 +8,9 @@ import torch
 
 from slatewise.errors import SlatewiseError
 from slatewise.features import Showing, UserHistory
-from slatewise.model.dynamics import ClickSteps
 from slatewise.model.fitted import SlateModel
-from slatewise.model.predicting import known_profiles, present_profiles
+from slatewise.model.profiles import known_profiles, present_profiles
+from slatewise.model.steps import ClickSteps
 from slatewise.ranking import Filter, ItemTable
 from slatewise.strategies import DenseRanker, ExactRanker, Recommender, Seen, Users
 from slatewise.strategies.tables import columns
@@ -61,7 +61,7 @@ def test_served_profiles_are_those_with_which_a_replayed_log_is_predicted(
     with torch.no_grad():
         parameters = model.posterior.mean()
         steps = ClickSteps.of(batch, parameters.evidence)
-        before = known_profiles(parameters, model.config, batch, steps)[steps.state_of].numpy()
+        before = known_profiles(parameters, batch, steps)[steps.state_of].numpy()
     ranker = ranker_of(model)
     for met in histories(batch):
         for place, each in enumerate(met):
@@ -86,7 +86,7 @@ def test_drawn_profiles_have_the_moments_of_the_models_own_draws(dynamics: Dynam
     with torch.no_grad():
         items = model.posterior.items.samples(draws, seeded)
         parameters = model.posterior.samples_around(items, seeded)
-        theirs = present_profiles(parameters, model.config, user.interactions())[:, 0].numpy()
+        theirs = present_profiles(parameters, user.interactions())[:, 0].numpy()
     error = theirs.std(axis=0) * np.sqrt(2 / draws)
     assert (np.abs(drawn.profiles.mean(axis=0) - theirs.mean(axis=0)) < 5 * error).all()
     assert (np.abs(drawn.profiles.std(axis=0) / theirs.std(axis=0) - 1) < 0.05).all()

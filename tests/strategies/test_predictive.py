@@ -42,7 +42,7 @@ def described(seed: int = 3) -> SlateModel:
     features = torch.from_numpy(encoder.encode(TABLE))
     seeded = torch.Generator().manual_seed(seed)
     groups = torch.arange(TABLE.height) % 2
-    posterior = Posterior(config, groups, 2, 5, seeded, ["search"], features)
+    posterior = Posterior(config, groups, range(2), 5, seeded, ["search"], features)
     with torch.no_grad():
         for part in (posterior.items, *posterior.shared.values()):
             part.mean.add_(0.5 * torch.randn(part.mean.shape, generator=seeded))

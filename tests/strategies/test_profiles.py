@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from slatewise.data.interactions import Interactions
-from slatewise.model.predicting import present_profiles
+from slatewise.model.profiles import present_profiles
 from slatewise.strategies.profiles import UserDynamics
 from tests.strategies.conftest import D, a_model
 
@@ -23,7 +23,7 @@ def test_the_mean_profile_is_that_of_the_model(
     mean = {name: part.mean for name, part in posterior.shared.items()}
     parameters = posterior.parameters(torch.from_numpy(VECTORS), mean)
     batch = Interactions.of_clicks(torch.arange(clicks), torch.tensor([0, clicks]))
-    expected = present_profiles(parameters, posterior.config, batch)[0]
+    expected = present_profiles(parameters, batch)[0]
     found = UserDynamics(posterior).mean(VECTORS[:clicks], np.full(clicks, -1))
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
@@ -40,7 +40,7 @@ def test_drawn_profiles_have_the_moments_of_the_models_own_draws(dynamics: Dynam
     seeded = torch.Generator().manual_seed(2)
     parameters = posterior.samples_around(torch.from_numpy(vectors), seeded)
     batch = Interactions.of_clicks(torch.arange(6), torch.tensor([0, 6]))
-    theirs = present_profiles(parameters, posterior.config, batch)[:, 0].numpy()
+    theirs = present_profiles(parameters, batch)[:, 0].numpy()
     error = theirs.std(axis=0) * np.sqrt(2 / draws)
     assert (np.abs(mine.mean(axis=0) - theirs.mean(axis=0)) < 5 * error).all()
     assert (np.abs(mine.std(axis=0) / theirs.std(axis=0) - 1) < 0.05).all()

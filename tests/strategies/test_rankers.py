@@ -10,7 +10,7 @@ import torch
 from slatewise.errors import SlatewiseError
 from slatewise.features import UserHistory
 from slatewise.model.config import ModelConfig
-from slatewise.model.dynamics import GruWeights
+from slatewise.model.dynamics.gru import GruWeights
 from slatewise.model.fitted import SlateModel
 from slatewise.model.posterior import Posterior
 from slatewise.ranking import Filter, ItemTable
@@ -174,6 +174,6 @@ def test_a_dense_ranking_refuses_caps(model: SlateModel) -> None:
 
 @pytest.mark.parametrize("term", ["history", "popularity"])
 def test_a_dense_ranking_does_not_leave_out_what_it_was_not_told(term: str) -> None:
-    posterior = Posterior(ModelConfig(terms=(term,)), torch.zeros(5).long(), 1, 3)  # type: ignore[arg-type]
+    posterior = Posterior(ModelConfig(terms=(term,)), torch.zeros(5).long(), range(1), 3)  # type: ignore[arg-type]
     with pytest.raises(SlatewiseError, match=f"ranks by {term}"):
         DenseRanker(posterior)

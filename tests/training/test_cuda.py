@@ -107,7 +107,7 @@ def test_compiled_steps_are_eager_steps(config: ModelConfig, dataset: SlateDatas
         posterior = Posterior(
             config,
             groups,
-            dataset.num_groups,
+            dataset.group_names,
             int(interactions.scroll_lengths.max()),
             torch.Generator().manual_seed(0),
         )

@@ -51,7 +51,7 @@ def posterior_of(dtype: torch.dtype = torch.float64, **options: object) -> Poste
     config = ModelConfig(dimensions=4, **options)  # type: ignore[arg-type]
     generator = torch.Generator().manual_seed(1)
     groups = torch.arange(ITEMS) % GROUPS
-    posterior = Posterior(config, groups, GROUPS, LONGEST_SLATE, generator)
+    posterior = Posterior(config, groups, range(GROUPS), LONGEST_SLATE, generator)
     for part in (posterior.items, *posterior.shared.values()):
         part.mean, part.raw = part.mean.to(dtype), part.raw.to(dtype) + 1
         part.requires_grad_()

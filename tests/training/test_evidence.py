@@ -56,12 +56,12 @@ def test_a_run_keeps_it(model: SlateModel, dataset: SlateDataset, tmp_path: Path
     predictions = [ModelRecommender(each).predict(part, scored) for each in (model, back)]
     assert (predictions[0].log_probabilities == predictions[1].log_probabilities).all()
     # It is these slates that the predictions come from.
-    model.posterior.evidence_places, places = (
+    model.posterior.evidence.source_index, places = (
         torch.tensor([-1, -1]),
-        model.posterior.evidence_places,
+        model.posterior.evidence.source_index,
     )
     without = ModelRecommender(model).predict(part, scored)
-    model.posterior.evidence_places = places
+    model.posterior.evidence.source_index = places
     assert (predictions[0].log_probabilities != without.log_probabilities).any()
 
 
@@ -91,6 +91,8 @@ def test_what_cannot_be_is_refused(model: SlateModel, dataset: SlateDataset) -> 
     require_same_items(model, dataset)
     with pytest.raises(SlatewiseError, match="sources"):
         require_same_items(turned, dataset)
-    posterior = Posterior(BOTH, torch.zeros(3, dtype=torch.int64), 1, 5, None, dataset.source_names)
+    posterior = Posterior(
+        BOTH, torch.zeros(3, dtype=torch.int64), range(1), 5, None, dataset.source_names
+    )
     with pytest.raises(SlatewiseError, match="GPU"):
         DenseSteps(posterior, dataset.interactions(), SHORT, None, compiled=False)

@@ -15,6 +15,7 @@ from slatewise.errors import SlatewiseError
 from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
 from slatewise.model.item_features import ItemFeatures
+from slatewise.model.utility import ranking_utilities
 from slatewise.training import TrainingConfig, fit
 
 ITEMS, USERS, SEEN = 60, 300, 45
@@ -64,7 +65,7 @@ def test_items_nobody_has_seen_start_where_their_features_say(
     assert cold.sum() == ITEMS - SEEN
     good = world[1].matrix[:, 0].numpy()
     mean = fitted.posterior.mean()
-    found = mean.lasting(mean.initial_state[None])[0].detach().numpy()
+    found = ranking_utilities(mean, mean.initial_state[None], 0.0)[0].detach().numpy()
     assert np.corrcoef(found[cold], good[cold])[0, 1] > 0.9
     assert fitted.item_biases[cold].std() > 0.2
     assert fitted.bias_scales[cold].min() > fitted.bias_scales[~cold].mean()

@@ -9,13 +9,13 @@ from torch import Tensor
 
 from slatewise.data.interactions import Interactions
 from slatewise.model.config import ModelConfig
-from slatewise.model.dynamics import ClickSteps
 from slatewise.model.gaussian import Gaussian
-from slatewise.model.initial import InitialStates
+from slatewise.model.initial_states import amortised
+from slatewise.model.initial_states.amortised import InitialStates, after_prefix, random_prefix
 from slatewise.model.likelihood import Candidates, Exposure
 from slatewise.model.posterior import Posterior
-from slatewise.training import objective
-from slatewise.training.objective import ItemRows, after_prefix, negative_elbo, random_prefix
+from slatewise.model.steps import ClickSteps
+from slatewise.training.objective import ItemRows, negative_elbo
 from tests.model.ragged import histories, normals, ragged, random_interactions
 from tests.training.dense import Dense, leaves
 
@@ -47,7 +47,7 @@ def posterior_of(config: ModelConfig) -> Posterior:
     """A posterior in float64, away from where posteriors start."""
     seeded = torch.Generator().manual_seed(0)
     groups = torch.arange(ITEMS) % GROUPS
-    posterior = Posterior(config, groups, GROUPS, LONGEST, seeded, SOURCES)
+    posterior = Posterior(config, groups, range(GROUPS), LONGEST, seeded, SOURCES)
     for number, part in enumerate([posterior.items, *posterior.shared.values()]):
         part.mean = part.mean.double() + 0.3 * normals(number, *part.mean.shape)
         part.raw = part.raw.double() + 0.5 * normals(50 + number, *part.raw.shape)
@@ -96,7 +96,7 @@ def test_loss_and_gradient_are_those_of_all_items_one_user_after_the_other(
 
     monkeypatch.setattr(Gaussian, "noise", same_noise)
     monkeypatch.setattr(InitialStates, "sample", same_initial)
-    monkeypatch.setattr(objective, "random_prefix", lambda *_: torch.tensor(prefix)[order])
+    monkeypatch.setattr(amortised, "random_prefix", lambda *_: torch.tensor(prefix)[order])
 
     shares = torch.linspace(0.1, 1, ITEMS, dtype=torch.float64)
     exposure = Exposure.of(config, SOURCES)
@@ -113,12 +113,12 @@ def test_loss_and_gradient_are_those_of_all_items_one_user_after_the_other(
 
     free = leaves(posterior.tensors())
     dense = Dense(config, free, noise, posterior.item_groups, SOURCES)
-    amortised = config.initial_state == "amortised"
+    averaged = config.initial_state == "amortised"
     expected = dense.negative_elbo(
         batch,
         shares=shares,
         total=TOTAL,
-        prefix=prefix if amortised else None,
+        prefix=prefix if averaged else None,
         initial_noise=initial_noise,
     )
     expected.backward()

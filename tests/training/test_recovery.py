@@ -7,9 +7,9 @@ from torch import Tensor
 
 from slatewise.data.interactions import Interactions
 from slatewise.model.config import ModelConfig
-from slatewise.model.dynamics import ClickSteps
 from slatewise.model.posterior import Posterior
-from slatewise.model.predicting import known_profiles
+from slatewise.model.profiles import known_profiles
+from slatewise.model.steps import ClickSteps
 from slatewise.simulation import CatalogueConfig, IntentConfig, Marketplace, SimulationConfig
 from slatewise.simulation.log import Chunk, chunks
 from slatewise.training.config import TrainingConfig
@@ -56,7 +56,7 @@ def simulated(users: int) -> tuple[Interactions, Chunk]:
 def click_probabilities(posterior: Posterior, batch: Interactions) -> Tensor:
     """P(any click) of each interaction and P(click) of each cell, at the mean: [N + F]."""
     theta, steps = posterior.mean(), ClickSteps.of(batch)
-    profiles = known_profiles(theta, posterior.config, batch, steps)[steps.state_of]
+    profiles = known_profiles(theta, batch, steps)[steps.state_of]
     lengths = batch.scroll_lengths
     of_cell = torch.repeat_interleave(lengths)
     gap = profiles[of_cell] - theta.items[batch.slate_items.long()]
@@ -88,7 +88,7 @@ def error(users: int, config: ModelConfig) -> tuple[float, float]:
         TrainingConfig(batch_users=100, max_epochs=40),
         interactions,
         groups,
-        GROUPS,
+        [str(number) for number in range(GROUPS)],
         ["recommendation", "search"],
         seed=0,
     )

@@ -44,7 +44,11 @@ def steps_of(
     frozen_items: bool = False,
 ) -> SparseSteps:
     posterior = Posterior(
-        config, torch.arange(items) % GROUPS, GROUPS, LONGEST, torch.Generator().manual_seed(0)
+        config,
+        torch.arange(items) % GROUPS,
+        range(GROUPS),
+        LONGEST,
+        torch.Generator().manual_seed(0),
     )
     exposure = Exposure.of(config, SOURCES)
     return SparseSteps(posterior, interactions, training, exposure, frozen_items=frozen_items)

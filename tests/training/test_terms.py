@@ -14,6 +14,7 @@ from slatewise.errors import SlatewiseError
 from slatewise.evaluation import ModelRecommender, evaluate
 from slatewise.model.config import ModelConfig
 from slatewise.model.posterior import Posterior
+from slatewise.model.utility import ranking_utilities
 from slatewise.simulation import load_config, write_log
 from slatewise.training import fit
 from slatewise.training.config import TrainingConfig
@@ -64,7 +65,7 @@ def fitted() -> tuple[Posterior, np.ndarray]:
         TrainingConfig(batch_users=150, max_epochs=25),
         interactions,
         torch.zeros(ITEMS, dtype=torch.int64),
-        1,
+        ["all"],
         ["feed"],
         seed=0,
     )
@@ -92,7 +93,7 @@ def test_biases_are_found_up_to_their_level(fitted: tuple[Posterior, np.ndarray]
     """An item is in 2,000 slates; what is not found as bias is found as distance."""
     posterior, truth = fitted
     mean = posterior.mean()
-    found = mean.lasting(mean.initial_state[None])[0].detach().numpy()
+    found = ranking_utilities(mean, mean.initial_state[None], 0.0)[0].detach().numpy()
     error = found - found.mean() - (truth - truth.mean())
     assert error.std() < 0.15
     assert np.corrcoef(mean.biases.detach().numpy(), truth)[0, 1] > 0.9
@@ -107,7 +108,7 @@ def test_no_click_counts_against_an_item_but_its_age_may() -> None:
     for columns, wanted in (([0, 1, 2], [0.8, 0, 0.3]), ([0, 2, 1], [0.8, 0.3, -0.6])):
         features = interactions.cell_features[:, columns]
         log = replace(interactions, cell_features=features, step_features=None)
-        work = Training(config, training, log, groups, 1, ["feed"], seed=0)
+        work = Training(config, training, log, groups, ["all"], ["feed"], seed=0)
         for _ in work.advance():
             assert (work.posterior.shared["popularity"].mean[:2] >= 0).all()
         found = work.result().shared["popularity"].mean.detach().numpy()
@@ -116,14 +117,14 @@ def test_no_click_counts_against_an_item_but_its_age_may() -> None:
 
 def test_interactions_without_features_are_refused_where_they_are_needed() -> None:
     batch = random_interactions(0)
-    posterior = Posterior(ModelConfig(terms=("history",)), torch.zeros(12).long(), 1, 6)
+    posterior = Posterior(ModelConfig(terms=("history",)), torch.zeros(12).long(), range(1), 6)
     scoring = Validation(replace(batch, train_end=batch.train_end * 0), None, 12)
     with pytest.raises(ValueError, match="describe them"):
         scoring.score(posterior)
 
 
 def test_terms_are_refused_on_a_gpu() -> None:
-    posterior = Posterior(ModelConfig(terms=("bias",)), torch.zeros(12).long(), 1, 6)
+    posterior = Posterior(ModelConfig(terms=("bias",)), torch.zeros(12).long(), range(1), 6)
     with pytest.raises(SlatewiseError, match="GPU"):
         DenseSteps(posterior, random_interactions(0), TrainingConfig(), None)
 

@@ -21,7 +21,7 @@ def log_and_posterior() -> tuple[Interactions, Posterior]:
     log = random_interactions(4, users=20, longest_user=10)
     log = replace(log, train_end=log.valid_end // 2)
     seeded = torch.Generator().manual_seed(1)
-    posterior = Posterior(ModelConfig(dimensions=3), torch.zeros(ITEMS).long(), 1, 6, seeded)
+    posterior = Posterior(ModelConfig(dimensions=3), torch.zeros(ITEMS).long(), range(1), 6, seeded)
     for part in (posterior.items, *posterior.shared.values()):
         part.raw.fill_(0.0)
     return log, posterior
@@ -75,7 +75,7 @@ def test_items_that_training_never_saw_are_scored_as_they_will_be_predicted() ->
     log = log.with_items(torch.where(training, items % 6, items).int())
     groups = torch.zeros(ITEMS).long()
     work = Training(
-        ModelConfig(dimensions=3), TrainingConfig(max_epochs=3), log, groups, 1, ["a", "b"], seed=0
+        ModelConfig(dimensions=3), TrainingConfig(max_epochs=3), log, groups, ["all"], ["a", "b"], seed=0
     )
     for _ in work.advance():
         pass

@@ -14,6 +14,7 @@ from slatewise.cli.show import console, table
 from slatewise.config import read_toml
 from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
+from slatewise.model.registry import DYNAMICS, PRIORS, RELEVANCES, one_of
 
 if TYPE_CHECKING:
     from slatewise.training.loop import Progress as State
@@ -26,11 +27,14 @@ def train(
         Literal["slate", "all-item", "source-aware"] | None,
         typer.Option(help="What a click is compared with."),
     ] = None,
+    relevance: Annotated[
+        str | None, typer.Option(help=f"How user and item make a utility: {one_of(RELEVANCES)}.")
+    ] = None,
     dynamics: Annotated[
-        Literal["gru", "linear"] | None, typer.Option(help="How clicks move the user.")
+        str | None, typer.Option(help=f"How clicks move the user: {one_of(DYNAMICS)}.")
     ] = None,
     prior: Annotated[
-        Literal["hierarchical", "flat"] | None, typer.Option(help="What groups tell of items.")
+        str | None, typer.Option(help=f"What groups tell of items: {one_of(PRIORS)}.")
     ] = None,
     auto: Annotated[
         bool, typer.Option("--auto", help="First choose the terms that this log pays for.")
@@ -68,7 +72,12 @@ def train(
             raise SlatewiseError(
                 f"{config}: unknown section '{section}'.", "There are [model] and [training]."
             )
-    asked = {"likelihood": likelihood, "dynamics": dynamics, "prior": prior}
+    asked = {
+        "likelihood": likelihood,
+        "relevance": relevance,
+        "dynamics": dynamics,
+        "prior": prior,
+    }
     chosen = {name: value for name, value in asked.items() if value is not None}
     model = ModelConfig.build(document.get("model", {}) | chosen, f"{config or 'options'}, [model]")
     training = TrainingConfig.build(document.get("training", {}), f"{config}, [training]")

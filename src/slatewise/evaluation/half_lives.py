@@ -35,7 +35,7 @@ def half_lives_of(dataset: SlateDataset) -> tuple[float, ...]:
     from slatewise.model.config import ModelConfig  # noqa: PLC0415
 
     if not dataset.meta["clock_times"]:
-        return ModelConfig().half_lives
+        return tuple(ModelConfig().half_lives)
     try:
         return search_half_lives(dataset).chosen
     except SlatewiseError:  # no click was a choice between items

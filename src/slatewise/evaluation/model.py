@@ -15,13 +15,13 @@ from slatewise.evaluation.predictions import Predictions, Slates
 from slatewise.evaluation.recommender import target_ranks, top_items
 from slatewise.features.showings import showing_starts
 from slatewise.features.user_history import UserHistory
-from slatewise.model.dynamics import ClickSteps
 from slatewise.model.fitted import SlateModel
 from slatewise.model.kernels.rows import unique_rows
 from slatewise.model.parameters import Parameters
-from slatewise.model.predicting import known_profiles
+from slatewise.model.profiles import known_profiles
+from slatewise.model.steps import ClickSteps
+from slatewise.model.utility import item_utilities, no_click_utilities, ranking_utilities
 from slatewise.strategies.additions import TermsInLog
-from slatewise.strategies.dense import distances
 
 _CELLS = 1 << 24
 """Scores of users x items held at once."""
@@ -70,19 +70,10 @@ class ModelRecommender:
         batch = interactions.with_items(local)
         parameters = self._parameters(numbers, draw)
         steps = ClickSteps.of(batch, parameters.evidence)
-        profiles = known_profiles(parameters, self._model.config, batch, steps)
-        lengths = batch.scroll_lengths
-        states = profiles[steps.state_of[scored]]  # [n, D]
-        seen = torch.repeat_interleave(scored, lengths)
-        rows = batch.slate_items[seen]  # [F]
-        gaps = torch.repeat_interleave(states, lengths[scored], dim=0) - parameters.vectors_of(rows)
-        utilities = -torch.linalg.vector_norm(gaps, dim=1)
-        if parameters.biases is not None:
-            utilities = utilities + parameters.biases[rows]
-        passing = parameters.passing(batch)
-        if passing is not None:
-            utilities = utilities + passing[seen]
-        no_click = parameters.no_click_in(batch)[scored]
+        profiles = known_profiles(parameters, batch, steps)
+        seen = torch.repeat_interleave(scored, batch.scroll_lengths)
+        utilities = item_utilities(parameters, profiles[steps.state_of], batch)[seen]
+        no_click = no_click_utilities(parameters, batch)[scored]
         return Predictions.from_utilities(slates, utilities.numpy(), no_click.numpy())
 
     def _parameters(self, rows: Tensor, draw: int) -> Parameters:
@@ -148,7 +139,7 @@ class ModelRecommender:
         """Return the posterior mean, and the profiles [M, D] that interactions lead to by it."""
         parameters = self._model.posterior.mean()
         steps = ClickSteps.of(interactions, parameters.evidence)
-        profiles = known_profiles(parameters, self._model.config, interactions, steps)
+        profiles = known_profiles(parameters, interactions, steps)
         return parameters, profiles, steps
 
     def _scores(
@@ -160,8 +151,7 @@ class ModelRecommender:
     ) -> Tensor:
         """Return the utilities of all items to profiles [C, D] at times [C]: [C, I]."""
         added = self._ranking.added(parameters, times, histories)
-        biases = 0.0 if parameters.biases is None else parameters.biases
-        return biases + added - distances(profiles, parameters.vectors)
+        return ranking_utilities(parameters, profiles, added)
 
 
 class _Histories:

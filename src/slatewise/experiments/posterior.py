@@ -21,7 +21,7 @@ from slatewise.experiments.study import Bench, Study, StudyConfig, Summary, Unit
 from slatewise.experiments.variants import fit_variant, variant_config
 from slatewise.experiments.worlds import dataset_of, dataset_row
 from slatewise.model.fitted import SlateModel
-from slatewise.model.priors import HierarchicalPrior
+from slatewise.model.priors.hierarchical import HierarchicalPrior
 from slatewise.training import load
 
 Floats = npt.NDArray[np.float64]

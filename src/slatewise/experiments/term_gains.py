@@ -1,18 +1,18 @@
 """What follows from the log-likelihoods of models with and without terms, and of baselines."""
 
 from collections.abc import Iterator, Sequence
-from typing import Final, get_args
+from typing import Final
 
 from slatewise.experiments.findings import Finding, shown_interval
 from slatewise.experiments.offline import Key, Scores
 from slatewise.experiments.pooling import PooledEstimate
 from slatewise.experiments.store import Row, Tables
 from slatewise.experiments.study import Summary
-from slatewise.model.config import Term
+from slatewise.model.registry import TERMS as REGISTERED
 from slatewise.selection import FEATURES
 
 NONE, EVIDENCE, ALL, AUTO = "none", "evidence", "all", "auto"
-TERMS: Final[tuple[str, ...]] = get_args(Term)
+TERMS: Final = REGISTERED.names
 ALONE: Final = (*TERMS, FEATURES, EVIDENCE)
 """What is tried alone; features stand in the prior of vectors and biases, so with a bias."""
 PARTS: Final = (NONE, *ALONE, ALL, AUTO)

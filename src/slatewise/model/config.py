@@ -1,35 +1,61 @@
-"""What a model is: its likelihood, dynamics and priors, with the paper's symbol for each number."""
+"""What a model is: its likelihood and its parts, with the paper's symbol for each number.
 
-from typing import Annotated, Literal, Self
+A configuration is flat, as people write it. The settings of a part stand in the part's own module;
+here they are sorted by part, and looked up with `ModelConfig.of`.
+"""
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, Self
 
-from slatewise.config import Config
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    SerializeAsAny,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
+from pydantic.fields import FieldInfo
 
-Term = Literal["bias", "history", "popularity", "propensity", "position"]
-"""What may be added to the utility of an item or of no click, beside the distance."""
+from slatewise.config import Config, Search
+from slatewise.model.registry import DYNAMICS, INITIAL_STATES, PRIORS, RELEVANCES, TERMS, Registry
+
+_ONE_OF: Mapping[str, Registry[Any]] = {
+    "relevance": RELEVANCES,
+    "dynamics": DYNAMICS,
+    "prior": PRIORS,
+    "initial_state": INITIAL_STATES,
+}
+"""Fields that name one part, and where it is looked up."""
 
 
 class ModelConfig(Config):
     """The sequential slate model (Section 3 of the paper); every σ and κ is a standard
     deviation.
 
+    Settings of parts are given by name like all others: `ModelConfig(prior="flat", sigma_v=0.4)`.
     The defaults are those that worked on simulated logs, not the paper's tuned ones.
     """
 
     likelihood: Literal["slate", "all-item", "source-aware"] = "slate"
     """What the data say: the choice within the slate (eq. likelihood), the choice among all items
     (eq. likelihood_all-item), or the slate plus an exposure term weighted by source."""
-    dynamics: Literal["gru", "linear"] = "gru"
+    relevance: str = "distance"
+    """How profile z and item vector v make a utility: −‖z − v‖ as in the paper, or z · v."""
+    dynamics: str = "gru"
     """How clicks move the user: eq. gru or eq. linearmodel."""
-    prior: Literal["hierarchical", "flat"] = "hierarchical"
+    prior: str = "hierarchical"
     """Prior of the item vectors: around their group's mean, or around zero (Section priors)."""
-    initial_state: Literal["causal", "amortised"] = "causal"
+    initial_state: str = "causal"
     """h_0: one learned state for everybody, or the paper's average over the user's clicks, taken
     over a prefix that is never scored."""
 
-    terms: tuple[Term, ...] = ()
-    """Terms of the utility beside −‖z − v_i‖; none is the paper's model."""
+    terms: tuple[str, ...] = ()
+    """Terms of the utility beside the relevance; none is the paper's model."""
     evidence: tuple[str, ...] = ()
     """Sources whose slates move the user without a click too, once they are past; none is the
     paper's model."""
@@ -39,41 +65,16 @@ class ModelConfig(Config):
     hidden: PositiveInt | None = None
     """d_h, the dimension of the hidden state of the GRU; d without it."""
 
-    temperature: float = Field(default=1.0, gt=0, le=1)
-    """τ, by which the prior is weighted down (eq. posterior); 1 is the plain posterior."""
-    sigma_max: PositiveFloat = 1.0
+    sigma_max: Annotated[PositiveFloat, Search(0.05, 10.0)] = 1.0
     """σ_max, above which no posterior standard deviation rises."""
-
-    kappa_mu: PositiveFloat = 2.0
-    """κ_μ, prior of the group means."""
-    kappa_sigma: PositiveFloat = 1.0
-    """κ_Σ, folded-normal prior of the group scales."""
-    scale_floor: PositiveFloat = 0.1
-    """Least group scale: below it the likelihood of item vectors has a funnel without bottom."""
-    sigma_v: PositiveFloat = 0.5
-    """σ_v, flat prior of the item vectors."""
-    kappa_bias: PositiveFloat = 0.5
-    """κ_b, prior of the group means of item biases, and folded-normal prior of their scales."""
-    sigma_bias: PositiveFloat = 0.5
-    """σ_b, flat prior of the item biases."""
-    sigma_features: PositiveFloat = 0.3
-    """σ_W, prior of the matrix that leads from the features of an item to its prior mean."""
-    sigma_weights: PositiveFloat = 1.0
-    """σ_w, prior of the weights of features, which are divided by their typical size."""
-    sigma_position: PositiveFloat = 1.0
-    """Prior of what a position in the slate adds."""
-    half_lives: Annotated[tuple[PositiveFloat, ...], Field(min_length=1)] = (1.0, 24.0)
-    """Hours after which an event counts half in the popularity of an item."""
-    sigma_rnn: PositiveFloat = 1.0
-    """σ_rnn, prior of the GRU's weights."""
+    temperature: Annotated[float, Field(gt=0, le=1), Search(0.01, 1.0)] = 1.0
+    """τ, by which the prior is weighted down (eq. posterior); 1 is the plain posterior."""
     sigma_h0: PositiveFloat = 1.0
     """σ_h0, prior of the initial state."""
     sigma_no_click: PositiveFloat = 3.0
     """Prior of log β_s, the utility of not clicking; the paper leaves it open."""
-    sigma_evidence: PositiveFloat = 1.0
-    """Prior of artanh ρ, the fraction of the way that a slate without a click moves the user."""
-    memory: float = Field(default=0.8, gt=0, le=1)
-    """w, by which the amortised initial state weighs a click less than the next one."""
+    sigma_weights: PositiveFloat = 1.0
+    """σ_w, prior of the weights of features, which are divided by their typical size."""
 
     exposure: dict[str, NonNegativeFloat] = Field(default={"search": 0.3})
     """λ of each source in the source-aware likelihood; sources not named have 0."""
@@ -82,22 +83,98 @@ class ModelConfig(Config):
     negatives: PositiveInt = 128
     """Items drawn a step to estimate the sum over the catalogue; exact when there are no more."""
 
+    parts: dict[str, SerializeAsAny[Config]] = Field(default={}, repr=False)
+    """Settings of the parts, by part; written flat, beside the others."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _sort_settings(cls, values: Any) -> Any:
+        """Take the settings of parts out of those of the model, and build them."""
+        if not isinstance(values, Mapping):
+            return values
+        values = dict(values)
+        values.pop("parts", None)
+        given: dict[str, Config] = {}
+        for key, part in _parts_with_settings(values):
+            own = {name: values.pop(name) for name in part.Settings.model_fields if name in values}
+            given[key] = _settings_of(part, own)
+        return values | {"parts": given}
+
+    @model_serializer(mode="wrap")
+    def _flatten(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Write the settings of parts beside the others."""
+        values: dict[str, Any] = handler(self)
+        for settings in values.pop("parts").values():
+            values |= settings
+        return values
+
+    @field_validator("terms", "evidence")
+    @classmethod
+    def _named_once(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(names)) < len(names):
+            raise ValueError("a name stands there twice")
+        return names
+
     @model_validator(mode="after")
-    def _fits(self) -> Self:
-        if self.initial_state == "amortised" and self.hidden not in (None, self.dimensions):
-            raise ValueError("the amortised initial state needs hidden = dimensions")
-        if self.dynamics == "linear" and self.hidden not in (None, self.dimensions):
-            raise ValueError("linear dynamics have no hidden dimension of their own")
-        if len(set(self.terms)) < len(self.terms):
-            raise ValueError("a term is named twice")
-        if len(set(self.evidence)) < len(self.evidence):
-            raise ValueError("evidence names a source twice")
+    def _parts_go_together(self) -> Self:
+        for part in self.part_classes():
+            part.check(self)
         return self
 
-    @property
-    def state_size(self) -> int:
-        """The dimension of the hidden state."""
-        return self.hidden or self.dimensions
+    def part_classes(self) -> Iterator[Any]:
+        """Yield the classes of the parts of this model."""
+        for field, registry in _ONE_OF.items():
+            yield registry[getattr(self, field)]
+        for name in self.terms:
+            yield TERMS[name]
+
+    def of(self, part: Any) -> Any:
+        """Return the settings of a part, its defaults where none are given."""
+        return self.parts.get(_key(part)) or part.Settings()
+
+    def changed(self, **values: Any) -> "ModelConfig":
+        """Return the same model with other settings, of its parts too."""
+        return ModelConfig.build(self.model_dump() | values, "the changed model")
+
+    def is_given(self, name: str) -> bool:
+        """Say whether a setting was given, and is not merely the default."""
+        places = [self, *self.parts.values()]
+        return any(name in place.model_fields_set for place in places)
+
+    @classmethod
+    def settings(cls) -> dict[str, FieldInfo]:
+        """Return all settings by name: those of every model, then those of each known part."""
+        own = {name: field for name, field in cls.model_fields.items() if name != "parts"}
+        for _, part in _parts_with_settings({}):
+            own |= part.Settings.model_fields
+        return own
+
+    def matters(self, name: str) -> bool:
+        """Return whether a setting belongs to the model itself or to one of its parts."""
+        own = type(self).model_fields.keys() | {
+            field for part in self.part_classes() for field in part.Settings.model_fields
+        }
+        return name in own
+
+    @classmethod
+    def setting_names(cls) -> list[str]:
+        """Name all settings, for whoever named another."""
+        return list(cls.settings())
+
+    @classmethod
+    def build(cls, values: Mapping[str, Any], where: str) -> Self:
+        """Validate `values`; a problem names `where` they came from, the field and the remedy."""
+        for _, part in _parts_with_settings(values):
+            own = part.Settings.model_fields
+            part.Settings.build({name: values[name] for name in own if name in values}, where)
+        return super().build(values, where)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a setting of a part, as if it were one of the model."""
+        for settings in self.__dict__.get("parts", {}).values():
+            if name in type(settings).model_fields:
+                return getattr(settings, name)
+        raise AttributeError(f"'{type(self).__name__}' has no setting '{name}'")
 
     @property
     def item_columns(self) -> int:
@@ -108,8 +185,45 @@ class ModelConfig(Config):
     def name(self) -> str:
         """The name the paper gives such a model, such as slate-gru-hier, then +term for each.
 
-        +evidence stands at the end where slates without a click move users.
+        A relevance other than the distance stands after the likelihood; +evidence stands at the end
+        where slates without a click move users.
         """
-        prior = "hier" if self.prior == "hierarchical" else "flat"
+        prior = {"hierarchical": "hier"}.get(self.prior, self.prior)
+        relevance = () if self.relevance == "distance" else (self.relevance,)
+        base = "-".join([self.likelihood, *relevance, self.dynamics, prior])
         more = [*self.terms, "evidence"] if self.evidence else self.terms
-        return "+".join([f"{self.likelihood}-{self.dynamics}-{prior}", *more])
+        return "+".join([base, *more])
+
+
+def _settings_of(part: Any, values: Mapping[str, Any]) -> Config:
+    try:
+        built: Config = part.Settings.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ValueError(f"{first['loc'][0]}: {first['msg']}") from error
+    return built
+
+
+def _key(part: Any) -> str:
+    return f"{part.__module__}:{part.__qualname__}"
+
+
+def _parts_with_settings(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield all parts that have settings: those known, and those that a configuration names."""
+    from slatewise.model.evidence import Evidence  # noqa: PLC0415 (needs torch)
+    from slatewise.model.item_centre import ItemCentre  # noqa: PLC0415
+
+    for field, registry in _ONE_OF.items():
+        named = [values[field]] if isinstance(values.get(field), str) else []
+        yield from _of_kind(registry, named)
+    terms = values.get("terms", ())
+    yield from _of_kind(TERMS, [name for name in terms if isinstance(name, str)])
+    for part in (Evidence, ItemCentre):
+        yield _key(part), part
+
+
+def _of_kind(registry: Registry[Any], named: list[str]) -> Iterator[tuple[str, Any]]:
+    for name in dict.fromkeys([*registry, *named]):
+        part = registry[name]
+        if part.Settings.model_fields:
+            yield _key(part), part

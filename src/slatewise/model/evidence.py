@@ -6,34 +6,76 @@ of their intent, clicked or not: ρ > 0. A recommendation that nobody wanted may
 items: ρ < 0, and then only as far as these were close.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import torch
+from pydantic import PositiveFloat
 from torch import Tensor
 
+from slatewise.config import Config
 from slatewise.errors import SlatewiseError
+from slatewise.model.part import Noise, Parameter, Part
+
+if TYPE_CHECKING:
+    from slatewise.model.config import ModelConfig
+
+_START: Final = 0.1
+"""artanh ρ at the start: slates are about what people want, more often than not."""
 
 
-class Evidence(NamedTuple):
+class SlateEvidence(NamedTuple):
     """Which sources move users without a click, and how far."""
 
-    place: Tensor
-    """[number of sources] place of each source among the fractions, −1 for one that does not"""
+    source_index: Tensor
+    """[number of sources] index of each source among the fractions, −1 for one that does not"""
     fractions: Tensor
     """[E] ρ between −1 and 1; [J, E] for J draws"""
 
 
-def places_of(evidence: Sequence[str], sources: Sequence[str]) -> Tensor:
-    """Return the place of each source of a log in `evidence`, −1 for none: [number of sources]."""
+class EvidenceSettings(Config):
+    """Settings of evidence."""
+
+    sigma_evidence: PositiveFloat = 1.0
+    """Prior of artanh ρ, the fraction of the way that a slate without a click moves the user."""
+
+
+class Evidence(Part):
+    """The fractions ρ of the sources that a configuration names."""
+
+    name = "evidence"
+    Settings = EvidenceSettings
+    devices = frozenset(["cpu"])
+
+    def __init__(self, config: "ModelConfig", sources: Sequence[str]) -> None:
+        super().__init__(config)
+        self.source_index = index_of_sources(config.evidence, sources)
+
+    def parameters(self, noise: Noise) -> dict[str, Parameter]:
+        """Return artanh ρ, one for each source that counts."""
+        sources = self.config.evidence
+        if not sources:
+            return {}
+        start = torch.full((len(sources),), _START)
+        return {"evidence": Parameter(start, self.settings.sigma_evidence, rows=sources)}
+
+    def value(self, values: Mapping[str, Tensor]) -> SlateEvidence | None:
+        """Return what a draw of the parameters says; None for a model without evidence."""
+        if "evidence" not in values:
+            return None
+        return SlateEvidence(self.source_index, torch.tanh(values["evidence"]))
+
+
+def index_of_sources(evidence: Sequence[str], sources: Sequence[str]) -> Tensor:
+    """Return the index of each source of a log in `evidence`, −1 for none: [number of sources]."""
     missing = [name for name in evidence if name not in sources]
     if missing:
         raise SlatewiseError(
             f"evidence names the source '{missing[0]}', from which no slate comes.",
             f"Name some of {', '.join(sources)}." if sources else "Leave evidence empty.",
         )
-    place = {name: number for number, name in enumerate(evidence)}
-    return torch.tensor([place.get(name, -1) for name in sources], dtype=torch.int64)
+    index = {name: number for number, name in enumerate(evidence)}
+    return torch.tensor([index.get(name, -1) for name in sources], dtype=torch.int64)
 
 
 def slate_share(fraction: Tensor, gap: Tensor) -> Tensor:

@@ -10,25 +10,39 @@ Shapes: R items, Q features, C numbers of an item, G groups.
 from typing import TYPE_CHECKING
 
 import torch
+from pydantic import PositiveFloat
 from torch import Tensor
 
+from slatewise.config import Config
 from slatewise.model.gaussian import Gaussian
+from slatewise.model.part import Part
 
 if TYPE_CHECKING:
     from slatewise.model.config import ModelConfig
 
 
-class ItemCentre:
+class ItemCentreSettings(Config):
+    """Settings of the features of items."""
+
+    sigma_features: PositiveFloat = 0.3
+    """σ_W, prior of the matrix that leads from the features of an item to its prior mean."""
+
+
+class ItemCentre(Part):
     """The posterior of W, and what it says of items."""
 
+    name = "item features"
+    Settings = ItemCentreSettings
+    devices = frozenset(["cpu"])
+
     def __init__(self, config: "ModelConfig", num_features: int, posterior_scale: float) -> None:
+        super().__init__(config)
         start = torch.zeros(num_features, config.item_columns)
         self.weights = Gaussian.around(start, posterior_scale, config.sigma_max)  # [Q, C]
-        self._prior_scale = config.sigma_features
 
     def kl(self) -> Tensor:
         """KL divergence of W from its prior: []."""
-        return self.weights.kl(self._prior_scale).sum()
+        return self.weights.kl(self.settings.sigma_features).sum()
 
     def mean(self, features: Tensor) -> Tensor:
         """Return E W x of items with features [R, Q]: [R, C]."""

@@ -22,7 +22,8 @@ from slatewise.data.interactions import Interactions
 from slatewise.errors import SlatewiseError
 from slatewise.model.kernels.catalogue import catalogue_terms
 from slatewise.model.kernels.slate import slate_terms
-from slatewise.model.parameters import Parameters, required
+from slatewise.model.parameters import Parameters
+from slatewise.model.utility import no_click_utilities, required
 
 if TYPE_CHECKING:
     from slatewise.model.config import ModelConfig
@@ -95,7 +96,7 @@ def batch_likelihood(
     `profiles` [M, D] are user profiles, `state_of` [N] says which of them met each interaction,
     `weights` [N] how much it counts. `batch.slate_items` points into `parameters.items`.
     """
-    no_click = parameters.no_click_in(batch)  # [N]
+    no_click = no_click_utilities(parameters, batch)  # [N]
     lambdas = None
     if exposure is not None:
         lambdas = exposure.source_weights.to(profiles.device)[batch.sources.long()]
@@ -115,6 +116,7 @@ def batch_likelihood(
         sharpness=1.0 if exposure is None else exposure.sharpness,
         include_no_click=exposure is not None and exposure.is_choice,
         include_bias=exposure is not None and exposure.is_choice,
+        relevance=parameters.parts.relevance,
     )
     if exposure is None or lambdas is None or candidates is None:
         return BatchLikelihood(terms.total, terms.log_likelihood)
@@ -129,5 +131,6 @@ def batch_likelihood(
         weights=weights * lambdas,
         sharpness=exposure.sharpness,
         include_bias=exposure.is_choice,
+        relevance=parameters.parts.relevance,
     )
     return BatchLikelihood(terms.total - over_catalogue, terms.log_likelihood)

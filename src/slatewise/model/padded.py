@@ -10,10 +10,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from slatewise.data.interactions import Interactions
-from slatewise.model.dynamics import LinearWeights, Weights, gru_step, linear_step
-from slatewise.model.kernels.relevance import many_distances, safe_norm
 from slatewise.model.likelihood import Candidates, Exposure
 from slatewise.model.parameters import Parameters
+from slatewise.model.relevance import Relevance
 
 _NEVER = -1e30
 """Utility of what cannot be chosen; unlike -inf it has a finite sum with itself."""
@@ -73,24 +72,6 @@ def vectors_of(items: Tensor, numbers: Tensor) -> Tensor:
     return functional.embedding(numbers, items)
 
 
-def advance(
-    state: Tensor, clicked: Tensor, is_click: Tensor, weights: Weights
-) -> tuple[Tensor, Tensor]:
-    """Go from state [B, d_h] through interactions: the state before each [B, T, d_h], and the last.
-
-    `clicked` [B, T, D] are the vectors of the items clicked where `is_click` [B, T].
-    """
-    linear = isinstance(weights, LinearWeights)
-    inputs = clicked if linear else clicked @ weights.from_item.T  # type: ignore[union-attr]
-    states = []
-    for step in range(clicked.shape[1]):
-        states.append(state)
-        taken = inputs[:, step]
-        moved = linear_step(state, taken, weights) if linear else gru_step(state, taken, weights)  # type: ignore[arg-type]
-        state = torch.where(is_click[:, step, None], moved, state)
-    return torch.stack(states, dim=1), state
-
-
 def padded_likelihood(
     parameters: Parameters,
     profiles: Tensor,
@@ -105,7 +86,8 @@ def padded_likelihood(
     """
     place = torch.arange(batch.cells.shape[2], device=batch.cells.device)
     vectors = vectors_of(parameters.items, batch.cells)  # [B, T, S, D], never in memory
-    utility = -safe_norm(profiles[:, :, None] - vectors)  # [B, T, S]
+    relevance = parameters.parts.relevance
+    utility = relevance.pairs(profiles[:, :, None], vectors)  # [B, T, S]
     utility = torch.where(place < batch.lengths[..., None], utility, _NEVER)
     no_click = parameters.no_click_after(batch.lengths.flatten()).view_as(batch.lengths)
     is_click = batch.clicks >= 0
@@ -126,6 +108,7 @@ def padded_likelihood(
         clicked.flatten(0, 1),
         candidates,
         sharpness,
+        relevance,
     ).view_as(exposed)
     if exposure.is_choice:
         exposed = torch.logaddexp(exposed, sharpness * no_click)
@@ -142,17 +125,18 @@ def padded_catalogue_log_sum(
     clicked: Tensor,
     candidates: Candidates,
     sharpness: float,
+    relevance: Relevance,
 ) -> Tensor:
     """Estimate log Σ_I r^κ as `catalogue_log_sum` does, for profiles [N, D]: [N].
 
     `numbers` [N] are the items clicked, -1 for none, and `clicked` [N, D] their vectors.
     """
-    distance = many_distances(profiles, items.index_select(0, candidates.rows))  # [N, K]
-    scores = candidates.log_weight - sharpness * distance
+    utility = relevance.many(profiles, items.index_select(0, candidates.rows))  # [N, K]
+    scores = candidates.log_weight + sharpness * utility
     if len(candidates.rows) == candidates.catalogue:
         return torch.logsumexp(scores, dim=1)
     # Where the clicked item is also a candidate, it must not be counted twice.
     scores = torch.where(numbers[:, None] == candidates.rows, _NEVER, scores)
     log_sum = torch.logsumexp(scores, dim=1)
-    own = -sharpness * safe_norm(profiles - clicked)
+    own = sharpness * relevance.pairs(profiles, clicked)
     return torch.where(numbers >= 0, torch.logaddexp(own, log_sum), log_sum)

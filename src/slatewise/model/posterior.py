@@ -1,117 +1,110 @@
 """The approximate posterior q(θ): independent Gaussians, sampled and looked at."""
 
-import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from slatewise.model.dynamics import GruWeights, LinearWeights, Weights
-from slatewise.model.evidence import Evidence, places_of
+from slatewise.model.evidence import Evidence
 from slatewise.model.gaussian import Gaussian
 from slatewise.model.item_centre import ItemCentre
 from slatewise.model.parameters import Parameters
-from slatewise.model.priors import FlatPrior, HierarchicalPrior, ItemPrior
-from slatewise.model.terms import terms_of
+from slatewise.model.part import Noise, Parameter
+from slatewise.model.parts import Parts
+from slatewise.model.priors import START_SCALE, START_SPREAD, ItemPrior
+from slatewise.model.registry import PRIORS
 
 if TYPE_CHECKING:
     from slatewise.model.config import ModelConfig
 
-_START_SCALE = 0.05
-"""Posterior standard deviations at the start; .8 hurts (the paper's exploding scales)."""
 _UNSEEN_SCALE, _VIEW_PRECISION = 0.5, 1.0
 """First guess of an item's scale: as wide as a group without views, and each view is worth about
 one unit of precision, shared by the dimensions."""
-_START_SPREAD = 0.3
-"""Spread of the first group means; item vectors start a third as far around them."""
-_START_EVIDENCE = 0.1
-"""artanh ρ at the start: slates are about what people want, more often than not."""
-_GAMMA_MEAN, _GAMMA_SCALE = 0.5, 0.3
-"""Prior of γ: N(.5, .3) cut to [0, 1]."""
 _FREE = ("mean", "raw")
-_NODES, _MASSES = (part.tolist() for part in np.polynomial.hermite_e.hermegauss(32))
 
 
 class Posterior:
     """q(θ) = Π N(μ_k, σ_k²) with σ_k ≤ σ_max (eq. meanfield_posterior).
 
     `items` [I, C] are the item vectors, with the biases in one more column if the model has them;
-    `shared` is everything else by name. They live where `item_groups` does. `sources` are the names
-    of a log's sources, by which `evidence` finds its slates.
+    `shared` is everything else by name, of the prior and of the other parts. They live where
+    `item_groups` does. `sources` are the names of a log's sources, by which `evidence` finds its
+    slates.
     """
 
     def __init__(
         self,
         config: "ModelConfig",
         item_groups: Tensor,
-        num_groups: int,
+        groups: Sequence[Hashable],
         longest_slate: int,
         generator: torch.Generator | None = None,
         sources: Sequence[str] = (),
         item_features: Tensor | None = None,
     ) -> None:
         self.config = config
+        self.parts = Parts.of(config)
         self.item_groups = item_groups  # [I]
         self.item_features = item_features  # [I, Q]
-        self.evidence_places = places_of(config.evidence, sources)
-        hidden, d = config.state_size, config.dimensions
-        bias = (0, config.item_columns - d)
-
-        def around(mean: Tensor) -> Gaussian:
-            return Gaussian.around(mean, _START_SCALE, config.sigma_max)
+        self.evidence = Evidence(config, sources)
 
         def noise(*shape: int) -> Tensor:
             return torch.randn(*shape, generator=generator)
 
-        means = pad(_START_SPREAD * noise(num_groups, d), bias)  # [G, C]; biases start at 0
         centre = None
         if item_features is not None:
-            centre = ItemCentre(config, item_features.shape[1], _START_SCALE)
-        self.prior: ItemPrior
-        if config.prior == "hierarchical":
-            self.prior = HierarchicalPrior(config, means, _START_SCALE, centre)
-            centres = means[item_groups.cpu()]
-        else:
-            self.prior = FlatPrior(config, centre)
-            centres = torch.zeros(len(item_groups), config.item_columns)
-        offsets = pad(_START_SPREAD / 3 * noise(len(item_groups), d), bias)
-        self.items = around(centres + offsets)  # [I, C]
+            centre = ItemCentre(config, item_features.shape[1], START_SCALE)
+        self.prior: ItemPrior = PRIORS[config.prior](config, groups, noise, centre)
+        offsets = START_SPREAD / 3 * noise(len(item_groups), config.dimensions)
+        offsets = pad(offsets, (0, config.item_columns - config.dimensions))  # biases start at 0
+        centres = self.prior.centres
+        of_item = item_groups.cpu() if len(centres) > 1 else torch.zeros_like(item_groups.cpu())
+        self.items = self._around(centres[of_item] + offsets)  # [I, C]
+        self._place_parameters(noise, longest_slate)
+        self.to_(item_groups.device)  # drawn on the CPU: the same everywhere
+
+    def _place_parameters(self, noise: Noise, longest_slate: int) -> None:
+        """Collect the parameters of all parts, and start the posterior where they say."""
+        parts, config = self.parts, self.config
         # Twice the items seen make a click about twice as likely: β_s starts in proportion.
         growth = torch.log(torch.arange(1, longest_slate + 1, dtype=torch.float32))
+        lengths = range(1, longest_slate + 1)
+        first = parts.initial_state.parameters(noise)
+        first["no_click"] = Parameter(growth - 1, config.sigma_no_click, rows=lengths)
+        then = self.evidence.parameters(noise) | parts.dynamics.parameters(noise)
+        self.moving = [name for name in (*first, *then) if name != "no_click"]
+        """names of the parameters that say where users are"""
+        for term in parts.terms.values():
+            then |= term.parameters(config, longest_slate)
+        self.free = first | then
+        """what is believed of each parameter beforehand, but for those of the prior of items"""
         self.shared = {
-            "initial_state": around(torch.zeros(hidden)),
-            "no_click": around(growth - 1),
+            **{name: self._around(one.start) for name, one in first.items()},
             **self.prior.learned,
+            **{name: self._around(one.start) for name, one in then.items()},
         }
-        if config.evidence:
-            self.shared["evidence"] = around(torch.full((len(config.evidence),), _START_EVIDENCE))
-        if config.dynamics == "linear":
-            self.shared["drift_logit"] = around(torch.zeros(()))
-        else:
-            # Start like the linear model: the new gate copies the clicked item.
-            copy = torch.cat([torch.zeros(2 * hidden, d), torch.eye(hidden, d)])
-            small = 1 / math.sqrt(hidden)
-            self.shared["from_item"] = around(copy + 0.1 * small * noise(3 * hidden, d))
-            self.shared["from_state"] = around(0.1 * small * noise(3 * hidden, hidden))
-            self.shared["output"] = around(torch.eye(d, hidden) + 0.1 * small * noise(d, hidden))
-        self._least = {}
-        for name, term in terms_of(config).items():
-            self.shared[name] = around(torch.zeros(len(term.columns(config))))
-            least = torch.tensor(term.least_weights(config))
-            if torch.isfinite(least).any():
-                self._least[name] = least
-        if "position" in config.terms:
-            self.shared["position"] = around(torch.zeros(longest_slate))
-        priors = {"evidence": config.sigma_evidence, "position": config.sigma_position}
-        priors |= dict.fromkeys(terms_of(config), config.sigma_weights)
-        self._additional = [name for name in self.shared if name in priors]
-        self._additional_scales = torch.tensor(
-            [priors[name] for name in self._additional for _ in self.shared[name].mean]
-        )
-        self.to_(item_groups.device)  # drawn on the CPU: the same everywhere
+        self.rows = {name: one.rows for name, one in self.free.items()} | self.prior.rows
+        # Vectors of parts are many and small, and what costs is the number of operations.
+        small = {n: one for n, one in then.items() if one.start.ndim == 1 and one.prior_scale}
+        self._small = list(small)
+        scales = [torch.full_like(one.start, one.prior_scale or 0.0) for one in small.values()]
+        self._small_scales = torch.cat(scales) if scales else torch.empty(0)
+
+    def _around(self, mean: Tensor) -> Gaussian:
+        return Gaussian.around(mean, START_SCALE, self.config.sigma_max)
+
+    @property
+    def trained_parts(self) -> Iterator[Any]:
+        """All parts that training has to do with."""
+        parts = self.parts
+        yield from (parts.relevance, parts.dynamics, parts.initial_state, self.prior)
+        yield from parts.terms.values()
+        if self.config.evidence:
+            yield self.evidence
+        if self.prior.centre is not None:
+            yield self.prior.centre
 
     def mean(self) -> Parameters:
         """Return the mean of all free parameters, which is also the maximum a posteriori."""
@@ -127,14 +120,14 @@ class Posterior:
         """Draw everything but the item vectors, which are given."""
         values, noise = {}, []
         for name, part in self.shared.items():
-            if name in self._additional:
+            if name in self._small:
                 noise.append(part.noise(generator))
             else:
                 values[name] = part.sample(generator)
         if noise:
             drawn = self._together().sample(torch.cat(noise))
             parts = torch.split(drawn, [len(each) for each in noise])
-            values |= dict(zip(self._additional, parts, strict=True))
+            values |= dict(zip(self._small, parts, strict=True))
         return self.parameters(items, values)
 
     def samples_around(self, items: Tensor, generator: torch.Generator | None = None) -> Parameters:
@@ -149,63 +142,53 @@ class Posterior:
         }
         return self.parameters(items, values)
 
-    def parameters(self, items: Tensor, shared: dict[str, Tensor]) -> Parameters:
+    def parameters(self, items: Tensor, shared: Mapping[str, Tensor]) -> Parameters:
         """Put values together: items [I, C], and one for each name but those of the prior.
 
         All may have J draws in front.
         """
-        weights: Weights
-        if "drift_logit" in shared:
-            drift = torch.sigmoid(shared["drift_logit"])
-            weights = LinearWeights(drift[:, None, None] if drift.ndim else drift)
-        else:
-            weights = GruWeights(shared["from_item"], shared["from_state"], shared["output"])
-        evidence = None
-        if "evidence" in shared:
-            evidence = Evidence(self.evidence_places, torch.tanh(shared["evidence"]))
         return Parameters(
+            self.parts,
             items,
-            weights,
+            self.parts.dynamics.weights(shared),
             shared["initial_state"],
             shared["no_click"],
-            evidence,
+            self.evidence.value(shared),
             cell_weights=self._weights(shared, "items"),
             step_weights=self._weights(shared, "no click"),
             positions=shared.get("position"),
         )
 
-    def _weights(self, shared: dict[str, Tensor], acts_on: str) -> Tensor | None:
+    def _weights(self, shared: Mapping[str, Tensor], acts_on: str) -> Tensor | None:
         """Put the weights of all terms that act on the same side by side: [P]."""
-        parts = [shared[name] for name in terms_of(self.config, acts_on)]
+        parts = [shared[name] for name in self.parts.weight_names(acts_on)]
         return torch.cat(parts, dim=-1) if parts else None
 
     def shared_kl(self) -> Tensor:
         """KL divergence of everything but the item vectors from the prior: []."""
-        config, shared = self.config, self.shared
-        total = self.prior.kl() + shared["initial_state"].kl(config.sigma_h0).sum()
-        total = total + shared["no_click"].kl(config.sigma_no_click).sum()
-        if self._additional:
-            total = total + self._together().kl(self._additional_scales).sum()
-        if "drift_logit" in shared:
-            return total + drift_kl(shared["drift_logit"])
-        for name in ("from_item", "from_state", "output"):
-            total = total + shared[name].kl(config.sigma_rnn).sum()
+        total = self.prior.kl()
+        for name, parameter in self.free.items():
+            if parameter.prior_scale is not None and name not in self._small:
+                total = total + self.shared[name].kl(parameter.prior_scale).sum()
+        if self._small:
+            total = total + self._together().kl(self._small_scales).sum()
+        for part in (self.parts.dynamics, self.parts.initial_state, self.evidence):
+            own = part.divergence(self.shared)
+            total = total if own is None else total + own
         return total
 
     def _together(self) -> Gaussian:
-        """Put what belongs to terms, positions and evidence side by side.
-
-        They are many and small, and what costs is the number of operations.
-        """
-        parts = [self.shared[name] for name in self._additional]
+        """Put the small vectors of parts side by side."""
+        parts = [self.shared[name] for name in self._small]
         mean, raw = (torch.cat([getattr(part, field) for part in parts]) for field in _FREE)
         return Gaussian(mean, raw, self.config.sigma_max)
 
     def restrain(self) -> None:
         """Bring the mean of weights that fell below what their terms allow back to it."""
         with torch.no_grad():
-            for name, least in self._least.items():
-                self.shared[name].mean.clamp_(min=least)
+            for name, parameter in self.free.items():
+                if parameter.least is not None:
+                    self.shared[name].mean.clamp_(min=parameter.least)
 
     def features_of(self, items: Tensor) -> Tensor | None:
         """Return the features of items [R], if the model knows any: [R, Q]."""
@@ -236,7 +219,7 @@ class Posterior:
     def to_(self, device: torch.device | str) -> None:
         """Move to a device, in place."""
         self.item_groups = self.item_groups.to(device)
-        self.evidence_places = self.evidence_places.to(device)
+        self.evidence.source_index = self.evidence.source_index.to(device)
         if self.item_features is not None:
             self.item_features = self.item_features.to(device)
         for part in (self.items, *self.shared.values()):
@@ -256,16 +239,3 @@ class Posterior:
         with torch.no_grad():
             for name, tensor in self.tensors().items():
                 tensor.copy_(tensors[name])
-
-
-def drift_kl(logit: Gaussian) -> Tensor:
-    """KL divergence of γ = sigmoid(logit) from N(.5, .3) cut to [0, 1], by Gauss-Hermite: []."""
-    points = logit.mean + logit.scale * logit.mean.new_tensor(_NODES)
-    mass = logit.mean.new_tensor(_MASSES)
-    gamma = torch.sigmoid(points)
-    half = 0.5 / _GAMMA_SCALE / math.sqrt(2)
-    log_normaliser = math.log(_GAMMA_SCALE * math.sqrt(2 * math.pi) * math.erf(half))
-    log_prior = -0.5 * ((gamma - _GAMMA_MEAN) / _GAMMA_SCALE).square() - log_normaliser
-    log_jacobian = torch.nn.functional.logsigmoid(points) + torch.nn.functional.logsigmoid(-points)
-    entropy = logit.scale.log() + 0.5 * math.log(2 * math.pi * math.e)
-    return -entropy - (mass * (log_prior + log_jacobian)).sum() / mass.sum()

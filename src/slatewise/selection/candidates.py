@@ -1,11 +1,10 @@
 """What may be added to a model, each by a name: a term, features of items, evidence of a source."""
 
-from typing import Final, NamedTuple, cast, get_args
-
-import numpy as np
+from typing import Final, NamedTuple
 
 from slatewise.data.dataset import SlateDataset
-from slatewise.model.config import ModelConfig, Term
+from slatewise.model.config import ModelConfig
+from slatewise.model.registry import TERMS
 
 EVIDENCE: Final = "evidence from "
 FEATURES: Final = "features"
@@ -31,12 +30,9 @@ def candidates_of(
 
     Without any, features are not among the candidates: nobody asked for them.
     """
-    impossible = {}
-    if not dataset.meta["clock_times"]:
-        impossible["popularity"] = "the times of the log are only an order"
-    if not (np.diff(dataset.slate_offsets) > 1).any():
-        impossible["position"] = "every slate has one item"
-    terms = [term for term in get_args(Term) if term not in model.terms]
+    terms = [term for term in TERMS if term not in model.terms]
+    obstacles = {term: TERMS[term].obstacle(dataset) for term in terms}
+    impossible = {term: why for term, why in obstacles.items() if why is not None}
     sources = [name for name in dataset.source_names if name not in model.evidence]
     names = [*terms, *[FEATURES] * described, *(EVIDENCE + source for source in sources)]
     return [name for name in names if name not in impossible], impossible
@@ -48,7 +44,7 @@ def added(choice: Choice, name: str) -> Choice:
     if name.startswith(EVIDENCE):
         evidence = (*model.evidence, name.removeprefix(EVIDENCE))
         return choice._replace(model=model.model_copy(update={"evidence": evidence}))
-    term = cast("Term", "bias" if name == FEATURES else name)
+    term = "bias" if name == FEATURES else name
     terms = model.terms if term in model.terms else (*model.terms, term)
     described = choice.described or name == FEATURES
     return Choice(model.model_copy(update={"terms": terms}), described)

@@ -61,8 +61,8 @@ def select(
     """
     model, config = model or ModelConfig(), config or SelectionConfig()
     trial = trial_of(dataset, config, seed)
-    if "half_lives" not in model.model_fields_set:
-        model = model.model_copy(update={"half_lives": half_lives_of(trial.fitting)})
+    if not model.is_given("half_lives"):
+        model = model.changed(half_lives=half_lives_of(trial.fitting))
     names, impossible = candidates_of(model, dataset, described=item_features is not None)
     recipe = trial_recipe(trial.fitting, training or TrainingConfig(), config)
     about = {

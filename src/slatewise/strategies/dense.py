@@ -10,7 +10,8 @@ from torch import Tensor
 from slatewise.errors import SlatewiseError
 from slatewise.model.parameters import Parameters
 from slatewise.model.posterior import Posterior
-from slatewise.model.predicting import present_profiles
+from slatewise.model.profiles import present_profiles
+from slatewise.model.utility import ranking_utilities
 from slatewise.model.terms import FittedTerms
 from slatewise.ranking import Filter
 from slatewise.strategies.additions import add_met, ranking_terms, weights_by_term
@@ -104,13 +105,13 @@ class DenseRanker:
 
     def _utility(self, users: Users, parameters: Parameters, profiles: Tensor) -> Score:
         """Return what computes the utilities [C, I] of all items to some of the users."""
-        vectors, weights = parameters.vectors, weights_by_term(self._posterior, parameters)
-        same = torch.zeros(()) if parameters.biases is None else parameters.biases
+        weights = weights_by_term(self._posterior, parameters)
+        of_all = torch.zeros(())
         if self._features is not None:
-            same = same + self._features @ torch.cat([weights[name] for name in self._of_all])
+            of_all = self._features @ torch.cat([weights[name] for name in self._of_all])  # [I]
 
         def utility(rows: slice) -> Tensor:
-            scores = same - distances(profiles[rows], vectors)
+            scores = ranking_utilities(parameters, profiles[rows], of_all)
             add_met(scores, self._of_met, users.histories[rows], weights)
             return scores
 
@@ -120,7 +121,7 @@ class DenseRanker:
         self, users: Users, parameters: Parameters, seeded: torch.Generator | None = None
     ) -> Tensor:
         batch = users.interactions().to(parameters.items.device)
-        return present_profiles(parameters, self._posterior.config, batch, seeded)
+        return present_profiles(parameters, batch, seeded)
 
     def _best(self, users: Users, k: int, score: Score) -> Ints:
         """Return the k items of greatest score that may be shown, users in chunks: [B, k]."""
@@ -135,13 +136,6 @@ class DenseRanker:
             shown = torch.where(best.values > -torch.inf, best.indices, -1)
             slates[rows, : shown.shape[1]] = shown.cpu().numpy()
         return slates
-
-
-def distances(profiles: Tensor, items: Tensor) -> Tensor:
-    """Return ‖z − v_i‖ of profiles [C, D] and items [I, D]: [C, I]."""
-    # By differences: through a matrix product, close items would be ranked by rounding errors.
-    mode = "donot_use_mm_for_euclid_dist"
-    return torch.cdist(profiles, items, compute_mode=mode)
 
 
 def _hide(scores: Tensor, filters: Sequence[Filter]) -> None:

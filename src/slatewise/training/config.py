@@ -1,16 +1,16 @@
 """How a model is fitted; what it is stands in its own configuration."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
-from slatewise.config import Config
+from slatewise.config import Config, Search
 
 
 class TrainingConfig(Config):
     """A recipe; the defaults are measured to work on simulated logs."""
 
-    learning_rate: PositiveFloat | None = None
+    learning_rate: Annotated[PositiveFloat | None, Search(1e-4, 1e-1)] = None
     """ℓ, of Adam; without it .02, and .04 where the likelihood has an exposure term."""
     batch_users: PositiveInt = 512
     """B, users a step."""

@@ -9,16 +9,17 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from slatewise.data.interactions import Interactions
 from slatewise.errors import SlatewiseError
-from slatewise.model.dynamics import GruWeights
+from slatewise.model.dynamics import Recurrent
 from slatewise.model.likelihood import Candidates, Exposure
-from slatewise.model.padded import PaddedBatch, advance, padded_likelihood, vectors_of
+from slatewise.model.padded import PaddedBatch, padded_likelihood, vectors_of
+from slatewise.model.parts import refuse_device
 from slatewise.model.posterior import Posterior
 from slatewise.training.steps import BETAS, EPSILON, SCALE_RATE, StepResult, training_views
 
@@ -52,6 +53,13 @@ def draw_parameters(
     values = {name: part.sample(noise[name]) for name, part in posterior.shared.items()}
     each = posterior.prior.item_kl(posterior.items, posterior.item_groups, noise.get("prior"))
     return items, values, (carried * each).sum() + posterior.shared_kl() / total
+
+
+def advance(
+    dynamics: Recurrent, state: Tensor, clicked: Tensor, is_click: Tensor, weights: Any
+) -> tuple[Tensor, Tensor]:
+    """Go through some interactions of all users; see `Recurrent.advance`."""
+    return dynamics.advance(state, clicked, is_click, weights)
 
 
 class Passes(NamedTuple):
@@ -93,16 +101,16 @@ def dense_negative_elbo(
     parameters = posterior.parameters(items, values)
     clicked = passes.vectors_of(items, batch.clicked_items)  # [B, T, D]
     state = parameters.initial_state.expand(len(clicked), -1)
+    dynamics = parameters.parts.dynamics
+    assert isinstance(dynamics, Recurrent)  # others are refused: they have no "cuda" device
     chunks = []
     for start in range(0, clicked.shape[1], _CHUNK):
         part = slice(start, start + _CHUNK)
         states, state = passes.advance(
-            state, clicked[:, part], batch.clicks[:, part] >= 0, parameters.weights
+            dynamics, state, clicked[:, part], batch.clicks[:, part] >= 0, parameters.weights
         )
         chunks.append(states)
-    profiles = torch.cat(chunks, dim=1)  # [B, T, d_h]
-    if isinstance(parameters.weights, GruWeights):
-        profiles = profiles @ parameters.weights.output.T
+    profiles = dynamics.output(torch.cat(chunks, dim=1), parameters.weights)  # [B, T, D]
     likelihood, slate = passes.likelihood(
         parameters, profiles, clicked, batch, exposure, candidates
     )
@@ -123,21 +131,7 @@ class DenseSteps:
         frozen_items: bool = False,
         compiled: bool = True,
     ) -> None:
-        if posterior.config.initial_state == "amortised":
-            raise SlatewiseError(
-                "the amortised initial state cannot be trained on a GPU.",
-                "Use the CPU (--device cpu), or the causal initial state.",
-            )
-        if posterior.config.terms or posterior.item_features is not None:
-            raise SlatewiseError(
-                "terms of the utility and features of items cannot be trained on a GPU.",
-                "Use the CPU (--device cpu), or leave them out.",
-            )
-        if posterior.config.evidence:
-            raise SlatewiseError(
-                "slates without a click as evidence cannot be trained on a GPU.",
-                "Use the CPU (--device cpu), or leave evidence empty.",
-            )
+        refuse_device(posterior.trained_parts, "cuda")
         device = interactions.clicks.device
         self.posterior = posterior
         self.users = torch.nonzero(interactions.train_end > 0).squeeze(1)

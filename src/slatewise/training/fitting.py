@@ -66,7 +66,7 @@ def fit(
             training,
             terms.in_log(dataset).describe_all(dataset).to(device),
             groups,
-            dataset.num_groups,
+            dataset.group_names,
             dataset.source_names,
             seed,
             start=None if start is None else partial(take_over, earlier=start, dataset=dataset),

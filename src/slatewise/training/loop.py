@@ -17,6 +17,7 @@ from slatewise.errors import SlatewiseError
 from slatewise.model.config import ModelConfig
 from slatewise.model.likelihood import Exposure
 from slatewise.model.posterior import Posterior
+from slatewise.model.registry import DYNAMICS
 from slatewise.training.config import TrainingConfig
 from slatewise.training.dense import DenseSteps
 from slatewise.training.steps import SparseSteps, StepResult
@@ -83,9 +84,10 @@ def stages_of(model: ModelConfig, training: TrainingConfig, interactions: int) -
     two_step = training.optimisation == "two-step" or (
         training.optimisation == "auto" and interactions >= _LARGE
     )
-    if model.dynamics == "linear" or not two_step:
+    first = DYNAMICS[model.dynamics].first_stage
+    if first is None or not two_step:
         return [Stage(model.dynamics, frozen_items=False)]
-    return [Stage("linear", frozen_items=False), Stage("gru", frozen_items=True)]
+    return [Stage(first, frozen_items=False), Stage(model.dynamics, frozen_items=True)]
 
 
 @dataclass
@@ -99,7 +101,7 @@ class Training:
     config: TrainingConfig
     interactions: Interactions
     item_groups: Tensor
-    num_groups: int
+    group_names: list[str]
     sources: list[str]
     seed: int
     progress: Progress = field(default_factory=Progress)
@@ -145,7 +147,7 @@ class Training:
         self.posterior = Posterior(
             model,
             self.item_groups,
-            self.num_groups,
+            self.group_names,
             self.longest,
             generator,
             self.sources,
@@ -153,12 +155,9 @@ class Training:
         )
         if previous is not None:
             learned = previous.tensors()
-            self.posterior.load(
-                {
-                    name: learned.get(name, tensor)
-                    for name, tensor in self.posterior.tensors().items()
-                }
-            )
+            own = self.posterior.tensors()
+            same = {n: t for n, t in learned.items() if n in own and t.shape == own[n].shape}
+            self.posterior.load(own | same)
         on_cpu = self.interactions.clicks.device.type == "cpu"
         self.steps: Steps = (SparseSteps if on_cpu else DenseSteps)(
             self.posterior,

@@ -103,7 +103,7 @@ def load(path: str | Path) -> SlateModel:
     posterior = Posterior(
         ModelConfig.build(run["model"], str(path / RUN)),
         torch.from_numpy(numbers.to_numpy().copy()),
-        len(names),
+        names.to_list(),
         int(run["longest_slate"]),
         sources=list(run["sources"]),
         item_features=None if encoder is None else torch.empty(len(items), len(encoder.names)),

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from slatewise.data.interactions import Interactions
-from slatewise.model.dynamics import ClickSteps
 from slatewise.model.likelihood import BatchLikelihood, Candidates, Exposure, batch_likelihood
 from slatewise.model.parameters import Parameters
 from slatewise.model.posterior import Posterior
-from slatewise.model.predicting import known_profiles
+from slatewise.model.profiles import known_profiles
+from slatewise.model.steps import ClickSteps
 
 _CANDIDATES = 1_000
 
@@ -55,7 +55,7 @@ class Validation:
             for users in torch.split(self.users, self._batch_users):
                 batch = self._interactions.of_users(users, self._interactions.valid_end[users])
                 scored = held_out(batch)
-                found = [self._likelihood(posterior, one, batch, scored) for one in parameters]
+                found = [self._likelihood(one, batch, scored) for one in parameters]
                 slate = torch.stack([one.slate for one in found])  # [J, N]
                 averaged = torch.logsumexp(slate, dim=0) - math.log(len(found))
                 within = (scored * slate).sum(1)  # [J]
@@ -74,10 +74,10 @@ class Validation:
             yield posterior.sample(generator)
 
     def _likelihood(
-        self, posterior: Posterior, parameters: Parameters, batch: Interactions, scored: Tensor
+        self, parameters: Parameters, batch: Interactions, scored: Tensor
     ) -> BatchLikelihood:
         steps = ClickSteps.of(batch, parameters.evidence)
-        profiles = known_profiles(parameters, posterior.config, batch, steps)
+        profiles = known_profiles(parameters, batch, steps)
         return batch_likelihood(
             parameters,
             profiles,

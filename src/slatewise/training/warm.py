@@ -14,31 +14,27 @@ from slatewise.model.posterior import Posterior
 def take_over(posterior: Posterior, earlier: SlateModel, dataset: SlateDataset) -> Tensor:
     """Move a fresh posterior to where an earlier model ended, in place.
 
-    Items that the earlier model did not know get the predictive of their group. What it has no
-    counterpart for, such as a new group or a GRU after linear dynamics, stays as it is. Returns how
-    often the earlier training saw each item: [I].
+    Parameters are found by name, and their rows by what these stand for: group, source, position,
+    feature. Items that the earlier model did not know get the predictive of their group. What it
+    has no counterpart for, such as a new group or a GRU after linear dynamics, stays as it is.
+    Returns how often the earlier training saw each item: [I].
     """
     _require_same_shape(posterior, earlier)
     old, new = earlier.posterior.tensors(), posterior.tensors()
-    groups = _places(dataset.group_names, earlier.group_names)  # [G]
-    items = _places(dataset.item_ids.to_list(), earlier.item_ids)  # [I]
-    apart = ["items."]
-    if posterior.config.half_lives != earlier.config.half_lives:
-        apart.append("popularity.")
-    if _num_features(posterior) != _num_features(earlier.posterior):
-        apart.append("feature_weights.")
-    rest = [name for name in new if name in old and not name.startswith(tuple(apart))]
-    for name in rest:
-        if name.startswith("group_"):
-            _copy_rows(new[name], old[name], groups)
-        elif name.startswith(("no_click.", "position.")):  # [longest slate], which may have grown
-            steps = torch.arange(len(new[name]))
-            _copy_rows(new[name], old[name], torch.where(steps < len(old[name]), steps, -1))
-        elif name.startswith("evidence."):
-            names = posterior.config.evidence, earlier.config.evidence
-            _copy_rows(new[name], old[name], _places(*names))
+    for name, part in posterior.shared.items():
+        before = earlier.posterior.shared.get(name)
+        if before is None:
+            continue
+        rows, old_rows = posterior.rows[name], earlier.posterior.rows[name]
+        if rows is not None and old_rows is not None:
+            found = _indices(rows, old_rows)
+        elif part.mean.shape == before.mean.shape:
+            found = None
         else:
-            new[name].copy_(old[name])
+            continue
+        for field in ("mean", "raw"):
+            _copy_rows(new[f"{name}.{field}"], old[f"{name}.{field}"], found)
+    items = _indices(dataset.item_ids.to_list(), earlier.item_ids)  # [I]
     posterior.fill_unseen(items + 1)
     for name in ("items.mean", "items.raw"):
         _copy_rows(new[name], old[name], items)
@@ -47,29 +43,35 @@ def take_over(posterior: Posterior, earlier: SlateModel, dataset: SlateDataset) 
     return views.to(posterior.item_groups.device)
 
 
-def _places(names: Sequence[Hashable], earlier: Sequence[Hashable]) -> Tensor:
+def _indices(names: Sequence[Hashable], earlier: Sequence[Hashable]) -> Tensor:
     """Return where each of the names stands among the earlier ones, −1 for nowhere: [R]."""
-    place = {name: number for number, name in enumerate(earlier)}
-    return torch.tensor([place.get(name, -1) for name in names], dtype=torch.int64)
+    index = {name: number for number, name in enumerate(earlier)}
+    return torch.tensor([index.get(name, -1) for name in names], dtype=torch.int64)
 
 
-def _copy_rows(into: Tensor, source: Tensor, places: Tensor) -> None:
-    """Fill row r of `into` with row `places[r]` of `source`, where that is not −1."""
-    known = torch.nonzero(places >= 0).squeeze(1)
-    into[known.to(into.device)] = source[places[known]].to(into.device)
-
-
-def _num_features(posterior: Posterior) -> int:
-    return 0 if posterior.item_features is None else posterior.item_features.shape[1]
+def _copy_rows(into: Tensor, source: Tensor, indices: Tensor | None) -> None:
+    """Fill row r of `into` with row `indices[r]` of `source` where that is not −1; None: all."""
+    if indices is None:
+        into.copy_(source)
+        return
+    known = torch.nonzero(indices >= 0).squeeze(1)
+    into[known.to(into.device)] = source[indices[known]].to(into.device)
 
 
 def _require_same_shape(posterior: Posterior, earlier: SlateModel) -> None:
     now, before = (
-        (config.item_columns, config.dimensions, config.state_size, config.sigma_max)
-        for config in (posterior.config, earlier.config)
+        (
+            one.config.item_columns,
+            one.config.dimensions,
+            one.parts.dynamics.state_size,
+            one.config.sigma_max,
+            one.config.relevance,
+        )
+        for one in (posterior, earlier.posterior)
     )
     if now != before:
         raise SlatewiseError(
-            "the model to start from has other dimensions, hidden, sigma_max or item biases.",
+            "the model to start from has other dimensions, hidden, sigma_max, relevance or item "
+            "biases.",
             "Start from a model with the same, or from none.",
         )

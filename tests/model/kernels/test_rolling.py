@@ -5,14 +5,21 @@ import torch
 from torch import Tensor
 
 from slatewise.data.interactions import Interactions
-from slatewise.model import dynamics
-from slatewise.model.dynamics import ClickSteps, GruWeights, LinearWeights, Weights
-from slatewise.model.evidence import Evidence
+from slatewise.model.config import ModelConfig
+from slatewise.model.dynamics import Recurrent
+from slatewise.model.dynamics.gru import Gru, GruWeights
+from slatewise.model.dynamics.linear import Linear, LinearWeights
+from slatewise.model.evidence import SlateEvidence
 from slatewise.model.kernels.rolling import roll_gru, roll_linear
+from slatewise.model.steps import ClickSteps
 from tests.model.ragged import normals, random_interactions
 
 D, HIDDEN = 3, 4
-PLACE = torch.tensor([1, 0])
+SOURCES = torch.tensor([1, 0])
+DYNAMICS: dict[str, Recurrent] = {
+    "linear": Linear(ModelConfig(dynamics="linear", dimensions=D)),
+    "gru": Gru(ModelConfig(dimensions=D, hidden=HIDDEN)),
+}
 
 
 def leaves(dynamics: str) -> list[Tensor]:
@@ -22,7 +29,7 @@ def leaves(dynamics: str) -> list[Tensor]:
     return [torch.tensor([0.4, -0.6]), *weights]
 
 
-def weights_of(dynamics: str, values: list[Tensor]) -> Weights:
+def weights_of(dynamics: str, values: list[Tensor]) -> LinearWeights | GruWeights:
     if dynamics == "linear":
         return LinearWeights(values[0])
     return GruWeights(*values)
@@ -34,24 +41,31 @@ def test_profiles_and_gradients_are_those_of_the_equations(
     dynamics_of: str, click_share: float
 ) -> None:
     batch = random_interactions(5, users=9, longest_user=7, click_share=click_share)
-    steps = ClickSteps.of(batch, Evidence(PLACE, torch.tensor([0.4, -0.6])))
+    steps = ClickSteps.of(batch, SlateEvidence(SOURCES, torch.tensor([0.4, -0.6])))
     assert steps.slates is not None
     units = D if dynamics_of == "linear" else HIDDEN
     results = []
-    for roll in (dynamics._fused, dynamics._after_slates):
+    dynamics = DYNAMICS[dynamics_of]
+    for fused in (True, False):
         moving, initial = normals(1, len(steps.clicked), D).float(), normals(2, 9, units).float()
         inputs = [moving, initial, *leaves(dynamics_of)]
         for tensor in inputs:
             tensor.requires_grad_()
         weights = weights_of(dynamics_of, inputs[3:])
-        profiles = roll(moving, initial, weights, inputs[2], steps.slates.kinds, steps.active)
-        if roll is dynamics._after_slates and isinstance(weights, GruWeights):
-            profiles = profiles @ weights.output.mT
+        evidence = SlateEvidence(SOURCES, inputs[2])
+        given = moving, initial, weights
+        if fused:
+            found = dynamics.fused(*given, evidence, steps.slates, steps.active)
+            assert found is not None
+        else:
+            states = dynamics._after_slates(*given, inputs[2], steps.slates.kinds, steps.active)
+            found = dynamics.output(states, weights)
+        profiles = found
         profiles.backward(normals(7, *profiles.shape).float())
         results.append([profiles.detach(), *(tensor.grad for tensor in inputs)])
-    for fused, plain in zip(*results, strict=True):
+    for compiled, plain in zip(*results, strict=True):
         expected = torch.zeros(2) if plain is None else plain  # without a slate ρ has no slope
-        torch.testing.assert_close(fused, expected, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(compiled, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_nobody_has_no_states() -> None:

@@ -20,7 +20,7 @@ from slatewise.training import runs
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     groups = torch.tensor([0, 1, 0, 1])
-    posterior = Posterior(ModelConfig(dimensions=2, dynamics="linear"), groups, 2, 5)
+    posterior = Posterior(ModelConfig(dimensions=2, dynamics="linear"), groups, range(2), 5)
     model = SlateModel(posterior, [4, 8, 15, 16], ["chairs", "lamps"], ["search"], torch.zeros(4))
     runs.save(model, tmp_path / "run")
     return tmp_path / "run"

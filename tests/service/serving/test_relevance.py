@@ -5,7 +5,6 @@ import pytest
 
 from slatewise.features import Showing, UserHistory
 from slatewise.features.user_history import NO_HISTORY
-from slatewise.model.config import Term
 from slatewise.service.serving import relevance
 from slatewise.service.serving.relevance import Relevance
 from slatewise.strategies.exact import ExactRanker
@@ -19,7 +18,7 @@ HISTORY = UserHistory.of_showings(SHOWN)
 DRAWS = 4_000
 
 
-def ranker_of(terms: tuple[Term, ...], evidence: tuple[str, ...]) -> ExactRanker:
+def ranker_of(terms: tuple[str, ...], evidence: tuple[str, ...]) -> ExactRanker:
     model = a_model(terms, evidence)
     table = table_of(model)
     if "popularity" in terms:
@@ -32,7 +31,7 @@ def ranker_of(terms: tuple[Term, ...], evidence: tuple[str, ...]) -> ExactRanker
     [((), ()), (("bias",), ()), (("history", "popularity"), ()), ((), ("search",))],
 )
 def test_mean_and_scale_are_those_of_fresh_draws(
-    terms: tuple[Term, ...], evidence: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    terms: tuple[str, ...], evidence: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(relevance, "_SLOTS", 64)  # enough for 60 items to have their own
     ranker = ranker_of(terms, evidence)

@@ -9,7 +9,7 @@ import torch
 
 from slatewise.features.item_features import ItemEncoder
 from slatewise.features.popularity import Popularity, PopularityConfig
-from slatewise.model.config import ModelConfig, Term
+from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
 from slatewise.model.posterior import Posterior
 from slatewise.model.terms import FittedTerms
@@ -26,12 +26,12 @@ from slatewise.training import runs
 
 ITEMS, GROUPS, D = 60, ("red", "green", "blue"), 4
 SOURCES = ["search", "recommendation"]
-TERMS: tuple[Term, ...] = ("bias", "history", "popularity")
+TERMS: tuple[str, ...] = ("bias", "history", "popularity")
 HOUR = 3_600_000_000
 
 
 def a_model(
-    terms: tuple[Term, ...] = (),
+    terms: tuple[str, ...] = (),
     evidence: tuple[str, ...] = (),
     seed: int = 7,
     ids: Sequence[int | str] | None = None,
@@ -49,7 +49,7 @@ def a_model(
     seeded = torch.Generator().manual_seed(seed)
     groups = torch.arange(len(ids)) % len(GROUPS)
     encoder, features = _described(len(ids)) if described else (None, None)
-    posterior = Posterior(config, groups, len(GROUPS), 25, seeded, SOURCES, features)
+    posterior = Posterior(config, groups, GROUPS, 25, seeded, SOURCES, features)
     with torch.no_grad():
         for part in (posterior.items, *posterior.shared.values()):
             part.mean.add_(0.5 * torch.randn(part.mean.shape, generator=seeded))

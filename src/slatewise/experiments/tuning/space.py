@@ -6,6 +6,7 @@ from typing import Final, Self
 
 import torch
 
+from slatewise.config import Search
 from slatewise.errors import SlatewiseError
 from slatewise.model.config import ModelConfig
 from slatewise.training.config import TrainingConfig
@@ -13,19 +14,6 @@ from slatewise.training.config import TrainingConfig
 Range = tuple[float, float]
 Point = dict[str, float]
 """A value for each searched setting."""
-
-RANGES: Final[Mapping[str, Range]] = {
-    "sigma_max": (0.05, 10.0),
-    "temperature": (0.01, 1.0),
-    "learning_rate": (1e-4, 1e-1),
-    "sigma_rnn": (0.1, 10.0),
-    "kappa_mu": (0.1, 20.0),
-    "kappa_sigma": (0.01, 10.0),
-    "sigma_v": (0.01, 10.0),
-}
-"""The paper's ranges, but for four. τ gets a lower end. κ_μ and κ_Σ, which the paper bounds by 2,
-reach up to what it found by its own search (13.7 and 10). σ_v, which it fixes, stands in for both
-where the prior is flat, as wide as κ_Σ."""
 
 PAPER_RANGES: Final[Mapping[str, str]] = {
     "sigma_max": "[0.05, 10]",
@@ -38,7 +26,7 @@ PAPER_RANGES: Final[Mapping[str, str]] = {
 }
 
 PAPER_FOUND: Final[Mapping[str, Mapping[str, float]]] = {
-    name: dict(zip(RANGES, found, strict=False))
+    name: dict(zip(PAPER_RANGES, found, strict=False))
     for name, found in {
         "slate-gru-hier": (9.22, 0.0265, 0.000434, 7.14, 4.63, 0.817),
         "slate-linear-hier": (7.18, 0.0339, 0.00075, 11.7, 0.01, 0.01),
@@ -52,11 +40,29 @@ _DIGITS = 4
 """Significant digits of a setting: what is trained is what is written down."""
 
 
+def known_ranges() -> dict[str, Range]:
+    """Return the range of every setting that says one (`Search`), and of the learning rate.
+
+    They are the paper's, but for four. τ gets a lower end. κ_μ and κ_Σ, which the paper bounds by
+    2, reach up to what it found by its own search (13.7 and 10). σ_v, which it fixes, stands in for
+    both where the prior is flat, as wide as κ_Σ.
+    """
+    settings = {**ModelConfig.settings(), **TrainingConfig.model_fields}
+    return {
+        name: (one.low, one.high)
+        for name, field in settings.items()
+        for one in field.metadata
+        if isinstance(one, Search)
+    }
+
+
 def searched(model: ModelConfig) -> list[str]:
     """Return the settings that matter to a model: linear dynamics have no σ_rnn, and so on."""
-    left_out = {"sigma_rnn"} if model.dynamics == "linear" else set()
-    left_out |= {"sigma_v"} if model.prior == "hierarchical" else {"kappa_mu", "kappa_sigma"}
-    return [name for name in RANGES if name not in left_out]
+    return [
+        name
+        for name in known_ranges()
+        if name in TrainingConfig.model_fields or model.matters(name)
+    ]
 
 
 @dataclass(frozen=True)
@@ -115,14 +121,15 @@ class Space:
 
 def checked_ranges(ranges: Mapping[str, Range]) -> dict[str, Range]:
     """Return all ranges, with those given instead of ours; refuse what cannot be one."""
+    known = known_ranges()
     for name, (low, high) in ranges.items():
-        if name not in RANGES:
+        if name not in known:
             raise SlatewiseError(
-                f"'{name}' is not searched.", f"There are ranges for {', '.join(RANGES)}."
+                f"'{name}' is not searched.", f"There are ranges for {', '.join(known)}."
             )
         if not 0 < low < high or (name == "temperature" and high > 1):
             raise SlatewiseError(
                 f"the range of {name}, {low:g} to {high:g}, is not possible.",
                 "Give two rising positive numbers, for temperature up to 1.",
             )
-    return {**RANGES, **ranges}
+    return {**known, **ranges}

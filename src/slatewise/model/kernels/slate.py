@@ -13,7 +13,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from slatewise.model.kernels._loading import Backend, loops, plain, takes_numba
-from slatewise.model.kernels.relevance import DISTANCE, RelevanceFunction
+from slatewise.model.kernels.relevance import RelevanceFunction
+from slatewise.model.relevance.distance import DISTANCE
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,9 @@
 
 from slatewise.model.terms.describing import Describer
 from slatewise.model.terms.fitted import FittedTerms
-from slatewise.model.terms.registry import TERMS, terms_of
-from slatewise.model.terms.term import FeatureTerm
+from slatewise.model.terms.registry import terms_of
+from slatewise.model.terms.term import FeatureTerm, Term
 
-__all__ = ["TERMS", "Describer", "FeatureTerm", "FittedTerms", "terms_of"]
+__all__ = ["Describer", "FeatureTerm", "FittedTerms", "Term", "terms_of"]
+
+BASE = Term

@@ -1,6 +1,6 @@
 """What passed between user and item before: clicked, shown, clicked last."""
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 class HistoryTerm(FeatureTerm):
     """Σ w_p x_p(user, item) over the features of `slatewise.features.history`."""
 
+    name: ClassVar[str] = "history"
     acts_on: ClassVar[Literal["items", "no click"]] = "items"
     ranks: ClassVar[Ranks] = "items met"
 
@@ -52,3 +53,6 @@ class HistoryTerm(FeatureTerm):
         """Return items [m] and features [m, 3], of what she was shown and clicked."""
         items, features = met_features(history, items)
         return items, np.divide(features, np.array(self.sizes), dtype=np.float32)
+
+
+PART: Final = HistoryTerm

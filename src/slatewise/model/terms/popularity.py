@@ -6,12 +6,13 @@ after training. That old items do worse, if they do, is for the age to say.
 """
 
 import math
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, Self
 
 import numpy as np
 import torch
-from pydantic import model_validator
+from pydantic import Field, PositiveFloat, model_validator
 
+from slatewise.config import Config
 from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
 from slatewise.features.popularity import AGE, Popularity, PopularityConfig
@@ -31,11 +32,20 @@ if TYPE_CHECKING:
     from slatewise.model.config import ModelConfig
 
 
+class PopularitySettings(Config):
+    """Settings of popularity."""
+
+    half_lives: Annotated[tuple[PositiveFloat, ...], Field(min_length=1)] = (1.0, 24.0)
+    """Hours after which an event counts half in the popularity of an item."""
+
+
 class PopularityTerm(FeatureTerm):
     """Σ w_p x_p(item, time) over the features of `slatewise.features.popularity`."""
 
+    name: ClassVar[str] = "popularity"
     acts_on: ClassVar[Literal["items", "no click"]] = "items"
     ranks: ClassVar[Ranks] = "all items"
+    Settings: ClassVar[type[Config]] = PopularitySettings
 
     popularity: Popularity
     """What the features are computed with."""
@@ -51,13 +61,13 @@ class PopularityTerm(FeatureTerm):
     @classmethod
     def columns(cls, config: "ModelConfig") -> tuple[str, ...]:
         """Name the features: two for each half-life, and the age."""
-        settings = PopularityConfig(half_lives=config.half_lives)
+        settings = PopularityConfig(half_lives=config.of(cls).half_lives)
         return Popularity(settings=settings, rate=1.0).names
 
     @classmethod
     def fit(cls, config: "ModelConfig", dataset: SlateDataset) -> "PopularityTerm":
         """Count the click rate, and judge the size of features by training users."""
-        settings = PopularityConfig(half_lives=config.half_lives)
+        settings = PopularityConfig(half_lives=config.of(cls).half_lives)
         popularity = Popularity.fit(dataset, settings)
         index = PopularityIndex.of(popularity, dataset)
         return cls(
@@ -109,9 +119,17 @@ class PopularityTerm(FeatureTerm):
         """No click counts against an item; age may."""
         return tuple(-math.inf if name == AGE else 0.0 for name in cls.columns(config))
 
+    @classmethod
+    def obstacle(cls, dataset: SlateDataset) -> str | None:
+        """Return why popularity cannot be learned from a log: it fades by the hour."""
+        return None if dataset.meta["clock_times"] else "the times of the log are only an order"
+
     def words(self, column: str) -> str:
         """Say what a feature is."""
         if column == AGE:
             return "how long it has been shown"
         name, _, half_life = column.rpartition("_")
         return f"{name.replace('_', ' ')} lately (half-life {half_life})"
+
+
+PART: Final = PopularityTerm

@@ -1,6 +1,6 @@
 """How readily the user has clicked so far, on the no-click option."""
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 from slatewise.data.dataset import SlateDataset
 from slatewise.features.propensity import Propensity
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 class PropensityTerm(FeatureTerm):
     """w x(user) with the feature of `slatewise.features.propensity`; w is negative as a rule."""
 
+    name: ClassVar[str] = "propensity"
     acts_on: ClassVar[Literal["items", "no click"]] = "no click"
     ranks: ClassVar[Ranks] = "never"
 
@@ -46,3 +47,6 @@ class PropensityTerm(FeatureTerm):
     def words(self, column: str) -> str:
         """Say what the feature is."""
         return "how readily the user clicked so far"
+
+
+PART: Final = PropensityTerm

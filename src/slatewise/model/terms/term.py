@@ -9,7 +9,7 @@ touches only what has a feature at all.
 import math
 from collections.abc import Callable, Mapping
 from inspect import getattr_static
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from slatewise.data.ragged import Int64Array
 from slatewise.errors import SlatewiseError
 from slatewise.features.popularity_state import CountedEvents
 from slatewise.features.user_history import NO_HISTORY, UserHistory
+from slatewise.model.part import Device, NoSettings, Parameter
 
 if TYPE_CHECKING:
     from slatewise.model.config import ModelConfig
@@ -66,7 +67,52 @@ class ItemState(Protocol):
         """The earliest time that may be asked for: no event is later."""
 
 
-class FeatureTerm(Config):
+class ItemColumn(NamedTuple):
+    """A number that a term adds to every item, with its prior scales."""
+
+    sigma: float
+    """of the flat prior"""
+    kappa: float
+    """of group means and group scales in the hierarchical prior"""
+
+
+class Term(Config):
+    """A term of the utility."""
+
+    name: ClassVar[str]
+    """what configurations call it"""
+    Settings: ClassVar[type[Config]] = NoSettings
+    devices: ClassVar[frozenset[Device]] = frozenset(["cpu"])
+    """where it can be trained"""
+    needs: ClassVar[frozenset[str]] = frozenset(["name", "ranks"])
+    """attributes without which a class is no term"""
+    acts_on: ClassVar[Literal["items", "no click"]] = "items"
+    """whose utility it is a part of"""
+    ranks: ClassVar[Ranks]
+    has_features: ClassVar[bool] = False
+    """whether it is a sum over features of the strict past"""
+
+    @classmethod
+    def check(cls, config: "ModelConfig") -> None:
+        """Raise ValueError where this term does not go with the rest of a configuration."""
+
+    @classmethod
+    def obstacle(cls, dataset: SlateDataset) -> str | None:
+        """Return why the term cannot be learned from a log, None if it can."""
+        return None
+
+    @classmethod
+    def parameters(cls, config: "ModelConfig", longest_slate: int) -> dict[str, Parameter]:
+        """Return the parameters of the term by name, none by default."""
+        return {}
+
+    @classmethod
+    def item_columns(cls, config: "ModelConfig") -> tuple[ItemColumn, ...]:
+        """Return the numbers that the term adds to every item, none by default."""
+        return ()
+
+
+class FeatureTerm(Term):
     """A term that knows the log it was fitted to; a frozen configuration, saved as it is.
 
     What a subclass has to define depends on how it ranks; what is missing is named when the class
@@ -74,8 +120,7 @@ class FeatureTerm(Config):
     """
 
     acts_on: ClassVar[Literal["items", "no click"]]
-    """whose utility it is a part of"""
-    ranks: ClassVar[Ranks]
+    has_features: ClassVar[bool] = True
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -108,6 +153,14 @@ class FeatureTerm(Config):
     def least_weights(cls, config: "ModelConfig") -> tuple[float, ...]:
         """Return the number below which the posterior mean of each weight does not fall."""
         return (-math.inf,) * len(cls.columns(config))
+
+    @classmethod
+    def parameters(cls, config: "ModelConfig", longest_slate: int) -> dict[str, Parameter]:
+        """Return the weights, one for each feature."""
+        columns, least = cls.columns(config), torch.tensor(cls.least_weights(config))
+        bounded = least if torch.isfinite(least).any() else None
+        start = torch.zeros(len(columns))
+        return {cls.name: Parameter(start, config.sigma_weights, columns, bounded)}
 
     @classmethod
     def fit(cls, config: "ModelConfig", dataset: SlateDataset) -> Self:

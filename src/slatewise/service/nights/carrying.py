@@ -33,7 +33,7 @@ def carried_to(
     generator = torch.Generator().manual_seed(0)
     matrix = None if features is None else features.matrix
     posterior = Posterior(
-        model.config, groups, dataset.num_groups, longest, generator, sources, matrix
+        model.config, groups, dataset.group_names, longest, generator, sources, matrix
     )
     take_over(posterior, model, dataset)
     return SlateModel(

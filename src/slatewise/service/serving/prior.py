@@ -5,7 +5,6 @@ learn. A greedy strategy has nothing to be greedy about, and shows the same item
 """
 
 import hashlib
-import math
 from typing import Final
 
 import numpy as np
@@ -15,6 +14,7 @@ import torch
 from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
 from slatewise.model.posterior import Posterior
+from slatewise.model.registry import PRIORS, TERMS
 
 PRIOR: Final = "prior"
 """What versions are called that nobody trained."""
@@ -39,32 +39,24 @@ def prior_model(config: ModelConfig, source: str) -> SlateModel:
     config = _without_data(config)
     nothing = torch.empty(0, dtype=torch.int64)
     seeded = torch.Generator().manual_seed(0)  # the same in every worker, and in a replay
-    posterior = Posterior(config, nothing, 0, _LONGEST_SLATE, seeded, [source])
+    posterior = Posterior(config, nothing, [], _LONGEST_SLATE, seeded, [source])
     return SlateModel(posterior, [], [], [source], nothing)
 
 
 def prior_items(config: ModelConfig, count: int) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return means and scales [R, D], biases and scales of biases [R] of items nobody has seen.
-
-    Over groups, too, which nobody has seen either: Var v = κ_μ² + κ_Σ² + floor² in the
-    hierarchical prior.
-    """
-    if config.prior == "hierarchical":
-        vectors = math.sqrt(config.kappa_mu**2 + config.kappa_sigma**2 + config.scale_floor**2)
-        bias = math.sqrt(2 * config.kappa_bias**2 + config.scale_floor**2)
-    else:
-        vectors, bias = config.sigma_v, config.sigma_bias
-    shape = (count, config.dimensions)
-    unsure = bias if "bias" in config.terms else 0.0
+    """Return means and scales [R, D], biases and scales of biases [R] of items nobody has seen."""
+    scales = PRIORS[config.prior].before_data(config).numpy().astype(np.float32)  # [C]
+    size = config.dimensions
+    bias = scales[size:].sum()  # of a model without biases 0
     return (
-        np.zeros(shape, np.float32),
-        np.full(shape, vectors, np.float32),
+        np.zeros((count, size), np.float32),
+        np.tile(scales[:size], (count, 1)),
         np.zeros(count, np.float32),
-        np.full(count, unsure, np.float32),
+        np.full(count, bias, np.float32),
     )
 
 
 def _without_data(config: ModelConfig) -> ModelConfig:
-    """Leave out what is computed from a log."""
-    terms = tuple(term for term in config.terms if term == "bias")
+    """Leave out terms that are computed from a log."""
+    terms = tuple(term for term in config.terms if TERMS[term].item_columns(config))
     return config.model_copy(update={"terms": terms, "evidence": ()})

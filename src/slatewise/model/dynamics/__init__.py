@@ -1,0 +1,195 @@
+"""How clicks move a user through the latent space (Section userprofile), a module each.
+
+Weights, vectors and states may all carry one more dimension in front: J posterior draws at once.
+
+Shapes: B users, K steps, M states, E events of one user, D dimensions, d_h hidden units.
+"""
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from slatewise.model.evidence import SlateEvidence, slate_share
+from slatewise.model.part import Device, Part
+from slatewise.model.steps import ClickSteps, SlateSteps
+
+Floats = npt.NDArray[np.float32]
+Ints = npt.NDArray[np.int64]
+
+
+class Dynamics(Part):
+    """How what a user does moves her, and what profile that leaves."""
+
+    devices: ClassVar[frozenset[Device]] = frozenset(["cpu"])
+    first_stage: ClassVar[str | None] = "linear"
+    """dynamics with which two-step training learns the items first; None: with these themselves"""
+
+    @property
+    def state_size(self) -> int:
+        """d_h, the dimension of the hidden state."""
+        return self.config.dimensions
+
+    def weights(self, values: Mapping[str, Tensor]) -> Any:
+        """Return what `profiles` computes with, from the values of all parameters by name."""
+        return values
+
+    @abstractmethod
+    def profiles(
+        self,
+        steps: ClickSteps,
+        moving: Tensor,
+        initial: Tensor,
+        weights: Any,
+        evidence: SlateEvidence | None = None,
+    ) -> Tensor:
+        """Return the profile z of every state: [M, D].
+
+        `moving` [K, D] are the vectors of the clicked items, or the means of slates without a
+        click; `initial` [B, d_h] the first states in the order of `steps.users`.
+        """
+
+    def follow(
+        self, vectors: Floats, kinds: Ints, initial: Floats, values: Mapping[str, Floats]
+    ) -> Floats:
+        """Return the profile of one user after events with vectors [J, E, D] and kinds [E]: [J, D].
+
+        The same as the last of `profiles`, for J draws of everything: `initial` [J, d_h] are the
+        first states, `values` all parameters by name, [J, …]. Here it is computed by `profiles`,
+        which takes a hundred times as long as a loop for one user; dynamics for a busy site should
+        have such a loop.
+        """
+        drawn = {name: torch.from_numpy(np.ascontiguousarray(v)) for name, v in values.items()}
+        first = torch.from_numpy(np.ascontiguousarray(initial))[:, None]  # [J, 1, d_h]
+        steps, evidence = single_user_steps(kinds), None
+        if "evidence" in drawn:
+            evidence = SlateEvidence(torch.empty(0), torch.tanh(drawn["evidence"]))
+        moving = torch.from_numpy(np.ascontiguousarray(vectors, dtype=np.float32))
+        with torch.no_grad():
+            found = self.profiles(steps, moving, first, self.weights(drawn), evidence)
+        return np.asarray(found[:, -1].numpy())
+
+
+class Recurrent(Dynamics):
+    """Dynamics whose state moves step by step, each time part of the way to a target."""
+
+    devices: ClassVar[frozenset[Device]] = frozenset(["cpu", "cuda"])
+
+    def inputs(self, moving: Tensor, weights: Any) -> Tensor:
+        """Return what a step takes of the vectors [..., K, D], for all steps at once."""
+        return moving
+
+    @abstractmethod
+    def step(self, state: Tensor, inputs: Tensor, weights: Any) -> Tensor:
+        """Advance states [B, d_h] by a click each."""
+
+    @abstractmethod
+    def gates(self, state: Tensor, inputs: Tensor, weights: Any) -> tuple[Tensor, Tensor]:
+        """Return how much stays of the state at a click, and what it moves towards."""
+
+    @abstractmethod
+    def slate_target(self, inputs: Tensor, weights: Any) -> Tensor:
+        """Return where a slate without a click would draw the state: [..., d_h]."""
+
+    def output(self, states: Tensor, weights: Any) -> Tensor:
+        """Return the profiles of states."""
+        return states
+
+    def fused(
+        self,
+        moving: Tensor,
+        initial: Tensor,
+        weights: Any,
+        evidence: SlateEvidence,
+        steps: SlateSteps,
+        active: list[int],
+    ) -> Tensor | None:
+        """Return all profiles by one compiled pass, None where there is none for these tensors."""
+        return None
+
+    def profiles(
+        self,
+        steps: ClickSteps,
+        moving: Tensor,
+        initial: Tensor,
+        weights: Any,
+        evidence: SlateEvidence | None = None,
+    ) -> Tensor:
+        """Return the profile of every state, step after step: [M, D]."""
+        if steps.slates is None or evidence is None:
+            return self.output(self._after_clicks(moving, initial, weights, steps.active), weights)
+        found = self.fused(moving, initial, weights, evidence, steps.slates, steps.active)
+        if found is not None:
+            return found
+        fractions, kinds = evidence.fractions, steps.slates.kinds
+        hidden = self._after_slates(moving, initial, weights, fractions, kinds, steps.active)
+        return self.output(hidden, weights)
+
+    def advance(
+        self, state: Tensor, clicked: Tensor, is_click: Tensor, weights: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Go from state [B, d_h] through interactions: the state before each [B, T, d_h], and last.
+
+        `clicked` [B, T, D] are the vectors of the items clicked where `is_click` [B, T]. It is
+        `profiles` for a GPU: no shape depends on the data.
+        """
+        inputs, states = self.inputs(clicked, weights), []
+        for number in range(clicked.shape[1]):
+            states.append(state)
+            moved = self.step(state, inputs[:, number], weights)
+            state = torch.where(is_click[:, number, None], moved, state)
+        return torch.stack(states, dim=1), state
+
+    def _after_clicks(
+        self, moving: Tensor, initial: Tensor, weights: Any, active: Sequence[int]
+    ) -> Tensor:
+        """Return all states: [M, d_h]."""
+        states = [initial]
+        # Split at once: a slice of its own for each step would cost a gradient of all inputs each.
+        for taken in torch.split(self.inputs(moving, weights), list(active), dim=-2):
+            state = states[-1][..., : taken.shape[-2], :]
+            states.append(self.step(state, taken, weights))
+        return torch.cat(states, dim=-2)
+
+    def _after_slates(
+        self,
+        moving: Tensor,
+        initial: Tensor,
+        weights: Any,
+        fractions: Tensor,
+        kinds: Tensor,
+        active: Sequence[int],
+    ) -> Tensor:
+        """Do the same where a step may be a slate without a click: it moves by ρ, not by a gate."""
+        shares = fractions.index_select(-1, kinds.clamp(min=0))[..., None]  # [K, 1]
+        columns = (self.inputs(moving, weights), -2), (shares, -2), ((kinds < 0)[:, None], 0)
+        states = [initial]
+        for taken, share, is_click in zip(
+            *(torch.split(column, list(active), dim) for column, dim in columns), strict=True
+        ):
+            state = states[-1][..., : taken.shape[-2], :]
+            kept, target = self.gates(state, taken, weights)
+            gap = torch.where(is_click, target, self.slate_target(taken, weights)) - state
+            states.append(state + torch.where(is_click, 1 - kept, slate_share(share, gap)) * gap)
+        return torch.cat(states, dim=-2)
+
+
+def single_user_steps(kinds: Ints) -> ClickSteps:
+    """Lay out the states of one user after events of these kinds [E], as `ClickSteps.of` would."""
+    events = torch.arange(len(kinds))
+    slates = SlateSteps(torch.from_numpy(kinds), events, events, events + 1)
+    return ClickSteps(
+        users=torch.zeros(1, dtype=torch.int64),
+        active=[1] * len(kinds),
+        clicked=torch.where(slates.kinds < 0, events, -1),
+        state_of=torch.arange(len(kinds) + 1),
+        last_state=torch.tensor([len(kinds)]),
+        slates=slates,
+    )
+
+
+BASE = Dynamics

@@ -1,0 +1,175 @@
+"""GRU dynamics: a click moves the user as far as gates let it (eq. gru)."""
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Final, NamedTuple
+
+import numpy as np
+import torch
+from pydantic import PositiveFloat
+from torch import Tensor
+
+from slatewise.compiled.compilation import fast
+from slatewise.config import Config, Search
+from slatewise.model.dynamics import Floats, Ints, Recurrent
+from slatewise.model.evidence import SlateEvidence
+from slatewise.model.kernels._loading import takes_numba
+from slatewise.model.kernels.rolling import roll_gru
+from slatewise.model.part import Noise, Parameter
+from slatewise.model.steps import SlateSteps
+
+
+class GruWeights(NamedTuple):
+    """The matrices of the GRU; reset gate, update gate and new gate are stacked in this order."""
+
+    from_item: Tensor
+    """[3 d_h, D] W_ir, W_id, W_in"""
+    from_state: Tensor
+    """[3 d_h, d_h] W_hr, W_hd, W_hn"""
+    output: Tensor
+    """[D, d_h] W_z"""
+
+
+class GruSettings(Config):
+    """Settings of the GRU; its `hidden` dimension stands among those of the model."""
+
+    sigma_rnn: Annotated[PositiveFloat, Search(0.1, 10.0)] = 1.0
+    """σ_rnn, prior of the GRU's weights."""
+
+
+class Gru(Recurrent):
+    """The paper's gates, without bias terms: h ← (1 − Υ) n + Υ h, and the profile is W_z h."""
+
+    name = "gru"
+    Settings = GruSettings
+
+    @property
+    def state_size(self) -> int:
+        """d_h, the dimension of the hidden state."""
+        return self.config.hidden or self.config.dimensions
+
+    def parameters(self, noise: Noise) -> dict[str, Parameter]:
+        """Start like the linear model: the new gate copies the clicked item."""
+        hidden, d, sigma = self.state_size, self.config.dimensions, self.settings.sigma_rnn
+        copy = torch.cat([torch.zeros(2 * hidden, d), torch.eye(hidden, d)])
+        small = 1 / math.sqrt(hidden)
+        starts = {
+            "from_item": copy + 0.1 * small * noise(3 * hidden, d),
+            "from_state": 0.1 * small * noise(3 * hidden, hidden),
+            "output": torch.eye(d, hidden) + 0.1 * small * noise(d, hidden),
+        }
+        return {name: Parameter(start, sigma) for name, start in starts.items()}
+
+    def weights(self, values: Mapping[str, Tensor]) -> GruWeights:
+        """Return the three matrices, which may have J draws in front."""
+        return GruWeights(values["from_item"], values["from_state"], values["output"])
+
+    def inputs(self, moving: Tensor, weights: GruWeights) -> Tensor:
+        """Return W_i v of all steps: [..., K, 3 d_h]."""
+        return moving @ weights.from_item.mT
+
+    def step(self, state: Tensor, inputs: Tensor, weights: GruWeights) -> Tensor:
+        """Advance the state [B, d_h] by a click whose `inputs` are W_i v [B, 3 d_h] (eq. gru)."""
+        update, new = self.gates(state, inputs, weights)
+        return new + update * (state - new)
+
+    def gates(self, state: Tensor, inputs: Tensor, weights: GruWeights) -> tuple[Tensor, Tensor]:
+        """Return the update gate Υ and the new gate n."""
+        reset_in, update_in, new_in = inputs.chunk(3, dim=-1)
+        reset_state, update_state, new_state = (state @ weights.from_state.mT).chunk(3, dim=-1)
+        reset = torch.sigmoid(reset_in + reset_state)
+        update = torch.sigmoid(update_in + update_state)
+        return update, torch.tanh(new_in + reset * new_state)
+
+    def slate_target(self, inputs: Tensor, weights: GruWeights) -> Tensor:
+        """Return tanh(W_in v̄) of the mean v̄ of the slate: the new gate without the state."""
+        return torch.tanh(inputs.chunk(3, dim=-1)[2])
+
+    def output(self, states: Tensor, weights: GruWeights) -> Tensor:
+        """Return z = W_z h."""
+        return states @ weights.output.mT
+
+    def fused(
+        self,
+        moving: Tensor,
+        initial: Tensor,
+        weights: GruWeights,
+        evidence: SlateEvidence,
+        steps: SlateSteps,
+        active: list[int],
+    ) -> Tensor | None:
+        """Roll out all users in one compiled loop."""
+        if moving.ndim > 2 or not takes_numba("auto", moving.shape[1], [moving, initial]):
+            return None
+        return roll_gru(moving, weights, initial, evidence.fractions, steps.kinds, active)
+
+    def follow(
+        self, vectors: Floats, kinds: Ints, initial: Floats, values: Mapping[str, Floats]
+    ) -> Floats:
+        """Go through the events of one user in a compiled loop, draw after draw."""
+        vectors = np.ascontiguousarray(vectors, dtype=np.float32)
+        state = np.array(initial, dtype=np.float32)  # [J, d_h]
+        fractions = np.tanh(values.get("evidence", np.empty((len(vectors), 0), np.float32)))
+        profiles = np.empty((len(vectors), vectors.shape[2]), np.float32)
+        matrices = values["from_item"], values["from_state"], values["output"]
+        _follow(vectors, kinds, *matrices, fractions, state, profiles)
+        return profiles
+
+
+@fast
+def _slate_step(inputs: Floats, fraction: float, state: Floats) -> None:
+    """Move the state [d_h] by a slate without a click: W_i v is [3 d_h]."""
+    hidden = len(state)
+    gap = np.empty(hidden, np.float32)
+    square = np.float32(0)
+    for h in range(hidden):
+        gap[h] = np.tanh(inputs[2 * hidden + h]) - state[h]
+        square += gap[h] * gap[h]
+    share = fraction if fraction > 0 else fraction * np.exp(-np.sqrt(square))
+    for h in range(hidden):
+        state[h] += share * gap[h]
+
+
+@fast
+def _follow(
+    vectors: Floats,
+    kinds: Ints,
+    from_item: Floats,
+    from_state: Floats,
+    output: Floats,
+    fractions: Floats,
+    state: Floats,
+    profiles: Floats,
+) -> None:
+    """Advance state [J, d_h] through vectors [J, E, D], and leave the profiles [J, D]."""
+    draws, events, dims = vectors.shape
+    hidden = state.shape[1]
+    inputs = np.empty(3 * hidden, np.float32)
+    own = np.empty(3 * hidden, np.float32)
+    for j in range(draws):
+        for step in range(events):
+            for row in range(3 * hidden):
+                total = np.float32(0)
+                for d in range(dims):
+                    total += from_item[j, row, d] * vectors[j, step, d]
+                inputs[row] = total
+                total = np.float32(0)
+                for d in range(hidden):
+                    total += from_state[j, row, d] * state[j, d]
+                own[row] = total
+            if kinds[step] >= 0:
+                _slate_step(inputs, fractions[j, kinds[step]], state[j])
+                continue
+            for h in range(hidden):
+                reset = 1 / (1 + np.exp(-(inputs[h] + own[h])))
+                update = 1 / (1 + np.exp(-(inputs[hidden + h] + own[hidden + h])))
+                new = np.tanh(inputs[2 * hidden + h] + reset * own[2 * hidden + h])
+                state[j, h] = new + update * (state[j, h] - new)
+        for d in range(dims):
+            total = np.float32(0)
+            for h in range(hidden):
+                total += output[j, d, h] * state[j, h]
+            profiles[j, d] = total
+
+
+PART: Final = Gru

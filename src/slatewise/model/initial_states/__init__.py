@@ -1,0 +1,101 @@
+"""Where a user starts, before anything is known of her, a module each.
+
+Shapes: B users, K steps, M states, N interactions, J draws, D dimensions, d_h hidden units.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from slatewise.data.interactions import Interactions
+from slatewise.model.part import Noise, Parameter, Part
+from slatewise.model.steps import ClickSteps
+
+if TYPE_CHECKING:
+    from slatewise.model.config import ModelConfig
+
+Floats = npt.NDArray[np.float32]
+Ints = npt.NDArray[np.int64]
+
+
+class TrainingStart(NamedTuple):
+    """Where the users of a training batch start."""
+
+    states: Tensor
+    """[B, d_h] in the order of `ClickSteps.users`"""
+    weights: Tensor
+    """[N] 1 for interactions that count, 0 for those that the start has seen"""
+    divergence: Tensor | float
+    """KL divergence of states that are drawn for single users: []"""
+
+
+class InitialState(Part):
+    """The state h_0 of users, around one that is learned for users nobody knows."""
+
+    def __init__(self, config: "ModelConfig", state_size: int) -> None:
+        super().__init__(config)
+        self._state_size = state_size
+
+    def parameters(self, noise: Noise) -> dict[str, Parameter]:
+        """Return the state of a user nobody knows yet."""
+        return {"initial_state": Parameter(torch.zeros(self._state_size), self.config.sigma_h0)}
+
+    @abstractmethod
+    def training_start(
+        self,
+        steps: ClickSteps,
+        moving: Tensor,
+        unknown: Tensor,
+        batch: Interactions,
+        generator: torch.Generator,
+    ) -> TrainingStart:
+        """Start the users of a batch; `moving` [K, D] moves them, `unknown` [d_h] is learned."""
+
+    @abstractmethod
+    def known_profiles(
+        self,
+        roll: Callable[[Tensor], Tensor],
+        steps: ClickSteps,
+        moving: Tensor,
+        unknown: Tensor,
+        batch: Interactions,
+    ) -> Tensor:
+        """Return the profile of every state from the clicks that led to it alone: [M, D].
+
+        `roll` turns first states [B, d_h] into profiles [M, D].
+        """
+
+    @abstractmethod
+    def present(
+        self,
+        steps: ClickSteps,
+        moving: Tensor,
+        unknown: Tensor,
+        batch: Interactions,
+        generator: torch.Generator | None,
+    ) -> Tensor:
+        """Start users of whom all clicks are known: [B, d_h], or [J, B, d_h] for J draws."""
+
+    @abstractmethod
+    def single_user(
+        self, vectors: Floats, kinds: Ints, unknown: Floats, rng: np.random.Generator | None
+    ) -> Floats:
+        """Return where one user starts, in J draws: [J, d_h].
+
+        After events with vectors [J, E, D] and kinds [E]; `unknown` [J, d_h] is learned. With
+        `rng`, what is uncertain about the user herself is drawn too.
+        """
+
+
+def click_counts(batch: Interactions) -> Tensor:
+    """Count the clicks of each user: [B]."""
+    seen = torch.nn.functional.pad((batch.clicks >= 0).long().cumsum(0), (1, 0))
+    return seen[batch.user_offsets].diff()
+
+
+BASE = InitialState

@@ -1,0 +1,201 @@
+"""The paper's amortised initial state, over a prefix of the clicks.
+
+The paper averages over all of a user's clicks, also those that are then predicted: the first click
+is predicted from itself. Here the average covers a prefix only, and nothing inside it is scored.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from slatewise.config import Config
+from slatewise.data.interactions import Interactions
+from slatewise.model.dynamics import single_user_steps
+from slatewise.model.gaussian import gaussian_kl
+from slatewise.model.initial_states import (
+    Floats,
+    InitialState,
+    Ints,
+    TrainingStart,
+    click_counts,
+)
+from slatewise.model.steps import ClickSteps
+
+_LEAST_VARIANCE = 0.01
+"""One click has no spread, and a posterior without variance has no finite divergence."""
+_NEVER = 1 << 62
+"""A number of clicks that no prefix has."""
+
+
+class InitialStates(NamedTuple):
+    """q(h_0 | prefix) of B users in the order of `ClickSteps.users`."""
+
+    mean: Tensor
+    """[B, D]"""
+    scale: Tensor
+    """[B, D]"""
+    known: Tensor
+    """[B] whether the prefix has a click; else mean and scale are those of nobody in particular"""
+
+    def sample(self, generator: torch.Generator | None) -> Tensor:
+        """Draw the states of users whose prefix has a click; the others keep the mean."""
+        noise = torch.randn(self.mean.shape, generator=generator, device=self.mean.device)
+        return torch.where(self.known[:, None], self.mean + self.scale * noise, self.mean)
+
+    def kl(self, prior_scale: float) -> Tensor:
+        """KL divergence from N(0, prior_scale²) of the users with a click in the prefix: []."""
+        zero, one = self.mean.new_zeros(()), self.mean.new_full((), prior_scale)
+        each = gaussian_kl(self.mean, self.scale, zero, one).sum(-1)
+        return (each * self.known).sum()
+
+
+def amortised_initial(
+    steps: ClickSteps,
+    clicked: Tensor,
+    prefix: Tensor,
+    unknown: Tensor,
+    *,
+    memory: float,
+    sigma_max: float,
+) -> InitialStates:
+    """Average the first `prefix` [B] clicks of each user (of `steps.users`) into a state.
+
+    `clicked` [K, D] are the clicked items' vectors by step, and slates without a click among them
+    are passed over; `unknown` [D] is the state without a click. A click weighs `memory` times what
+    the next one weighs: the paper's w^(1/t) would rise with t for w < 1, not decay. The variance is
+    the spread of those clicks. Vectors and state may have J posterior draws in front.
+    """
+    weighted = clicked.new_zeros(*clicked.shape[:-2], len(prefix), clicked.shape[-1])
+    plain, squares = weighted.clone(), weighted.clone()
+    mass = clicked.new_zeros(len(prefix), 1)
+    numbers = torch.where(steps.clicked >= 0, steps.clicks_before[len(prefix) :], _NEVER)  # [K]
+    start = 0
+    for active in steps.active:
+        inside = (numbers[start : start + active] <= prefix[:active])[:, None]
+        vector = clicked[..., start : start + active, :]
+        rest = len(prefix) - active
+        taken = torch.nn.functional.pad(torch.where(inside, vector, 0), (0, 0, 0, rest))
+        decay = torch.nn.functional.pad(torch.where(inside, memory, 1.0), (0, 0, 0, rest), value=1)
+        weighted = weighted * decay + taken
+        mass = mass * decay + torch.nn.functional.pad(inside.float(), (0, 0, 0, rest))
+        plain, squares = plain + taken, squares + taken.square()
+        start += active
+    known = prefix > 0
+    count = prefix.clamp(min=1)[:, None]
+    variance = (squares / count - (plain / count).square()).clamp(min=0) + _LEAST_VARIANCE
+    mean = torch.where(known[:, None], weighted / mass.clamp(min=1e-6), unknown[..., None, :])
+    return InitialStates(mean, variance.sqrt().clamp(max=sigma_max), known)
+
+
+class AmortisedSettings(Config):
+    """Settings of the amortised initial state."""
+
+    memory: float = Field(default=0.8, gt=0, le=1)
+    """w, by which the amortised initial state weighs a click less than the next one."""
+
+
+class Amortised(InitialState):
+    """h_0 is drawn around the average of a prefix of the user's clicks."""
+
+    name = "amortised"
+    Settings = AmortisedSettings
+    devices = frozenset(["cpu"])
+
+    @classmethod
+    def check(cls, config: Any) -> None:
+        """Refuse a state that is no point among the items."""
+        if config.hidden not in (None, config.dimensions):
+            raise ValueError("the amortised initial state needs hidden = dimensions")
+
+    def training_start(
+        self,
+        steps: ClickSteps,
+        moving: Tensor,
+        unknown: Tensor,
+        batch: Interactions,
+        generator: torch.Generator,
+    ) -> TrainingStart:
+        """Average a prefix of random length, and let only what comes after it count."""
+        prefix = random_prefix(batch, steps, generator)  # [B]
+        initial = self._average(steps, moving, prefix, unknown)
+        states = initial.sample(generator)
+        return TrainingStart(
+            states, after_prefix(batch, steps, prefix), initial.kl(self.config.sigma_h0)
+        )
+
+    def known_profiles(
+        self,
+        roll: Callable[[Tensor], Tensor],
+        steps: ClickSteps,
+        moving: Tensor,
+        unknown: Tensor,
+        batch: Interactions,
+    ) -> Tensor:
+        """Roll out for every number of clicks: the state after t starts from just those t."""
+        clicks, own = steps.clicks_before[:, None], click_counts(batch)[steps.users]
+        profiles = moving.new_zeros(len(clicks), moving.shape[-1])
+        for count in range(max(own.tolist(), default=0) + 1):
+            # Who has fewer clicks has no such state.
+            initial = self._average(steps, moving, torch.where(own >= count, count, 0), unknown)
+            profiles = torch.where(clicks == count, roll(initial.mean), profiles)
+        return profiles
+
+    def present(
+        self,
+        steps: ClickSteps,
+        moving: Tensor,
+        unknown: Tensor,
+        batch: Interactions,
+        generator: torch.Generator | None,
+    ) -> Tensor:
+        """Average all clicks of each user, and draw around that with a generator."""
+        initial = self._average(steps, moving, click_counts(batch)[steps.users], unknown)
+        return initial.mean if generator is None else initial.sample(generator)
+
+    def single_user(
+        self, vectors: Floats, kinds: Ints, unknown: Floats, rng: np.random.Generator | None
+    ) -> Floats:
+        """Average all clicks of the user."""
+        steps, moving = single_user_steps(kinds), torch.from_numpy(np.ascontiguousarray(vectors))
+        clicks = torch.tensor([int((kinds < 0).sum())])
+        with torch.no_grad():
+            initial = self._average(steps, moving, clicks, torch.from_numpy(unknown.copy()))
+            if rng is None:
+                return np.asarray(initial.mean[:, 0].numpy())
+            seeded = torch.Generator().manual_seed(int(rng.integers(1 << 62)))
+            return np.asarray(initial.sample(seeded)[:, 0].numpy())
+
+    def _average(
+        self, steps: ClickSteps, moving: Tensor, prefix: Tensor, unknown: Tensor
+    ) -> InitialStates:
+        return amortised_initial(
+            steps,
+            moving,
+            prefix,
+            unknown,
+            memory=self.settings.memory,
+            sigma_max=self.config.sigma_max,
+        )
+
+
+def random_prefix(batch: Interactions, steps: ClickSteps, generator: torch.Generator) -> Tensor:
+    """Draw how many of each user's clicks make her initial state: 0 to all, [B] by step order."""
+    clicks = click_counts(batch)[steps.users]
+    return (torch.rand(len(clicks), generator=generator) * (clicks + 1)).long()
+
+
+def after_prefix(batch: Interactions, steps: ClickSteps, prefix: Tensor) -> Tensor:
+    """Mark with 1 the interactions that come after the prefix's clicks: [N]."""
+    users = torch.repeat_interleave(batch.user_offsets.diff())
+    seen = torch.nn.functional.pad((batch.clicks >= 0).long().cumsum(0), (1, 0))
+    before = seen[:-1] - seen[batch.user_offsets[:-1]][users]
+    own = torch.empty_like(prefix)
+    own[steps.users] = prefix
+    return (before >= own[users]).float()
+
+
+PART: Final = Amortised

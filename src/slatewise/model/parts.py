@@ -1,0 +1,59 @@
+"""The parts of one model, put together from its configuration."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from slatewise.errors import SlatewiseError
+from slatewise.model.dynamics import Dynamics
+from slatewise.model.initial_states import InitialState
+from slatewise.model.part import Device
+from slatewise.model.registry import DYNAMICS, INITIAL_STATES, RELEVANCES, TERMS
+from slatewise.model.relevance import Relevance
+
+if TYPE_CHECKING:
+    from slatewise.model.config import ModelConfig
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What turns parameters into profiles and utilities."""
+
+    dimensions: int
+    """D"""
+    relevance: Relevance
+    dynamics: Dynamics
+    initial_state: InitialState
+    terms: dict[str, Any]
+    """classes of the terms, those with features first, in the order of their columns"""
+
+    @classmethod
+    def of(cls, config: "ModelConfig") -> "Parts":
+        """Look up the parts that a configuration names."""
+        dynamics = DYNAMICS[config.dynamics](config)
+        terms = {name: TERMS[name] for name in sorted(config.terms)}
+        return cls(
+            config.dimensions,
+            RELEVANCES[config.relevance](config),
+            dynamics,
+            INITIAL_STATES[config.initial_state](config, dynamics.state_size),
+            dict(sorted(terms.items(), key=lambda term: not term[1].has_features)),
+        )
+
+    def weight_names(self, acts_on: str) -> list[str]:
+        """Name the terms whose weights act on features of items seen, or of no click."""
+        return [
+            name
+            for name, term in self.terms.items()
+            if term.has_features and term.acts_on == acts_on
+        ]
+
+
+def refuse_device(parts: Iterator[Any], device: Device) -> None:
+    """Refuse to train on a device that one of the parts cannot be trained on."""
+    for part in parts:
+        if device not in part.devices:
+            raise SlatewiseError(
+                f"'{part.name}' cannot be trained on a GPU.",
+                "Use the CPU (--device cpu), or leave it out.",
+            )

@@ -1,0 +1,140 @@
+"""What is believed of items before any click (Section priors of the paper), a module each.
+
+An item is a row of C numbers: its vector, and where the model has item biases, the bias last. The
+bias has prior scales of its own; otherwise a column is like the others. Where features of items are
+given, the prior is around what they say (`item_centre`).
+
+Shapes: R items, G groups, C numbers of an item, Q features.
+"""
+
+from abc import abstractmethod
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from slatewise.model.gaussian import Gaussian
+from slatewise.model.item_centre import ItemCentre
+from slatewise.model.kernels.items import ItemDraw, draw_items
+from slatewise.model.part import Noise, Part
+from slatewise.model.registry import TERMS
+
+if TYPE_CHECKING:
+    from slatewise.model.config import ModelConfig
+
+Source = torch.Generator | Tensor | None
+"""Where a draw comes from: a generator, or standard normals in its shape."""
+
+START_SCALE = 0.05
+"""Posterior standard deviations at the start; .8 hurts (the paper's exploding scales)."""
+START_SPREAD = 0.3
+"""Spread of the first group means; item vectors start a third as far around them."""
+
+
+class ItemPrior(Part):
+    """A prior of items, perhaps with parameters of its own that are learned."""
+
+    def __init__(
+        self,
+        config: "ModelConfig",
+        groups: Sequence[Hashable],
+        noise: Noise,
+        centre: ItemCentre | None = None,
+    ) -> None:
+        super().__init__(config)
+        self.centre = centre
+        self.groups = groups
+        # Drawn by every prior, so that the items of all of them start from the same noise.
+        start = START_SPREAD * noise(len(groups), config.dimensions)
+        self._start = pad(start, (0, config.item_columns - config.dimensions))  # [G, C]
+        self.learned: dict[str, Gaussian] = {}
+        """the posterior of the prior's own parameters, by name"""
+        self.rows: dict[str, Sequence[Hashable] | None] = {}
+        """names of their rows, by which a warm start finds them again"""
+        if centre is not None:
+            self.learned["feature_weights"] = centre.weights
+            self.rows["feature_weights"] = None
+
+    @property
+    @abstractmethod
+    def centres(self) -> Tensor:
+        """Where the items of each group are expected, features apart: [G, C]."""
+
+    @abstractmethod
+    def kl(self) -> Tensor:
+        """KL divergence of the prior's own parameters from their hyper-prior: []."""
+
+    @abstractmethod
+    def item_kl(
+        self, items: Gaussian, groups: Tensor, source: Source, features: Tensor | None = None
+    ) -> Tensor:
+        """Expected KL divergence of items [R, C] of groups [R] from the prior: [R]."""
+
+    @abstractmethod
+    def drawn_kl(self, drawn: ItemDraw, source: Source) -> Tensor:
+        """Return Σ shares · item_kl of the items drawn, from sums over groups alone: []."""
+
+    @abstractmethod
+    def predictive(self, groups: Tensor, features: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation [R, C] of items nobody has seen, of groups [R]."""
+
+    @classmethod
+    @abstractmethod
+    def before_data(cls, config: "ModelConfig") -> Tensor:
+        """Return the standard deviation of each number of an item before any training: [C]."""
+
+    def draw(
+        self,
+        items: Gaussian,
+        groups: Tensor,
+        shares: Tensor,
+        generator: torch.Generator | None,
+        features: Tensor | None = None,
+    ) -> ItemDraw:
+        """Draw items of groups [R] and features [R, Q], with the sums that `drawn_kl` needs."""
+        centres = self.centres.to(items.mean)
+        groups = groups if len(centres) > 1 else torch.zeros_like(groups)
+        offsets = None
+        if self.centre is not None and features is not None:
+            offsets = self.centre.mean(features)
+        drawn = draw_items(
+            items.mean,
+            items.raw,
+            items.noise(generator),
+            sigma_max=items.sigma_max,
+            groups=groups,
+            weights=shares,
+            centres=centres,
+            offsets=offsets,
+        )
+        if self.centre is None or features is None:
+            return drawn
+        wobble = self.centre.variances(features, groups, shares, len(centres))
+        return replace(drawn, squares=drawn.squares + wobble)
+
+
+def by_column(config: "ModelConfig", of_vectors: float, further: str) -> Tensor:
+    """Return a scale for each number of an item: [C].
+
+    Vectors have one; columns that terms add say theirs by the field `further` of `ItemColumn`.
+    """
+    columns = [column for name in config.terms for column in TERMS[name].item_columns(config)]
+    scales = [of_vectors] * config.dimensions + [getattr(column, further) for column in columns]
+    return torch.tensor(scales, dtype=torch.float64)
+
+
+def grouped_kl(drawn: ItemDraw, centre_variance: Tensor, scale: Tensor) -> Tensor:
+    """Sum E KL(N(mean, σ²) || N(μ_g, S_g²)) over the items of all groups: [].
+
+    As `gaussian_kl`, but ½ · E (v − μ_g)² / S_g² and log S_g are taken once for each group and not
+    for each item: `centre_variance` and `scale` are Var μ_g and S_g, both [G, C].
+    """
+    mass = drawn.mass[:, None]
+    distance = (drawn.squares + mass * centre_variance) / scale.square()  # [G, C]
+    return (0.5 * distance + mass * (scale.log() - 0.5)).sum() - drawn.log_scale
+
+
+BASE = ItemPrior

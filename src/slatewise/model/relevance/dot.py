@@ -1,0 +1,27 @@
+"""The relevance of matrix factorisation: the more an item points the user's way, the better."""
+
+from typing import ClassVar, Final
+
+from torch import Tensor
+
+from slatewise.model.relevance import Relevance
+
+
+class Dot(Relevance):
+    """z · v."""
+
+    name = "dot"
+    fused: ClassVar[bool] = True
+    words: ClassVar[str] = "how much it points the user's way"
+
+    def pairs(self, profiles: Tensor, vectors: Tensor) -> Tensor:
+        """Return z · v."""
+        return (profiles * vectors).sum(-1)
+
+    def exact(self, profiles: Tensor, vectors: Tensor) -> Tensor:
+        """Return z · v through one matrix product."""
+        return profiles @ vectors.T
+
+
+PART: Final = Dot
+DOT: Final = Dot()

@@ -1,0 +1,37 @@
+"""How good an item is to everybody: a number b_i of its own, learned beside its vector."""
+
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from pydantic import PositiveFloat
+
+from slatewise.config import Config
+from slatewise.model.terms.term import ItemColumn, Ranks, Term
+
+if TYPE_CHECKING:
+    from slatewise.model.config import ModelConfig
+
+
+class BiasSettings(Config):
+    """Settings of the item bias."""
+
+    kappa_bias: PositiveFloat = 0.5
+    """κ_b, prior of the group means of item biases, and folded-normal prior of their scales."""
+    sigma_bias: PositiveFloat = 0.5
+    """σ_b, flat prior of the item biases."""
+
+
+class Bias(Term):
+    """b_i, in a column of the item table after the vector; the kernels take one such column."""
+
+    name = "bias"
+    ranks: ClassVar[Ranks] = "all items"
+    Settings = BiasSettings
+
+    @classmethod
+    def item_columns(cls, config: "ModelConfig") -> tuple[ItemColumn, ...]:
+        """Return the prior scales of the column."""
+        own = config.of(cls)
+        return (ItemColumn(sigma=own.sigma_bias, kappa=own.kappa_bias),)
+
+
+PART: Final = Bias

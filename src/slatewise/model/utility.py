@@ -1,0 +1,64 @@
+"""The utility of an item, and of clicking nothing: the one definition that all else is tested by.
+
+    u = relevance(z, v) + b + Σ_p w_p x_p + what its position adds
+
+with relevance −‖z − v‖ or z · v, x_p the features of terms from the strict past, and exp(u) the
+relevance of eq. click-softmax. Kernels, GPU passes, rankings and explanations compute the same
+faster; tests hold each of them to these functions.
+
+Shapes: N interactions, F items seen, I items, B users, D dimensions, P features.
+"""
+
+import torch
+from torch import Tensor
+
+from slatewise.data.interactions import Interactions
+from slatewise.features.position import positions
+from slatewise.model.kernels.slate import split_bias
+from slatewise.model.parameters import Parameters
+
+
+def item_utilities(parameters: Parameters, profiles: Tensor, batch: Interactions) -> Tensor:
+    """Return the utility of every item seen, to the profile [N, D] that met its slate: [F].
+
+    `batch.slate_items` points into `parameters.items`, and the batch has its features where the
+    model has terms.
+    """
+    seen_by = torch.repeat_interleave(profiles, batch.scroll_lengths, dim=0)  # [F, D]
+    rows = parameters.items.index_select(0, batch.slate_items)
+    vectors, biases = split_bias(rows, parameters.dimensions)
+    utility = parameters.parts.relevance.pairs(seen_by, vectors)  # [F]
+    if biases is not None:
+        utility = utility + biases
+    if parameters.cell_weights is not None:
+        utility = utility + required(batch.cell_features) @ parameters.cell_weights
+    if parameters.positions is not None:
+        last = len(parameters.positions) - 1
+        utility = utility + parameters.positions[positions(batch).clamp(max=last)]
+    return utility
+
+
+def no_click_utilities(parameters: Parameters, batch: Interactions) -> Tensor:
+    """Return the utility of clicking nothing in each interaction: log β_s and its terms: [N]."""
+    utility = parameters.no_click_after(batch.scroll_lengths)
+    if parameters.step_weights is None:
+        return utility
+    return utility + required(batch.step_features) @ parameters.step_weights
+
+
+def ranking_utilities(parameters: Parameters, profiles: Tensor, added: Tensor | float) -> Tensor:
+    """Return the utility of all items to profiles [B, D], as a slate is made from it: [B, I].
+
+    `added` [B, I] is what terms add that rank: features of all items, and of the items that a user
+    met. Positions, and what acts on clicking nothing, are the same for all items of a ranking.
+    """
+    vectors, biases = split_bias(parameters.items, parameters.dimensions)
+    utility = parameters.parts.relevance.exact(profiles, vectors)
+    return utility + added if biases is None else utility + biases + added
+
+
+def required(features: Tensor | None) -> Tensor:
+    """Refuse to go on without features where a model has weights for them."""
+    if features is None:
+        raise ValueError("the model has terms whose features the interactions lack: describe them")
+    return features
