@@ -37,7 +37,7 @@ from slatewise.data.interactions import Interactions
 from slatewise.model.config import ModelConfig
 from slatewise.model.kernels import RowAdam, slate_terms, unique_rows
 from slatewise.model.posterior import Posterior
-from slatewise.model.terms import terms_of
+from slatewise.model.terms import feature_terms
 from slatewise.training.config import TrainingConfig
 from slatewise.training.steps import SparseSteps
 
@@ -292,7 +292,11 @@ def _step(
         "model",
     )
     on_cells, on_steps = (
-        sum(len(term.columns(model)) for term in terms_of(model, acts_on).values())
+        sum(
+            len(term.columns(model))
+            for term in feature_terms(model).values()
+            if term.acts_on == acts_on
+        )
         for acts_on in ("items", "no click")
     )
     spread = torch.from_numpy(rng.permutation(catalogue)[: batch.num_items]).int()

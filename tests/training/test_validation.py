@@ -75,7 +75,13 @@ def test_items_that_training_never_saw_are_scored_as_they_will_be_predicted() ->
     log = log.with_items(torch.where(training, items % 6, items).int())
     groups = torch.zeros(ITEMS).long()
     work = Training(
-        ModelConfig(dimensions=3), TrainingConfig(max_epochs=3), log, groups, ["all"], ["a", "b"], seed=0
+        ModelConfig(dimensions=3),
+        TrainingConfig(max_epochs=3),
+        log,
+        groups,
+        ["all"],
+        ["a", "b"],
+        seed=0,
     )
     for _ in work.advance():
         pass

@@ -19,7 +19,7 @@ from slatewise.features.popularity import SECOND
 from slatewise.features.user_history import UserHistory
 from slatewise.model.parameters import Parameters
 from slatewise.model.posterior import Posterior
-from slatewise.model.terms import FittedTerms, terms_of
+from slatewise.model.terms import FittedTerms
 from slatewise.model.terms.term import FeatureTerm, ItemState
 from slatewise.ranking import Additions, ItemTable
 from slatewise.strategies.users import Ints
@@ -178,11 +178,11 @@ class TermsInLog:
 
 def weights_by_term(posterior: Posterior, parameters: Parameters) -> dict[str, Tensor]:
     """Take the weights of features of items apart again, by the name of the term."""
-    terms = terms_of(posterior.config, "items")
+    names = posterior.parts.weight_names("items")
     if parameters.cell_weights is None:
         return {}
-    sizes = [len(term.columns(posterior.config)) for term in terms.values()]
-    return dict(zip(terms, torch.split(parameters.cell_weights, sizes), strict=True))
+    sizes = [len(posterior.shared[name].mean) for name in names]
+    return dict(zip(names, torch.split(parameters.cell_weights, sizes), strict=True))
 
 
 def add_met(
@@ -203,8 +203,8 @@ def ranking_terms(
     posterior: Posterior, terms: FittedTerms
 ) -> tuple[dict[str, FeatureTerm], dict[str, FeatureTerm]]:
     """Return the terms that rank all items, and the items met; none of the model may be missing."""
-    for name, term in terms_of(posterior.config, "items").items():
-        if term.ranks != "never" and name not in terms.by_name:
+    for name in posterior.parts.weight_names("items"):
+        if posterior.parts.terms[name].ranks != "never" and name not in terms.by_name:
             raise SlatewiseError(
                 f"the model ranks by {name}, of which nothing is known here.",
                 "Give the ranker the terms of the model, SlateModel.terms.",

@@ -47,12 +47,16 @@ class ExactRanker:
         self.table = table
         self.terms = RankingTerms(posterior, terms or FittedTerms(), table)
         self.dynamics = UserDynamics(posterior)
+        self.relevance = posterior.parts.relevance
 
     def by_mean(self, users: Users, k: int) -> Ints:
         """Rank by relevance at the posterior mean: [B, k]."""
         profiles = self.mean_profiles(users)
         added = [self.terms.mean(history) for history in users.histories]
-        return rank_means_many(self.table, profiles, k, users.filters, added).items
+        relevance = self.relevance.ranking
+        return rank_means_many(
+            self.table, profiles, k, users.filters, added, relevance=relevance
+        ).items
 
     def by_draws(self, users: Users, k: int, draws: int) -> Ints:
         """Rank by relevance in J posterior draws each: [B, J, k]."""
@@ -70,7 +74,15 @@ class ExactRanker:
         added = self.terms.draws(history, draws, seed)
         # A clicked item has one vector in a draw: that which moved the user is also ranked.
         return rank_draws(
-            self.table, drawn.profiles, k, for_items, wanted, drawn.items, drawn.vectors, added
+            self.table,
+            drawn.profiles,
+            k,
+            for_items,
+            wanted,
+            drawn.items,
+            drawn.vectors,
+            added,
+            relevance=self.relevance.ranking,
         ).items
 
     def by_expectation(self, users: Users, k: int, draws: int) -> Ints:
@@ -83,7 +95,9 @@ class ExactRanker:
             wanted, seed = users.filters[row], users.seeds[row]
             drawn = self.draw_profiles(history, draws, _streams(seed)[0])
             added = self.terms.draws(history, draws, seed)
-            slates[row] = rank_expected(self.table, drawn.profiles, k, wanted, added).items
+            slates[row] = rank_expected(
+                self.table, drawn.profiles, k, wanted, added, relevance=self.relevance.ranking
+            ).items
         return slates
 
     def at_random(self, users: Users, k: int) -> Ints:
@@ -128,11 +142,12 @@ class ExactRanker:
     def mean_parts(self, users: Users, items: Ints) -> dict[str, Doubles]:
         """Return what each term adds to the utilities of items [k] to the first user: [k] each.
 
-        By the posterior mean; `distance` is what the distance takes away. They add up to what
-        `by_mean` ranks by.
+        By the posterior mean; the relevance, such as `distance`, is one of them. They add up to
+        what `by_mean` ranks by.
         """
-        gaps = self.mean_profiles(users)[0].astype(np.float64) - self.table.means_of(items)
-        parts = {"distance": -np.linalg.norm(gaps, axis=1)}
+        profile = self.mean_profiles(users)[0]
+        found = self.relevance.of_arrays(profile, self.table.means_of(items))
+        parts = {self.relevance.name: found.astype(np.float64)}
         parts["bias"] = self.table.biases_of(items).astype(np.float64)
         return parts | self.terms.mean_parts(users.histories[0], items)
 

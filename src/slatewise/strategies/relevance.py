@@ -18,11 +18,11 @@ def relevance_draws(
     drawn = ranker.draw_profiles(history, draws, seed)
     rng = np.random.default_rng([seed, 3])
     vectors = _vectors(ranker, drawn, items, rng)  # [J, k, D]
-    distance = np.linalg.norm(drawn.profiles[:, None] - vectors, axis=2)
+    relevant = ranker.relevance.of_arrays(drawn.profiles[:, None], vectors)
     unsure = ranker.table.bias_scales_of(items) * rng.standard_normal((draws, len(items)))
     biases = ranker.table.biases_of(items) + unsure
     added = ranker.terms.drawn_for(history, items, draws, seed)
-    relevance: Doubles = np.exp(biases + added - distance, dtype=np.float64)
+    relevance: Doubles = np.exp(biases + added + relevant, dtype=np.float64)
     return relevance
 
 

@@ -9,7 +9,7 @@ from slatewise.data import SlateDataset
 from slatewise.errors import SlatewiseError
 from slatewise.features import HISTORY, PopularityIndex, Propensity, history_features
 from slatewise.model.config import ModelConfig
-from slatewise.model.terms import FittedTerms, describing, terms_of
+from slatewise.model.terms import FittedTerms, describing, feature_terms
 from slatewise.model.terms.popularity import PopularityTerm
 from slatewise.model.terms.propensity import PropensityTerm
 from slatewise.model.terms.term import typical_sizes
@@ -85,7 +85,7 @@ def test_terms_come_back_as_they_were_saved(terms: FittedTerms) -> None:
 @pytest.mark.parametrize("name", ["history", "popularity", "propensity"])
 def test_every_feature_has_a_weight_and_words(name: str, dataset: SlateDataset) -> None:
     config = ModelConfig(terms=(name,), half_lives=(1.0, 12.0))
-    term = terms_of(config)[name].fit(config, dataset)
+    term = feature_terms(config)[name].fit(config, dataset)
     made = term.describe_in(dataset)(dataset.interactions())
     columns = term.columns(config)
     assert made.shape[1] == len(columns)

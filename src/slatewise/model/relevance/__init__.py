@@ -4,14 +4,21 @@ Shapes: M profiles, K items, D dimensions.
 """
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+import numpy.typing as npt
+import torch
 from torch import Tensor
 
 from slatewise.model.part import Part
 
 if TYPE_CHECKING:
     from slatewise.model.config import ModelConfig
+
+
+Array = npt.NDArray[Any]
 
 
 class Relevance(Part):
@@ -38,6 +45,20 @@ class Relevance(Part):
     def exact(self, profiles: Tensor, vectors: Tensor) -> Tensor:
         """Return the same to the last digit, for rankings: [M, K]."""
         return self.pairs(profiles[:, None], vectors)
+
+    def of_arrays(self, profiles: Array, vectors: Array) -> Array:
+        """Return the same as `pairs`, of arrays [..., D] for the slate of one user: [...]."""
+        found = self.pairs(torch.from_numpy(profiles), torch.from_numpy(vectors))
+        return np.asarray(found.numpy())
+
+    @property
+    def ranking(self) -> str | Callable[[Array, Array], Array]:
+        """What rankings know it by: the name of compiled loops, or the function itself."""
+        if self.fused:
+            return self.name
+        return lambda profiles, vectors: np.asarray(
+            self.exact(torch.from_numpy(profiles), torch.from_numpy(vectors)).numpy()
+        )
 
     words: ClassVar[str] = "how well it suits the user"
     """what it says of an item, in explanations"""

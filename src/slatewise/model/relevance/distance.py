@@ -2,10 +2,11 @@
 
 from typing import ClassVar, Final
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from slatewise.model.relevance import Relevance
+from slatewise.model.relevance import Array, Relevance
 
 
 class Distance(Relevance):
@@ -26,6 +27,11 @@ class Distance(Relevance):
     def exact(self, profiles: Tensor, vectors: Tensor) -> Tensor:
         """Return −‖z − v‖ by differences: a product would rank close items by rounding errors."""
         return -torch.cdist(profiles, vectors, compute_mode="donot_use_mm_for_euclid_dist")
+
+    def of_arrays(self, profiles: Array, vectors: Array) -> Array:
+        """Return −‖z − v‖."""
+        gaps = profiles - vectors
+        return np.asarray(-np.sqrt(np.einsum("...d,...d->...", gaps, gaps)))
 
 
 def safe_norm(difference: Tensor) -> Tensor:

@@ -2,9 +2,10 @@
 
 from typing import ClassVar, Final
 
+import numpy as np
 from torch import Tensor
 
-from slatewise.model.relevance import Relevance
+from slatewise.model.relevance import Array, Relevance
 
 
 class Dot(Relevance):
@@ -21,6 +22,10 @@ class Dot(Relevance):
     def exact(self, profiles: Tensor, vectors: Tensor) -> Tensor:
         """Return z · v through one matrix product."""
         return profiles @ vectors.T
+
+    def of_arrays(self, profiles: Array, vectors: Array) -> Array:
+        """Return z · v."""
+        return np.asarray(np.einsum("...d,...d->...", profiles, vectors))
 
 
 PART: Final = Dot

@@ -1,10 +1,9 @@
 """Terms of the utility that are linear in features from the strict past, a module each."""
 
 from slatewise.model.terms.describing import Describer
-from slatewise.model.terms.fitted import FittedTerms
-from slatewise.model.terms.registry import terms_of
+from slatewise.model.terms.fitted import FittedTerms, feature_terms
 from slatewise.model.terms.term import FeatureTerm, Term
 
-__all__ = ["Describer", "FeatureTerm", "FittedTerms", "Term", "terms_of"]
+__all__ = ["Describer", "FeatureTerm", "FittedTerms", "Term", "feature_terms"]
 
 BASE = Term

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
+from slatewise.model.registry import TERMS
 from slatewise.model.terms.describing import Describer
-from slatewise.model.terms.registry import terms_of
 from slatewise.model.terms.term import FeatureTerm, Ranks
 
 if TYPE_CHECKING:
@@ -24,7 +24,9 @@ class FittedTerms:
     @classmethod
     def fit(cls, config: "ModelConfig", dataset: SlateDataset) -> "FittedTerms":
         """Fit those that the configuration names; none for the paper's model."""
-        return cls({name: term.fit(config, dataset) for name, term in terms_of(config).items()})
+        return cls(
+            {name: term.fit(config, dataset) for name, term in feature_terms(config).items()}
+        )
 
     def in_log(self, log: SlateDataset | None) -> Describer:
         """Return what computes features in a log, of which only some terms need to know."""
@@ -47,7 +49,7 @@ class FittedTerms:
         cls, stored: Mapping[str, Any], config: "ModelConfig", where: str
     ) -> "FittedTerms":
         """Take over what `to_json` returned, refusing terms that are not those of the model."""
-        wanted = terms_of(config)
+        wanted = feature_terms(config)
         if stored.keys() != wanted.keys():
             raise SlatewiseError(
                 f"{where}: the terms are not those of the model.",
@@ -59,3 +61,9 @@ class FittedTerms:
                 for name, term in wanted.items()
             }
         )
+
+
+def feature_terms(config: "ModelConfig") -> dict[str, type[FeatureTerm]]:
+    """Return the terms of a model that have features, in the order of their columns."""
+    named = {name: TERMS[name] for name in sorted(config.terms)}
+    return {name: term for name, term in named.items() if term.has_features}

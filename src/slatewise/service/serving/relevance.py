@@ -33,6 +33,7 @@ class Relevance:
     def __init__(self, ranker: ExactRanker, draws: int = RELEVANCE_DRAWS) -> None:
         rng = np.random.default_rng(_SEED)
         size = (_SLOTS, draws, ranker.table.dimensions)
+        self._relevance = ranker.relevance
         self._table, self._places = ranker.table, ranker.dynamics.places
         self._noise = rng.standard_normal(size, dtype=np.float32)
         self._bias_noise = rng.standard_normal(size[:2], dtype=np.float32)
@@ -46,10 +47,9 @@ class Relevance:
         return self._follow(moves.averages(vectors), moves.kinds)
 
     def of(self, history: UserHistory, profiles: Floats, items: Ints) -> tuple[Doubles, Doubles]:
-        """Return the mean of exp(b + w · x − ‖z − v‖) over draws, and its scale, of items: [k]."""
-        gaps = self._vectors(items)  # [k, J, D]
-        gaps -= profiles
-        utilities = -np.sqrt(np.einsum("kjd,kjd->kj", gaps, gaps)).astype(np.float64)
+        """Return the mean of exp(utility) over draws, and its scale, of items: [k]."""
+        vectors = self._vectors(items)  # [k, J, D]
+        utilities = self._relevance.of_arrays(profiles, vectors).astype(np.float64)
         biases = self._bias_noise[items % _SLOTS] * self._table.bias_scales_of(items)[:, None]
         utilities += biases + self._table.biases_of(items)[:, None]
         utilities += np.asarray(self._added(history, items)).T
