@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from slatewise.model.config import Term
 from slatewise.service.serving import Request
 from tests.service.serving.world import a_model, a_service, visit
 
@@ -22,7 +21,7 @@ HISTORY = "histories are empty: no log was loaded; run slatewise load DIR LOG"
     ],
 )
 def test_what_is_missing_is_said_with_every_slate_until_something_is_known(
-    tmp_path: Path, terms: tuple[Term, ...], notes: list[str]
+    tmp_path: Path, terms: tuple[str, ...], notes: list[str]
 ) -> None:
     service = a_service(tmp_path, a_model(terms))
     assert sorted(service.ready()) == notes
