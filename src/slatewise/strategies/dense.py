@@ -11,8 +11,8 @@ from slatewise.errors import SlatewiseError
 from slatewise.model.parameters import Parameters
 from slatewise.model.posterior import Posterior
 from slatewise.model.profiles import present_profiles
-from slatewise.model.utility import ranking_utilities
 from slatewise.model.terms import FittedTerms
+from slatewise.model.utility import ranking_utilities
 from slatewise.ranking import Filter
 from slatewise.strategies.additions import add_met, ranking_terms, weights_by_term
 from slatewise.strategies.interleaving import interleave
