@@ -42,7 +42,7 @@ def test_predictions_follow_the_equations(world: tuple[SlateDataset, SlateModel]
     # The same model with all terms taken out, and their sum added by hand.
     mean = model.posterior.mean()
     without = SlateModel(
-        type(model.posterior)(bare, model.posterior.item_groups, 2, len(mean.no_click)),
+        type(model.posterior)(bare, model.posterior.item_groups, range(2), len(mean.no_click)),
         model.item_ids,
         model.group_names,
         model.source_names,
