@@ -49,7 +49,7 @@ from slatewise.service.store import Store
 from slatewise.service.store.clock import DAY
 from slatewise.service.store.records import ItemState, Outcome, Serving, SlateRecord
 from slatewise.service.store.rows import StoredSlate, outcome_row, slate_row
-from slatewise.strategies import Recommender
+from slatewise.slates import Recommender
 from slatewise.training import runs
 
 ITEMS, SLATE, VISITS, PAGE = 10_000, 20, 20, 50_000

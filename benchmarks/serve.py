@@ -36,8 +36,8 @@ from shop import USERS, VISITS, Shop, ended, event, serving
 from slatewise.ranking import ItemTable, rank_draws, rank_means
 from slatewise.service.serving import Request, Service
 from slatewise.service.store import Store
-from slatewise.strategies.exact import ExactRanker
-from slatewise.strategies.users import Users
+from slatewise.slates.exact import ExactRanker
+from slatewise.slates.users import Users
 from slatewise.training import runs
 
 ROOT = Path(__file__).parents[1]

@@ -12,7 +12,7 @@ from slatewise.experiments.offline import OfflineConfig
 from slatewise.experiments.online_strategies import OnlineStrategiesConfig
 from slatewise.experiments.study import find_study
 from slatewise.plugins import load_object
-from slatewise.strategies import named_strategy
+from slatewise.slates import named_strategy
 from tests.conftest import Write
 
 MODULE = """

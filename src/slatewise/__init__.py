@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from slatewise.evaluation import evaluate as evaluate
     from slatewise.model.config import ModelConfig as ModelConfig
     from slatewise.model.fitted import SlateModel as SlateModel
-    from slatewise.strategies import Recommender as Recommender
+    from slatewise.slates import Recommender as Recommender
     from slatewise.training import TrainingConfig as TrainingConfig
     from slatewise.training import fit as fit
     from slatewise.training import load as load
@@ -37,7 +37,7 @@ _HOMES = {
     "load": "slatewise.training",
     "ModelRecommender": "slatewise.evaluation",
     "evaluate": "slatewise.evaluation",
-    "Recommender": "slatewise.strategies",
+    "Recommender": "slatewise.slates",
 }
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605

@@ -41,7 +41,7 @@ class Twin(BaseRate):
 STRATEGY = """
 import numpy as np
 
-from slatewise.strategies import named_strategy
+from slatewise.slates import named_strategy
 
 
 class Backwards:

@@ -5,10 +5,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from slatewise.strategies import Recommender, bulk
+from slatewise.slates import Recommender, bulk
 from slatewise.training import save
 from tests.cli.conftest import Run
-from tests.strategies.conftest import a_model
+from tests.slates.conftest import a_model
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 from slatewise.data import SlateDataset
 from slatewise.features.showings import replay
 from slatewise.model.config import ModelConfig
-from slatewise.strategies import Recommender, Seen
+from slatewise.slates import Recommender, Seen
 from slatewise.training import TrainingConfig, fit, save
 from tests.cli.conftest import Run
 from tests.model.terms.logs import dataset_of, rows_of

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from slatewise.compiled import compilation, functions
 from slatewise.compiled.compilation import digest, stamp_of
 from slatewise.features import _popularity_numba
+from slatewise.model.dynamics import gru
 from slatewise.model.kernels.loops import rows, slate
 from slatewise.ranking.loops import drawing, heap
-from slatewise.strategies import profiles
 
 KERNELS = {
     "ranking": heap.keep,
@@ -21,7 +21,7 @@ KERNELS = {
     "training": rows.first_appearances,
     "made for its dimensions": slate.slate_kernel(2, False, 0, "distance"),
     "features": _popularity_numba.stream,
-    "strategies": profiles._gru,
+    "a user's dynamics": gru._follow,
 }
 
 

@@ -17,9 +17,9 @@ from slatewise.simulation import (
     SimulationConfig,
     Users,
 )
-from slatewise.strategies import Strategy
-from slatewise.strategies.dense import DenseRanker
-from slatewise.strategies.users import Users as Asking
+from slatewise.slates import Strategy
+from slatewise.slates.dense import DenseRanker
+from slatewise.slates.users import Users as Asking
 
 Ints = npt.NDArray[np.int64]
 Doubles = npt.NDArray[np.float64]

@@ -17,7 +17,7 @@ from slatewise.evaluation.off_policy import (
     self_normalised,
 )
 from slatewise.evaluation.slate_probability import epsilon_mix_probability
-from slatewise.strategies import EpsilonMix, Greedy, InSlateThompson
+from slatewise.slates import EpsilonMix, Greedy, InSlateThompson
 from tests.evaluation.off_policy_world import ITEMS, Doubles, Ints, K, one_of, world
 
 SEEDS, EPSILON = 60, 0.5

@@ -8,7 +8,7 @@ from slatewise.errors import SlatewiseError
 from slatewise.experiments.days import retrain
 from slatewise.experiments.model_policy import ModelPolicy
 from slatewise.model.fitted import SlateModel
-from slatewise.strategies import Greedy, InSlateThompson, Strategy, Thompson
+from slatewise.slates import Greedy, InSlateThompson, Strategy, Thompson
 from tests.experiments.worlds import platform, small
 
 HISTORY = np.array([[3, -1, 5], [-1, -1, -1], [7, 7, 2], [1, -1, -1]] * 5)

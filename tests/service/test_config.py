@@ -6,7 +6,7 @@ import pytest
 
 from slatewise.errors import SlatewiseError
 from slatewise.service.config import ArmConfig, ServiceConfig
-from slatewise.strategies import STRATEGIES
+from slatewise.slates import STRATEGIES
 
 
 def written(tmp_path: Path, text: str) -> Path:

@@ -13,7 +13,7 @@ from slatewise.errors import SlatewiseError
 
 if TYPE_CHECKING:
     from slatewise.data.dataset import SlateDataset
-    from slatewise.strategies import Reason, Recommender, Slate, Strategy
+    from slatewise.slates import Reason, Recommender, Slate, Strategy
 
 _BAR = 20
 _TIMES = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M"]
@@ -58,7 +58,7 @@ def recommend(
 ) -> None:
     """Make slates: for one user's clicks, or for every user of a file."""
     # Torch takes a second to load: only commands that need it pay.
-    from slatewise.strategies import Recommender, named_strategy  # noqa: PLC0415
+    from slatewise.slates import Recommender, named_strategy  # noqa: PLC0415
 
     if (clicks is None) == (users is None):
         raise SlatewiseError(
@@ -106,7 +106,7 @@ def _refresh(
     recommender: "Recommender", log: Path | None, at: datetime | None
 ) -> dict[str, Any] | None:
     """Tell the model what is popular, by what a log says; return what tells this from others."""
-    from slatewise.strategies import logs  # noqa: PLC0415 (torch is slow to load)
+    from slatewise.slates import logs  # noqa: PLC0415 (torch is slow to load)
 
     if log is None:
         return None
@@ -128,7 +128,7 @@ def _for_all(
     seed: int,
     about: dict[str, Any],
 ) -> None:
-    from slatewise.strategies import bulk, logs  # noqa: PLC0415
+    from slatewise.slates import bulk, logs  # noqa: PLC0415
     from slatewise.training import runs  # noqa: PLC0415
 
     told = logs.is_log(users)

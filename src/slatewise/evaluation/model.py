@@ -21,7 +21,7 @@ from slatewise.model.parameters import Parameters
 from slatewise.model.profiles import known_profiles
 from slatewise.model.steps import ClickSteps
 from slatewise.model.utility import item_utilities, no_click_utilities, ranking_utilities
-from slatewise.strategies.additions import TermsInLog
+from slatewise.slates.additions import TermsInLog
 
 _CELLS = 1 << 24
 """Scores of users x items held at once."""

@@ -15,7 +15,7 @@ from slatewise.experiments.store import Tables
 from slatewise.experiments.study import Bench
 from slatewise.experiments.variants import variant_config
 from slatewise.model.fitted import SlateModel
-from slatewise.strategies.strategies import named_strategy
+from slatewise.slates.strategies import named_strategy
 from slatewise.training import fit
 
 

@@ -30,9 +30,9 @@ from slatewise.model.fitted import SlateModel
 from slatewise.ranking import Filter
 from slatewise.simulation import Marketplace, Users, named_policy
 from slatewise.simulation.arrays import Doubles, Ints
-from slatewise.strategies import users as asking
-from slatewise.strategies.dense import DenseRanker
-from slatewise.strategies.strategies import Greedy
+from slatewise.slates import users as asking
+from slatewise.slates.dense import DenseRanker
+from slatewise.slates.strategies import Greedy
 from slatewise.training import fit
 
 SLATE, ALL_ITEM, AWARE = "slate", "all-item", "source-aware"

@@ -28,7 +28,7 @@ from slatewise.experiments.rates import (
 )
 from slatewise.experiments.store import Row, Tables
 from slatewise.experiments.study import Bench, Study, Summary, Unit
-from slatewise.strategies.strategies import Greedy
+from slatewise.slates.strategies import Greedy
 
 SLATE, ALL_ITEM = Arm("slate-gru-hier"), Arm("all-item-gru-hier")
 BEFORE, LOST, MISSING, LEAVING, AFTER = "before", "lost week", "missing", "leaving", "after"

@@ -5,9 +5,9 @@ import numpy as np
 from slatewise.errors import SlatewiseError
 from slatewise.model.fitted import SlateModel
 from slatewise.simulation.arrays import Ints
-from slatewise.strategies.dense import DenseRanker
-from slatewise.strategies.strategies import Strategy
-from slatewise.strategies.users import Users
+from slatewise.slates.dense import DenseRanker
+from slatewise.slates.strategies import Strategy
+from slatewise.slates.users import Users
 
 _SHARING = 8
 """Users who share posterior draws. All together would be cheapest, but then the luck of one draw

@@ -10,7 +10,7 @@ from slatewise.errors import SlatewiseError
 from slatewise.experiments.study import StudyConfig
 from slatewise.experiments.variants import VARIANTS
 from slatewise.plugins import is_import_path
-from slatewise.strategies.strategies import STRATEGIES, named_strategy
+from slatewise.slates.strategies import STRATEGIES, named_strategy
 from slatewise.training.config import TrainingConfig
 
 

@@ -18,7 +18,7 @@ from pydantic import (
 from slatewise.config import Config, read_toml
 from slatewise.errors import SlatewiseError
 from slatewise.model.config import ModelConfig
-from slatewise.strategies.strategies import Strategy, named_strategy, strategy_line
+from slatewise.slates.strategies import Strategy, named_strategy, strategy_line
 from slatewise.training.config import TrainingConfig
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")

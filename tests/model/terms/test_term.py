@@ -120,11 +120,6 @@ def test_a_term_has_to_say_how_it_ranks() -> None:
         class Silent(Complete, FeatureTerm):  # type: ignore[misc]
             acts_on: ClassVar[Literal["items", "no click"]] = "items"
 
-    with pytest.raises(SlatewiseError, match="does not say `acts_on`"):
-
-        class Nowhere(Complete, FeatureTerm):  # type: ignore[misc]
-            ranks: ClassVar[Ranks] = "never"
-
     with pytest.raises(SlatewiseError, match="cannot rank items"):
 
         class Odd(Complete, FeatureTerm):  # type: ignore[misc]

@@ -16,7 +16,7 @@ from slatewise.service.serving import Request
 from slatewise.service.serving.replaying import Replayer
 from slatewise.service.store import Store
 from slatewise.service.store.records import Outcome, Visit
-from slatewise.strategies import Recommender
+from slatewise.slates import Recommender
 from tests.service.serving.world import ITEMS, a_model, a_service
 
 K = 3

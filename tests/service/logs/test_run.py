@@ -20,8 +20,8 @@ from slatewise.service.http.startup import prepare
 from slatewise.service.serving import Request, Service
 from slatewise.service.serving.models import Models
 from slatewise.service.store import Store
-from slatewise.strategies.recommender import Recommender
-from slatewise.strategies.users import Seen
+from slatewise.slates.recommender import Recommender
+from slatewise.slates.users import Seen
 from slatewise.training import TrainingConfig, fit
 from tests.service.logs.world import MINUTE, frame, write
 

@@ -17,9 +17,9 @@ from slatewise.service.serving.items import ItemLog
 from slatewise.service.serving.offers import Offers
 from slatewise.service.store import Store, StoreError
 from slatewise.service.store.features import Features
-from slatewise.strategies import Recommender
-from slatewise.strategies.predictive import Predictive
-from slatewise.strategies.tables import table_of
+from slatewise.slates import Recommender
+from slatewise.slates.predictive import Predictive
+from slatewise.slates.tables import table_of
 from tests.service.serving.test_items import Shop
 from tests.service.serving.world import GROUPS, TERMS, a_model, a_service, made, promote, put, visit
 

@@ -8,7 +8,7 @@ from slatewise.features.user_history import NO_HISTORY
 from slatewise.service.serving.items import ItemLog
 from slatewise.service.serving.users import KnownUser, history_of_visits, known_user
 from slatewise.service.store.records import SlateRecord, Visit
-from slatewise.strategies.users import Seen, history_of_events
+from slatewise.slates.users import Seen, history_of_events
 from tests.service.serving.test_offers import TRAINED, offers_of
 
 SOURCES = ["search", "recommendation"]

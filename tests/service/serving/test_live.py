@@ -9,8 +9,8 @@ import pytest
 from slatewise.service.serving import Request, Service
 from slatewise.service.serving.live import Answer
 from slatewise.service.serving.users import NOBODY
-from slatewise.strategies import Greedy, Ranker, Users
-from slatewise.strategies.users import Ints
+from slatewise.slates import Greedy, Ranker, Users
+from slatewise.slates.users import Ints
 from tests.service.serving.world import a_model, a_service, put
 
 

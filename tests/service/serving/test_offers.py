@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from slatewise.service.serving.items import ItemLog
 from slatewise.service.serving.offers import Offers
-from slatewise.strategies.predictive import Predictive
-from slatewise.strategies.tables import table_of
+from slatewise.slates.predictive import Predictive
+from slatewise.slates.tables import table_of
 from tests.service.serving.test_items import Shop
 from tests.service.serving.world import a_model
 

@@ -7,9 +7,9 @@ from slatewise.features import Showing, UserHistory
 from slatewise.features.user_history import NO_HISTORY
 from slatewise.service.serving import relevance
 from slatewise.service.serving.relevance import Relevance
-from slatewise.strategies.exact import ExactRanker
-from slatewise.strategies.relevance import relevance_draws
-from slatewise.strategies.tables import table_of
+from slatewise.slates.exact import ExactRanker
+from slatewise.slates.relevance import relevance_draws
+from slatewise.slates.tables import table_of
 from tests.service.serving.world import a_model
 
 ITEMS = np.array([3, 40, 7, 22, 51])

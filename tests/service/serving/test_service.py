@@ -11,7 +11,7 @@ from slatewise.service.config import ServiceConfig
 from slatewise.service.serving import Request, Service
 from slatewise.service.store import Store
 from slatewise.service.store.records import Item, ItemState, Outcome, SlateRecord, StoredVisits
-from slatewise.strategies import Recommender, Seen
+from slatewise.slates import Recommender, Seen
 from tests.service.serving.world import (
     ITEMS,
     TERMS,

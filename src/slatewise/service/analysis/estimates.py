@@ -30,7 +30,7 @@ from slatewise.service.config import ArmConfig
 from slatewise.service.serving.replaying import Replayer
 from slatewise.service.store import Store
 from slatewise.service.store.records import Visit
-from slatewise.strategies.strategies import strategy_from
+from slatewise.slates.strategies import strategy_from
 
 Doubles = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

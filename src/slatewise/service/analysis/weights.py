@@ -18,11 +18,11 @@ import numpy.typing as npt
 from slatewise.evaluation.slate_probability import epsilon_mix_probability
 from slatewise.service.serving.live import Live
 from slatewise.service.store.records import Serving
-from slatewise.strategies.exact import ExactRanker
-from slatewise.strategies.interleaving import interleave
-from slatewise.strategies.slate import Slate
-from slatewise.strategies.strategies import EpsilonMix, Greedy, Strategy
-from slatewise.strategies.users import Users
+from slatewise.slates.exact import ExactRanker
+from slatewise.slates.interleaving import interleave
+from slatewise.slates.slate import Slate
+from slatewise.slates.strategies import EpsilonMix, Greedy, Strategy
+from slatewise.slates.users import Users
 
 _MIXED: Final = 4_000
 """Slates of an ε-mix that are drawn at least: they cost a few milliseconds in all."""

@@ -18,7 +18,7 @@ from slatewise.service.serving import Request, Service, warm_up
 from slatewise.service.store import Store, StoreError
 from slatewise.service.store.records import SlateRecord
 from slatewise.service.store.writer import Writer
-from slatewise.strategies import Slate
+from slatewise.slates import Slate
 
 QUEUE = 20_000
 """records that may wait to be written: some 20 MB"""

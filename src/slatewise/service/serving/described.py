@@ -14,7 +14,7 @@ import numpy.typing as npt
 from slatewise.features.item_features import ItemEncoder
 from slatewise.features.item_values import encode_values, refuse_misfits
 from slatewise.service.store.features import Features
-from slatewise.strategies.predictive import Predictive, Said
+from slatewise.slates.predictive import Predictive, Said
 
 Ints = npt.NDArray[np.int64]
 

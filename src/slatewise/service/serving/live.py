@@ -25,12 +25,12 @@ from slatewise.service.serving.request import Request
 from slatewise.service.serving.turns import one_at_a_time
 from slatewise.service.serving.users import KnownUser
 from slatewise.service.store.features import Features
-from slatewise.strategies.exact import ExactRanker
-from slatewise.strategies.predictive import Predictive, Said
-from slatewise.strategies.slate import Slate
-from slatewise.strategies.strategies import Strategy
-from slatewise.strategies.tables import table_of, table_of_run
-from slatewise.strategies.users import Users
+from slatewise.slates.exact import ExactRanker
+from slatewise.slates.predictive import Predictive, Said
+from slatewise.slates.slate import Slate
+from slatewise.slates.strategies import Strategy
+from slatewise.slates.tables import table_of, table_of_run
+from slatewise.slates.users import Users
 from slatewise.training.memory import give_back_freed_memory
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from slatewise.ranking import ItemTable
 from slatewise.service.serving.described import Told
 from slatewise.service.serving.growing import Growing
 from slatewise.service.serving.items import Changes, ItemLog, Places
-from slatewise.strategies.predictive import Said
+from slatewise.slates.predictive import Said
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]

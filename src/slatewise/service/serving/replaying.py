@@ -13,9 +13,9 @@ from slatewise.service.serving.request import Request
 from slatewise.service.serving.users import NOBODY, User, history_of_visits
 from slatewise.service.store import Store
 from slatewise.service.store.records import Serving, SlateRecord
-from slatewise.strategies.propensities import Propensities, propensities
-from slatewise.strategies.slate import Slate
-from slatewise.strategies.strategies import Strategy, strategy_from
+from slatewise.slates.propensities import Propensities, propensities
+from slatewise.slates.slate import Slate
+from slatewise.slates.strategies import Strategy, strategy_from
 from slatewise.training import runs
 
 _KEPT: Final = 4

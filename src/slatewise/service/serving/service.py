@@ -24,8 +24,8 @@ from slatewise.service.store.clock import Clock
 from slatewise.service.store.features import Features
 from slatewise.service.store.records import Serving, SlateRecord
 from slatewise.service.store.stamps import Stamps
-from slatewise.strategies.propensities import propensities
-from slatewise.strategies.slate import Slate
+from slatewise.slates.propensities import propensities
+from slatewise.slates.slate import Slate
 
 logger = logging.getLogger(__name__)
 

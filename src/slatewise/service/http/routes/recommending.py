@@ -11,7 +11,7 @@ from slatewise.service.http.problems import Problem
 from slatewise.service.http.schemas import RecommendAnswer, RecommendBody
 from slatewise.service.http.security import Role
 from slatewise.service.store.records import SlateRecord
-from slatewise.strategies import Slate
+from slatewise.slates import Slate
 
 USUAL_K = 20
 router = APIRouter(prefix="/v1", tags=["slates"], route_class=guarded(Role.READ, DirectRoute))

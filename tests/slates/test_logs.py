@@ -10,10 +10,10 @@ import pytest
 from slatewise.data import SlateDataset
 from slatewise.data.preparation import prepare
 from slatewise.features.showings import replay
-from slatewise.strategies import Recommender, Seen
-from slatewise.strategies.logs import LoggedUsers, is_log, opened_log
-from slatewise.strategies.users import history_of_events
-from tests.strategies.conftest import a_model
+from slatewise.slates import Recommender, Seen
+from slatewise.slates.logs import LoggedUsers, is_log, opened_log
+from slatewise.slates.users import history_of_events
+from tests.slates.conftest import a_model
 
 
 def rows(users: int = 12) -> pl.DataFrame:

@@ -6,11 +6,11 @@ from typing import Literal
 import numpy as np
 
 from slatewise.model.fitted import ItemId
-from slatewise.strategies.catalogue import Catalogue
-from slatewise.strategies.exact import ExactRanker
-from slatewise.strategies.slate import Slate
-from slatewise.strategies.strategies import EpsilonMix
-from slatewise.strategies.users import Ints
+from slatewise.slates.catalogue import Catalogue
+from slatewise.slates.exact import ExactRanker
+from slatewise.slates.slate import Slate
+from slatewise.slates.strategies import EpsilonMix
+from slatewise.slates.users import Ints
 
 DEPTH = 200
 """Ranks are followed so far down; below, an item is out of reach in any case."""

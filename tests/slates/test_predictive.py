@@ -15,8 +15,8 @@ from slatewise.features.item_features import ItemEncoder
 from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
 from slatewise.model.posterior import Posterior
-from slatewise.strategies import Recommender
-from slatewise.strategies.predictive import Floats, _product
+from slatewise.slates import Recommender
+from slatewise.slates.predictive import Floats, _product
 from slatewise.training import save
 
 GROUPS, D = ["red", "green"], 3

@@ -14,10 +14,10 @@ from slatewise.model.dynamics.gru import GruWeights
 from slatewise.model.fitted import SlateModel
 from slatewise.model.posterior import Posterior
 from slatewise.ranking import Filter, ItemTable
-from slatewise.strategies import DenseRanker, ExactRanker, Ranker, Users
-from slatewise.strategies.tables import columns
-from slatewise.strategies.users import Ints
-from tests.strategies.conftest import ITEMS, a_model
+from slatewise.slates import DenseRanker, ExactRanker, Ranker, Users
+from slatewise.slates.tables import columns
+from slatewise.slates.users import Ints
+from tests.slates.conftest import ITEMS, a_model
 
 Rank = Literal["dense", "exact"]
 CLICKS = [np.array([3, 17, 3]), np.array([], dtype=np.int64), np.array([40])]

@@ -2,8 +2,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slatewise.strategies.interleaving import interleave, interleave_capped
-from slatewise.strategies.users import Ints
+from slatewise.slates.interleaving import interleave, interleave_capped
+from slatewise.slates.users import Ints
 
 
 def by_hand(rankings: list[list[int]], k: int) -> list[int]:

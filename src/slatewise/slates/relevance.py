@@ -3,9 +3,9 @@
 import numpy as np
 
 from slatewise.features.user_history import UserHistory
-from slatewise.strategies.exact import ExactRanker, Profiles
-from slatewise.strategies.slate import Doubles
-from slatewise.strategies.users import Ints
+from slatewise.slates.exact import ExactRanker, Profiles
+from slatewise.slates.slate import Doubles
+from slatewise.slates.users import Ints
 
 
 def relevance_draws(

@@ -4,8 +4,8 @@ import pytest
 
 from slatewise.errors import SlatewiseError
 from slatewise.service.config import ArmConfig
-from slatewise.strategies import STRATEGIES, EpsilonMix, InSlateThompson, PosteriorMean, Thompson
-from slatewise.strategies.strategies import strategy_from
+from slatewise.slates import STRATEGIES, EpsilonMix, InSlateThompson, PosteriorMean, Thompson
+from slatewise.slates.strategies import strategy_from
 
 ARMS = [
     *({"strategy": name} for name in STRATEGIES),

@@ -8,8 +8,8 @@ from slatewise.errors import SlatewiseError
 from slatewise.features.item_values import Columns
 from slatewise.model.fitted import ItemId, SlateModel
 from slatewise.ranking import ItemTable
-from slatewise.strategies.predictive import Predictive
-from slatewise.strategies.users import Ints
+from slatewise.slates.predictive import Predictive
+from slatewise.slates.users import Ints
 
 
 class Catalogue:

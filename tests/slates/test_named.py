@@ -7,7 +7,7 @@ from slatewise.errors import SlatewiseError
 from slatewise.features import UserHistory
 from slatewise.model.fitted import SlateModel
 from slatewise.ranking import Filter, ItemTable
-from slatewise.strategies import (
+from slatewise.slates import (
     STRATEGIES,
     EpsilonMix,
     ExactRanker,
@@ -16,9 +16,9 @@ from slatewise.strategies import (
     Users,
     named_strategy,
 )
-from slatewise.strategies.interleaving import interleave
-from slatewise.strategies.tables import columns
-from tests.strategies.conftest import ITEMS, a_model
+from slatewise.slates.interleaving import interleave
+from slatewise.slates.tables import columns
+from tests.slates.conftest import ITEMS, a_model
 
 NOBODY = np.array([], dtype=np.int64)
 

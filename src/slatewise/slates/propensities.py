@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slatewise.strategies.ranker import Ranker
-from slatewise.strategies.slate import Doubles, Slate
-from slatewise.strategies.strategies import Strategy
-from slatewise.strategies.users import Ints, Users
+from slatewise.slates.ranker import Ranker
+from slatewise.slates.slate import Doubles, Slate
+from slatewise.slates.strategies import Strategy
+from slatewise.slates.users import Ints, Users
 
 _AT_ONCE = 256
 

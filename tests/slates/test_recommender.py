@@ -6,9 +6,9 @@ import torch
 
 from slatewise.errors import SlatewiseError
 from slatewise.model.fitted import SlateModel
-from slatewise.strategies import Recommender
+from slatewise.slates import Recommender
 from slatewise.training import load, save
-from tests.strategies.conftest import ITEMS, a_model
+from tests.slates.conftest import ITEMS, a_model
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from slatewise.features.user_history import UserHistory
 from slatewise.model.fitted import ItemId
 from slatewise.ranking import Filter
-from slatewise.strategies.users import Ints, Users
+from slatewise.slates.users import Ints, Users
 
 Doubles = npt.NDArray[np.float64]
 

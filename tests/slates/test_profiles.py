@@ -6,8 +6,8 @@ import torch
 
 from slatewise.data.interactions import Interactions
 from slatewise.model.profiles import present_profiles
-from slatewise.strategies.profiles import UserDynamics
-from tests.strategies.conftest import D, a_model
+from slatewise.slates.profiles import UserDynamics
+from tests.slates.conftest import D, a_model
 
 Dynamics = Literal["gru", "linear"]
 VECTORS = np.random.default_rng(3).standard_normal((6, D)).astype(np.float32)

@@ -19,9 +19,9 @@ from slatewise.data.columns import Columns
 from slatewise.data.tables import open_tables
 from slatewise.errors import InputError, SlatewiseError
 from slatewise.features.user_history import UserHistory
-from slatewise.strategies.recommender import Recommender
-from slatewise.strategies.strategies import Strategy
-from slatewise.strategies.users import Ints, Users
+from slatewise.slates.recommender import Recommender
+from slatewise.slates.strategies import Strategy
+from slatewise.slates.users import Ints, Users
 
 PART_USERS = 2_048
 _THREAD_USERS = 64

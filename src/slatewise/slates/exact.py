@@ -14,10 +14,10 @@ from slatewise.ranking import (
     rank_expected,
     rank_means_many,
 )
-from slatewise.strategies.additions import Doubles, RankingTerms
-from slatewise.strategies.interleaving import interleave, interleave_capped
-from slatewise.strategies.profiles import Floats, UserDynamics
-from slatewise.strategies.users import Ints, Users
+from slatewise.slates.additions import Doubles, RankingTerms
+from slatewise.slates.interleaving import interleave, interleave_capped
+from slatewise.slates.profiles import Floats, UserDynamics
+from slatewise.slates.users import Ints, Users
 
 
 class Profiles(NamedTuple):

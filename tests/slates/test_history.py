@@ -12,11 +12,11 @@ from slatewise.model.fitted import SlateModel
 from slatewise.model.profiles import known_profiles, present_profiles
 from slatewise.model.steps import ClickSteps
 from slatewise.ranking import Filter, ItemTable
-from slatewise.strategies import DenseRanker, ExactRanker, Recommender, Seen, Users
-from slatewise.strategies.tables import columns
-from slatewise.strategies.users import history_of_events
+from slatewise.slates import DenseRanker, ExactRanker, Recommender, Seen, Users
+from slatewise.slates.tables import columns
+from slatewise.slates.users import history_of_events
 from tests.model.ragged import Met, histories, random_interactions
-from tests.strategies.conftest import ITEMS, a_model
+from tests.slates.conftest import ITEMS, a_model
 
 Dynamics = Literal["gru", "linear"]
 dynamics_of = pytest.mark.parametrize("dynamics", ["gru", "linear"])

@@ -13,15 +13,15 @@ from slatewise.features.item_values import Columns
 from slatewise.model.fitted import ItemId, SlateModel
 from slatewise.model.terms.term import ItemState
 from slatewise.ranking import Filter, ItemTable
-from slatewise.strategies.catalogue import Catalogue
-from slatewise.strategies.exact import ExactRanker
-from slatewise.strategies.explaining import Reason, explain
-from slatewise.strategies.propensities import Propensities, propensities
-from slatewise.strategies.relevance import relevance_draws
-from slatewise.strategies.slate import Slate
-from slatewise.strategies.strategies import Strategy, named_strategy
-from slatewise.strategies.tables import table_of, table_of_run
-from slatewise.strategies.users import Event, Ints, Seen, Users, history_of_events
+from slatewise.slates.catalogue import Catalogue
+from slatewise.slates.exact import ExactRanker
+from slatewise.slates.explaining import Reason, explain
+from slatewise.slates.propensities import Propensities, propensities
+from slatewise.slates.relevance import relevance_draws
+from slatewise.slates.slate import Slate
+from slatewise.slates.strategies import Strategy, named_strategy
+from slatewise.slates.tables import table_of, table_of_run
+from slatewise.slates.users import Event, Ints, Seen, Users, history_of_events
 from slatewise.training import runs
 
 DEFAULT = "in-slate-thompson"

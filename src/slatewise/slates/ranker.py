@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from slatewise.strategies.users import Ints, Users
+from slatewise.slates.users import Ints, Users
 
 
 class Ranker(Protocol):

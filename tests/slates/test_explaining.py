@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from slatewise.model.fitted import SlateModel
-from slatewise.strategies import EpsilonMix, InSlateThompson, Recommender
-from slatewise.strategies.explaining import rank_quantiles
-from tests.strategies.conftest import a_model
+from slatewise.slates import EpsilonMix, InSlateThompson, Recommender
+from slatewise.slates.explaining import rank_quantiles
+from tests.slates.conftest import a_model
 
 
 def test_ranks_are_counted_from_one_and_end_where_the_rankings_do() -> None:

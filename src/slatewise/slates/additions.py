@@ -22,7 +22,7 @@ from slatewise.model.posterior import Posterior
 from slatewise.model.terms import FittedTerms
 from slatewise.model.terms.term import FeatureTerm, ItemState
 from slatewise.ranking import Additions, ItemTable
-from slatewise.strategies.users import Ints
+from slatewise.slates.users import Ints
 
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]

@@ -14,9 +14,9 @@ from slatewise.model.profiles import present_profiles
 from slatewise.model.terms import FittedTerms
 from slatewise.model.utility import ranking_utilities
 from slatewise.ranking import Filter
-from slatewise.strategies.additions import add_met, ranking_terms, weights_by_term
-from slatewise.strategies.interleaving import interleave
-from slatewise.strategies.users import Ints, Users
+from slatewise.slates.additions import add_met, ranking_terms, weights_by_term
+from slatewise.slates.interleaving import interleave
+from slatewise.slates.users import Ints, Users
 
 Score = Callable[[slice], Tensor]
 """Computes scores [C, I] of all items for some of the users."""

@@ -16,8 +16,8 @@ from slatewise.errors import SlatewiseError
 from slatewise.plugins import is_import_path, load_object
 
 if TYPE_CHECKING:
-    from slatewise.strategies.ranker import Ranker
-    from slatewise.strategies.users import Users
+    from slatewise.slates.ranker import Ranker
+    from slatewise.slates.users import Users
 
 Ints = npt.NDArray[np.int64]
 

@@ -19,8 +19,8 @@ from slatewise.data.tables import open_tables
 from slatewise.errors import InputError, SlatewiseError
 from slatewise.features.user_history import UserHistory
 from slatewise.model.fitted import ItemId
-from slatewise.strategies.recommender import Recommender
-from slatewise.strategies.users import Ints, source_number
+from slatewise.slates.recommender import Recommender
+from slatewise.slates.users import Ints, source_number
 
 _MICROSECONDS = 1_000_000
 _CELLS = 1 << 22

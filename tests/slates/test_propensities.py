@@ -1,8 +1,8 @@
 import numpy as np
 
 from slatewise.model.fitted import SlateModel
-from slatewise.strategies import Recommender
-from slatewise.strategies.propensities import standard_error
+from slatewise.slates import Recommender
+from slatewise.slates.propensities import standard_error
 
 
 def test_a_strategy_without_chance_has_propensities_of_one(model: SlateModel) -> None:

@@ -21,10 +21,10 @@ from slatewise.model.terms.history import HistoryTerm
 from slatewise.model.terms.popularity import PopularityTerm
 from slatewise.model.terms.term import Floats
 from slatewise.ranking import Filter
-from slatewise.strategies import DenseRanker, ExactRanker, Recommender, Seen, Users
-from slatewise.strategies.additions import RankingTerms, feature_columns
-from slatewise.strategies.relevance import relevance_draws
-from slatewise.strategies.tables import table_of
+from slatewise.slates import DenseRanker, ExactRanker, Recommender, Seen, Users
+from slatewise.slates.additions import RankingTerms, feature_columns
+from slatewise.slates.relevance import relevance_draws
+from slatewise.slates.tables import table_of
 from tests.model.terms.logs import ITEMS, START, dataset_of, rows_of
 
 ALL: tuple[str, ...] = ("bias", "history", "popularity", "propensity", "position")

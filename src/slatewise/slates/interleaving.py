@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from slatewise.strategies.users import Ints
+from slatewise.slates.users import Ints
 
 
 def interleave(rankings: Ints, k: int) -> Ints:

@@ -1,0 +1,55 @@
+"""From a posterior and a click history to a slate."""
+
+from typing import TYPE_CHECKING
+
+from slatewise.lazy import exports
+
+if TYPE_CHECKING:
+    from slatewise.slates.dense import DenseRanker as DenseRanker
+    from slatewise.slates.exact import ExactRanker as ExactRanker
+    from slatewise.slates.explaining import Reason as Reason
+    from slatewise.slates.propensities import Propensities as Propensities
+    from slatewise.slates.ranker import Ranker as Ranker
+    from slatewise.slates.recommender import Recommender as Recommender
+    from slatewise.slates.slate import Slate as Slate
+    from slatewise.slates.strategies import STRATEGIES as STRATEGIES
+    from slatewise.slates.strategies import EpsilonMix as EpsilonMix
+    from slatewise.slates.strategies import Greedy as Greedy
+    from slatewise.slates.strategies import InSlateThompson as InSlateThompson
+    from slatewise.slates.strategies import NamedStrategy as NamedStrategy
+    from slatewise.slates.strategies import PosteriorMean as PosteriorMean
+    from slatewise.slates.strategies import Strategy as Strategy
+    from slatewise.slates.strategies import Thompson as Thompson
+    from slatewise.slates.strategies import named_strategy as named_strategy
+    from slatewise.slates.users import Seen as Seen
+    from slatewise.slates.users import Users as Users
+
+_HOMES = {
+    name: f"slatewise.slates.{module}"
+    for module, names in {
+        "dense": ["DenseRanker"],
+        "exact": ["ExactRanker"],
+        "explaining": ["Reason"],
+        "propensities": ["Propensities"],
+        "ranker": ["Ranker"],
+        "recommender": ["Recommender"],
+        "slate": ["Slate"],
+        "strategies": [
+            "STRATEGIES",
+            "EpsilonMix",
+            "Greedy",
+            "InSlateThompson",
+            "NamedStrategy",
+            "PosteriorMean",
+            "Strategy",
+            "Thompson",
+            "named_strategy",
+        ],
+        "users": ["Seen", "Users"],
+    }.items()
+    for name in names
+}
+
+__all__ = sorted(_HOMES)  # noqa: PLE0605
+
+__getattr__ = exports(__name__, _HOMES)
