@@ -23,9 +23,9 @@ from slatewise.model.terms.term import Floats
 from slatewise.ranking import Filter
 from slatewise.slates import DenseRanker, ExactRanker, Recommender, Seen, Users
 from slatewise.slates.additions import RankingTerms, feature_columns
-from slatewise.slates.relevance import relevance_draws
 from slatewise.slates.tables import table_of
 from tests.model.terms.logs import ITEMS, START, dataset_of, rows_of
+from tests.slates.fresh_draws import relevance_draws
 
 ALL: tuple[str, ...] = ("bias", "history", "popularity", "propensity", "position")
 SECOND, END = 1_000_000, (START + 3 * 86_400) * 1_000_000

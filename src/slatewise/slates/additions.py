@@ -80,13 +80,6 @@ class RankingTerms:
         drawn = self._drawn(draws, np.random.default_rng(seed))
         return lambda history, items: sum(self._parts(history, items, drawn).values())
 
-    def drawn_for(
-        self, history: UserHistory, items: Ints, draws: int, seed: int
-    ) -> Doubles | float:
-        """Return what the draws of `draws` add to some items [k]: [J, k], or 0 without any term."""
-        drawn = self._drawn(draws, np.random.default_rng([seed, 4]))
-        return sum(self._parts(history, items, drawn).values())
-
     def mean_parts(self, history: UserHistory, items: Ints) -> dict[str, Doubles]:
         """Return what each term adds to some items by the posterior mean: [k] each."""
         means = {name: mean for name, (mean, _) in self._moments.items()}

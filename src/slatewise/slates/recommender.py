@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Literal, overload
 
@@ -17,7 +18,7 @@ from slatewise.slates.catalogue import Catalogue
 from slatewise.slates.exact import ExactRanker
 from slatewise.slates.explaining import Reason, explain
 from slatewise.slates.propensities import Propensities, propensities
-from slatewise.slates.relevance import relevance_draws
+from slatewise.slates.relevance import Relevance
 from slatewise.slates.slate import Slate
 from slatewise.slates.strategies import Strategy, named_strategy
 from slatewise.slates.tables import table_of, table_of_run
@@ -25,8 +26,6 @@ from slatewise.slates.users import Event, Ints, Seen, Users, history_of_events
 from slatewise.training import runs
 
 DEFAULT = "in-slate-thompson"
-RELEVANCE_DRAWS = 32
-"""Posterior draws behind the relevance and uncertainty of the items of a slate."""
 
 Clicked = Literal["exclude", "show"]
 Events = Sequence[Event]
@@ -185,6 +184,10 @@ class Recommender:
         chosen = named_strategy(strategy) if isinstance(strategy, str) else strategy
         return propensities(self.ranker, chosen, slate, draws, seed)
 
+    @cached_property
+    def _relevance(self) -> Relevance:
+        return Relevance(self.ranker)
+
     def _filter(
         self,
         exclude: Iterable[ItemId],
@@ -212,12 +215,13 @@ class Recommender:
     ) -> Slate:
         numbers = row[row >= 0]
         history, seed = users.histories[number], users.seeds[number]
-        relevance = relevance_draws(self.ranker, history, numbers, RELEVANCE_DRAWS, seed)
+        profiles = self._relevance.profiles(history)
+        relevance, uncertainty = self._relevance.of(history, profiles, numbers)
         return Slate(
             items=[self.items.ids[number] for number in numbers],
             groups=self.items.groups_of(numbers),
-            relevance=relevance.mean(axis=0),
-            uncertainty=relevance.std(axis=0),
+            relevance=relevance,
+            uncertainty=uncertainty,
             strategy=strategy,
             seed=seed,
             unknown=unknown,

@@ -20,13 +20,13 @@ from slatewise.service.serving.items import ItemLog
 from slatewise.service.serving.offers import Ints, NewItems, NewRows, Offers
 from slatewise.service.serving.popularity import AnswerSource, Popular
 from slatewise.service.serving.prior import prior_items, prior_model, prior_version
-from slatewise.service.serving.relevance import Relevance
 from slatewise.service.serving.request import Request
 from slatewise.service.serving.turns import one_at_a_time
 from slatewise.service.serving.users import KnownUser
 from slatewise.service.store.features import Features
 from slatewise.slates.exact import ExactRanker
 from slatewise.slates.predictive import Predictive, Said
+from slatewise.slates.relevance import Relevance
 from slatewise.slates.slate import Slate
 from slatewise.slates.strategies import Strategy
 from slatewise.slates.tables import table_of, table_of_run

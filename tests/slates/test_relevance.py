@@ -5,12 +5,12 @@ import pytest
 
 from slatewise.features import Showing, UserHistory
 from slatewise.features.user_history import NO_HISTORY
-from slatewise.service.serving import relevance
-from slatewise.service.serving.relevance import Relevance
+from slatewise.slates import relevance
 from slatewise.slates.exact import ExactRanker
-from slatewise.slates.relevance import relevance_draws
+from slatewise.slates.relevance import Relevance
 from slatewise.slates.tables import table_of
 from tests.service.serving.world import a_model
+from tests.slates.fresh_draws import relevance_draws
 
 ITEMS = np.array([3, 40, 7, 22, 51])
 SHOWN = (Showing((3, 5), (0,)), Showing((9, 40)), Showing((7, 8), (0,)))
