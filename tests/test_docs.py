@@ -39,7 +39,7 @@ from slatewise.training import TrainingConfig, runs
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 FENCE = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-CHOICES = ("likelihood", "dynamics", "prior")
+CHOICES = ("likelihood", "relevance", "dynamics", "prior")
 LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)")
 
 
@@ -207,7 +207,7 @@ def test_every_setting_is_listed_with_its_default(
     page: str, section: str, default: int, config: type[BaseModel]
 ) -> None:
     listed = [(row[0], row[default]) for row in table(page, section)]
-    fields = config.model_fields.items()
+    fields = (ModelConfig.settings() if config is ModelConfig else config.model_fields).items()
     assert listed == [(name, shown(field.get_default())) for name, field in fields]
 
 

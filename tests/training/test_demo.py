@@ -15,7 +15,7 @@ from slatewise.data.ragged import Int64Array
 from slatewise.evaluation import Evaluation, ModelRecommender, evaluate
 from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
-from slatewise.model.priors import HierarchicalPrior
+from slatewise.model.priors.hierarchical import HierarchicalPrior
 from slatewise.simulation import load_config, write_log
 from slatewise.training import fit
 
