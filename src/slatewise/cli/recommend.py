@@ -174,13 +174,15 @@ def _say_what_is_missing(
     recommender: "Recommender", *, slates_told: bool, popularity_told: bool
 ) -> None:
     """Name what the model ranks by and was not told."""
-    config = recommender.model.config
-    untold = []
-    if "popularity" in config.terms and not popularity_told:
-        untold.append("popularity (items count as new; --log tells it)")
+    model, untold = recommender.model, list[str]()
+    if not popularity_told:
+        untold += [
+            f"{name} (items count as new; --log tells it)"
+            for name in model.terms.that_rank("all items")
+        ]
     if not slates_told:
-        untold += ["history beyond the clicks"] * ("history" in config.terms)
-        untold += ["slates without a click"] * bool(config.evidence)
+        untold += [f"{name} beyond the clicks" for name in model.terms.that_rank("items met")]
+        untold += ["slates without a click"] * bool(model.config.evidence)
     if untold:
         console.print(f"Not known here: {', '.join(untold)}.", style="dim")
 

@@ -39,6 +39,7 @@ from slatewise.experiments.worth import worth_of_causes
 from slatewise.features.item_columns import Kind
 from slatewise.model.config import ModelConfig
 from slatewise.model.item_features import ItemFeatures
+from slatewise.model.registry import TERMS as REGISTERED
 from slatewise.selection import FEATURES, VALIDATION_DRAWS, Choice, SelectionConfig, select
 from slatewise.simulation.presets import PRESETS
 from slatewise.training import TrainingConfig, fit
@@ -181,7 +182,7 @@ def _choice(
     if part == FEATURES:
         changes["terms"] = ["bias"]
     if part == ALL:
-        changes["terms"] = [t for t in TERMS if t != "popularity" or dataset.meta["clock_times"]]
+        changes["terms"] = [t for t in TERMS if REGISTERED[t].obstacle(dataset) is None]
     if part in (EVIDENCE, ALL):
         changes["evidence"] = dataset.source_names
     model = ModelConfig.build({**config.model, **changes}, f"model {part}")

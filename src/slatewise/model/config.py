@@ -179,7 +179,7 @@ class ModelConfig(Config):
     @property
     def item_columns(self) -> int:
         """How many numbers an item has: its vector, and perhaps a bias after it."""
-        return self.dimensions + ("bias" in self.terms)
+        return self.dimensions + sum(len(TERMS[name].item_columns(self)) for name in self.terms)
 
     @property
     def name(self) -> str:

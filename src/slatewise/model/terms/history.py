@@ -28,6 +28,7 @@ class HistoryTerm(FeatureTerm):
     name: ClassVar[str] = "history"
     acts_on: ClassVar[Literal["items", "no click"]] = "items"
     ranks: ClassVar[Ranks] = "items met"
+    without_past: ClassVar[str | None] = "histories are empty"
 
     sizes: tuple[float, ...]
     """By which features are divided."""

@@ -45,6 +45,7 @@ class PopularityTerm(FeatureTerm):
     name: ClassVar[str] = "popularity"
     acts_on: ClassVar[Literal["items", "no click"]] = "items"
     ranks: ClassVar[Ranks] = "all items"
+    without_past: ClassVar[str | None] = "popularity is empty"
     Settings: ClassVar[type[Config]] = PopularitySettings
 
     popularity: Popularity

@@ -91,6 +91,8 @@ class Term(Config):
     ranks: ClassVar[Ranks]
     has_features: ClassVar[bool] = False
     """whether it is a sum over features of the strict past"""
+    without_past: ClassVar[str | None] = None
+    """what to say where it ranks by what users did, and nothing of that is known"""
 
     @classmethod
     def check(cls, config: "ModelConfig") -> None:

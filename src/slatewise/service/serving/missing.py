@@ -1,12 +1,9 @@
 """Whether a model that ranks by the past serves from a store without any."""
 
 from collections.abc import Iterable
-from typing import Final
 
+from slatewise.model.registry import TERMS
 from slatewise.service.serving.popularity import AnswerSource
-
-_EMPTY: Final = {"popularity": "popularity is empty", "history": "histories are empty"}
-"""Terms that need what users did, and what to say if nothing is known of it."""
 
 
 class MissingPast:
@@ -24,5 +21,5 @@ class MissingPast:
         """Say which terms of a model have nothing to go by."""
         if not self._empty:
             return []
-        remedy = "no log was loaded; run slatewise load DIR LOG"
-        return [f"{_EMPTY[term]}: {remedy}" for term in terms if term in _EMPTY]
+        empty = [TERMS[term].without_past for term in terms]
+        return [f"{what}: no log was loaded; run slatewise load DIR LOG" for what in empty if what]
