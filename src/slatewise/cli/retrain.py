@@ -24,7 +24,7 @@ def retrain(
         str | None, typer.Option(help="Where the window ends, such as 2026-11-16T03:00.")
     ] = None,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Start from nothing, and choose terms anew.")
+        bool, typer.Option("--fresh", help="Start from nothing; with auto, choose terms anew.")
     ] = False,
     seed: Annotated[int, typer.Option(help="The same seed gives the same model.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,

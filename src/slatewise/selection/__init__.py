@@ -4,9 +4,10 @@ from slatewise.selection.candidates import FEATURES, Choice
 from slatewise.selection.config import SelectionConfig
 from slatewise.selection.forward import select
 from slatewise.selection.recipe import VALIDATION_DRAWS, recipe_for
-from slatewise.selection.record import SELECTION, Round, Selection, Tried, read_choice
+from slatewise.selection.record import CHOSEN, SELECTION, Round, Selection, Tried, read_choice
 
 __all__ = [
+    "CHOSEN",
     "FEATURES",
     "SELECTION",
     "VALIDATION_DRAWS",

@@ -16,7 +16,8 @@ SELECTION: Final = "selection.json"
 """The file of a run that has it."""
 FORMAT: Final = "slatewise-selection"
 VERSION: Final = 1
-_CHOSEN: Final = ("terms", "evidence", "half_lives")
+CHOSEN: Final = ("terms", "evidence", "half_lives")
+"""The settings of a model that a selection chooses."""
 
 Outcome = Literal["kept", "tried again", "not kept", "hopeless"]
 """`hopeless`: the whole interval is below what a term must gain; it is not tried again."""
@@ -83,7 +84,7 @@ class Selection:
             "format": FORMAT,
             "version": VERSION,
             "slatewise": __version__,
-            "chosen": {name: model[name] for name in _CHOSEN} | {FEATURES: self.described},
+            "chosen": {name: model[name] for name in CHOSEN} | {FEATURES: self.described},
             "name": self.choice.name,
             **self.about,
             "rounds": [asdict(one) for one in self.rounds],
@@ -103,7 +104,7 @@ def read_choice(run: Path, model: ModelConfig) -> Choice | None:
         return None
     try:
         chosen = json.loads(file.read_text(encoding="utf-8"))["chosen"]
-        values = {name: chosen[name] for name in _CHOSEN}
+        values = {name: chosen[name] for name in CHOSEN}
         described = bool(chosen.get(FEATURES, False))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(

@@ -52,9 +52,9 @@ class ModelSpec(Config):
     """A model that is trained again every night."""
 
     model: ModelConfig = ModelConfig()
-    """What it is: the settings of `slatewise train`."""
+    """What it is: the settings of `slatewise train`; those not given are the served version's."""
     training: TrainingConfig = TrainingConfig()
-    """How it is fitted."""
+    """How it is fitted; likewise."""
     auto: bool = False
     """Let the first night choose the terms that the log asks for."""
 
@@ -178,4 +178,6 @@ class ServiceConfig(Config):
 
     def changed(self, **values: Any) -> "ServiceConfig":
         """Return the same settings with some replaced, checked again."""
-        return ServiceConfig.build(self.model_dump() | values, "the settings")
+        # Only what was given: a night goes on with the served model's other settings.
+        given = self.model_dump(exclude_unset=True)
+        return ServiceConfig.build(given | values, "the settings")

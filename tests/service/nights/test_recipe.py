@@ -3,15 +3,24 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import polars as pl
 import pytest
+import torch
 
 from slatewise.errors import SlatewiseError
+from slatewise.features.item_features import ItemEncoder
 from slatewise.model.config import ModelConfig
+from slatewise.model.fitted import SlateModel
+from slatewise.model.item_features import ItemFeatures
 from slatewise.selection import SELECTION, Selection
 from slatewise.service.config import ServiceConfig
+from slatewise.service.http.startup import prepare
 from slatewise.service.nights import recipe
+from slatewise.service.nights.material import Material
 from slatewise.service.serving.models import Models
-from tests.service.nights.world import Shelf, night, settings, visits
+from slatewise.training import TrainingConfig, fit, runs
+from tests.service.nights.world import DAY, START, Shelf, night, settings, visits
 
 VISITS = visits(users=30)
 
@@ -52,12 +61,12 @@ def test_terms_are_chosen_on_the_first_night_and_kept_until_a_fresh_start(
     assert (chooser.asked, second.started_from) == (1, "1")
     run = Models.of(tmp_path, "main").path("2")
     assert (run / SELECTION).exists()
-    (run / SELECTION).write_text("{")
-    damaged = night(tmp_path, Shelf(VISITS), 4, choosing())
-    assert (chooser.asked, damaged.fits["name"]) == (1, "slate-linear-hier")
-    assert any("the selection is damaged" in note for note in damaged.notes)
-    night(tmp_path, Shelf(VISITS), 4, choosing(), fresh=True)
-    assert chooser.asked == 2
+    assert (first.model_from, second.model_from) == (
+        "chosen tonight (auto)",
+        "chosen by an earlier night",
+    )
+    anew = night(tmp_path, Shelf(VISITS), 4, choosing(), fresh=True)
+    assert (chooser.asked, anew.model_from) == (2, "chosen tonight (auto)")
 
 
 def test_where_there_is_too_little_to_choose_by_the_model_goes_without_and_tries_again(
@@ -73,6 +82,138 @@ def test_where_there_is_too_little_to_choose_by_the_model_goes_without_and_tries
     assert second.started_from is None  # an item has one number more
 
 
+def service(auto: bool = False, **model: object) -> ServiceConfig:
+    """Return settings that say of the model only what is given."""
+    main = {"model": model, "training": {"max_epochs": 3}, "auto": auto}
+    values = {
+        "models": {"main": main},
+        "retraining": {"min_slates": 100, "promote": "always"},
+    }
+    return ServiceConfig.build(values, "the test")
+
+
+def loaded(directory: Path) -> SlateModel:
+    found = Models.of(directory, "main").load()
+    assert found is not None
+    return found.model
+
+
+SERVED = ModelConfig(
+    relevance="dot",
+    dynamics="linear",
+    dimensions=3,
+    terms=("bias", "history", "popularity", "position"),
+    half_lives=(0.5, 7.0),
+)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with terms, features of items and settings of its own, trained on two days."""
+    folder = tmp_path_factory.mktemp("trained")
+    dataset = Material(folder, Shelf(VISITS), START + 2 * DAY, 28, lambda *progress: None).dataset
+    table = pl.DataFrame({"price": np.arange(dataset.num_items, dtype=float)})
+    encoder = ItemEncoder.fit(table, {"price": "number"})
+    features = ItemFeatures(torch.from_numpy(encoder.encode(table)), encoder)
+    training = TrainingConfig(max_epochs=3, learning_rate=0.1)
+    fit(dataset, SERVED, training, item_features=features, run=folder / "run")
+    return folder / "run"
+
+
+@pytest.fixture
+def shop(trained: Path, tmp_path: Path) -> Path:
+    """A service that was begun with that run, as `serve --run` begins one."""
+    directory = tmp_path / "shop"
+    prepare(directory, ServiceConfig(), trained, log=False)
+    return directory
+
+
+def test_a_night_goes_on_with_the_model_that_serves(shop: Path, trained: Path) -> None:
+    found = night(shop, Shelf(VISITS), 3, service())
+    assert (found.outcome, found.started_from, found.notes) == ("promoted", "1", [])
+    assert found.model_from == found.to_json()["model_from"] == "the version that serves"
+    name = "slate-dot-linear-hier+bias+history+popularity+position+features"
+    assert f"  Model: {name} (the version that serves)." in found.words()
+    model = loaded(shop)
+    assert model.config == SERVED
+    assert model.item_encoder == runs.load(trained).item_encoder
+    fitted = runs.read_run(Models.of(shop, "main").path("2"))["training"]
+    assert (fitted["max_epochs"], fitted["learning_rate"]) == (3, 0.1)  # of settings and run
+    # A small log has small batches and an end by draws, whatever the run had.
+    assert (fitted["batch_users"], fitted["validation_draws"]) == (1, 4)
+
+
+def test_settings_that_are_given_win_over_those_of_the_model_that_serves(shop: Path) -> None:
+    found = night(shop, Shelf(VISITS), 3, service(dimensions=3, terms=["bias", "history"]))
+    assert found.notes == ["The settings change the model that serves: terms."]
+    assert (found.model_from, found.started_from) == ("the version that serves", "1")
+    assert loaded(shop).config == SERVED.changed(terms=("bias", "history"))
+    wider = night(shop, Shelf(VISITS), 4, service(dimensions=2))
+    assert wider.started_from is None
+    assert any("Training could not go on from 2" in note for note in wider.notes)
+    assert loaded(shop).config == SERVED.changed(terms=("bias", "history"), dimensions=2)
+
+
+def test_settings_that_do_not_fit_the_model_that_serves_are_taken_alone(shop: Path) -> None:
+    found = night(shop, Shelf(VISITS), 3, service(dimensions=2, hidden=3))
+    assert found.model_from == "the settings"
+    assert "linear dynamics have no hidden dimension" in found.notes[0]
+    assert loaded(shop).config == ModelConfig(dimensions=2, hidden=3)
+
+
+def test_a_fresh_start_has_the_model_that_serves_and_nothing_that_it_learned(shop: Path) -> None:
+    found = night(shop, Shelf(VISITS), 3, service(), fresh=True)
+    assert (found.model_from, found.started_from) == ("the version that serves", None)
+    assert loaded(shop).config == SERVED
+
+
+def test_the_first_night_has_the_model_of_the_settings(tmp_path: Path) -> None:
+    found = night(tmp_path, Shelf(VISITS), 2, service(dimensions=2, dynamics="linear"))
+    assert (found.model_from, found.notes) == ("the settings", [])
+    assert loaded(tmp_path).config == ModelConfig(dimensions=2, dynamics="linear")
+
+
+@pytest.mark.parametrize("auto", [False, True])
+def test_terms_that_a_run_was_begun_with_are_not_chosen_again(
+    shop: Path, chooser: Chooser, auto: bool
+) -> None:
+    found = night(shop, Shelf(VISITS), 3, service(auto))
+    assert (chooser.asked, found.model_from) == (0, "the version that serves")
+    run = Models.of(shop, "main").path("2")
+    Selection(SERVED, [], {}, [], {}, described=True).write(run)  # as train --auto writes it
+    later = night(shop, Shelf(VISITS), 4, service(auto))
+    origin = "chosen by an earlier night" if auto else "the version that serves"
+    assert (chooser.asked, later.model_from) == (0, origin)
+    assert loaded(shop).config == SERVED
+    assert (Models.of(shop, "main").path("3") / SELECTION).exists()
+
+
+def test_a_time_of_training_or_a_store_gives_no_setting_of_a_model() -> None:
+    changed = ServiceConfig().changed(retraining={"at": "03:00"})
+    assert not changed.models["main"].model.is_given("terms")
+    assert "training" not in changed.models["main"].model_fields_set
+
+
+def test_exposure_of_a_source_without_slates_waits_for_them(tmp_path: Path) -> None:
+    model = {"likelihood": "source-aware", "exposure": {"search": 0.3, "mail": 0.1}}
+    small = {"dimensions": 2, "dynamics": "linear"}
+    first = night(tmp_path, Shelf(VISITS), 2, service(**model, **small))
+    assert first.notes == ["The window has no slate from mail: exposure there is left out."]
+    assert loaded(tmp_path).config.exposure == {"search": 0.3}
+    mailed = [replace(v, slate=replace(v.slate, source="mail")) for v in VISITS]
+    second = night(tmp_path, Shelf([*VISITS[::2], *mailed[1::2]]), 3, service())
+    assert (second.notes, second.started_from) == ([], "1")
+    assert loaded(tmp_path).config.exposure == model["exposure"]
+    other = [replace(v, slate=replace(v.slate, source="shelf")) for v in VISITS]
+    third = night(tmp_path, Shelf(other), 4, service())
+    assert third.outcome == "promoted"
+    assert loaded(tmp_path).config.likelihood == "slate"
+    assert third.notes == [
+        "The window has no slate from mail, search: exposure there is left out. "
+        "No source with a weight is left, so the slate likelihood is used."
+    ]
+
+
 def test_evidence_of_a_source_without_slates_waits_for_them(tmp_path: Path) -> None:
     spec = settings().models["main"]
     model = spec.model.model_copy(update={"evidence": ("search", "mail")})
@@ -86,5 +227,9 @@ def test_evidence_of_a_source_without_slates_waits_for_them(tmp_path: Path) -> N
     ]
     second = night(tmp_path, Shelf(mailed), 3, config)
     assert (second.notes, second.started_from) == ([], "1")
-    third = night(tmp_path, Shelf(VISITS), 4, config)
+    third = night(tmp_path, Shelf(VISITS), 4, service())  # the settings name no evidence
     assert "gain" in third.scores  # what serves knows mail, of which there is none now
+    assert any("no slate from mail" in note for note in third.notes)
+    fourth = night(tmp_path, Shelf(mailed), 4.5, service())
+    assert fourth.notes == []
+    assert loaded(tmp_path).config.evidence == ("search", "mail")

@@ -2,9 +2,12 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from slatewise.errors import SlatewiseError
+from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
+from slatewise.selection import SELECTION
 from slatewise.service.nights.carrying import by_text
 from slatewise.service.serving.models import Models
 from slatewise.training import runs
@@ -22,8 +25,31 @@ class Known:
     @property
     def until(self) -> int | None:
         """The time until which it has learned from the log; None if it was made elsewhere."""
-        until = runs.read_run(self.path).get("retraining", {}).get("until")
+        until = self._retraining.get("until")
         return None if until is None else int(until)
+
+    @property
+    def config(self) -> ModelConfig:
+        """What it is, with sources that it was trained without because they had no slates."""
+        intended = self._retraining.get("model")
+        if intended is None:
+            return self.model.config
+        return ModelConfig.build(intended, str(self.path / runs.RUN))
+
+    @property
+    def training(self) -> dict[str, Any]:
+        """How it was fitted; empty if that is not known."""
+        return dict(runs.read_run(self.path).get("training", {}))
+
+    @property
+    def selection(self) -> Path | None:
+        """The record of how its terms were chosen; None if they were not."""
+        file = self.path / SELECTION
+        return file if file.exists() else None
+
+    @property
+    def _retraining(self) -> dict[str, Any]:
+        return dict(runs.read_run(self.path).get("retraining", {}))
 
 
 def known_versions(models: Models) -> tuple[list[Known], list[str]]:

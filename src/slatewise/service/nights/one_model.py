@@ -144,11 +144,20 @@ def _train(
     task: Task, night: Night, dataset: SlateDataset, rival: Rival | None
 ) -> tuple[Recipe, SlateModel]:
     """Fit to the window without its newest day, from where the rival ended if that can be."""
-    start = None if rival is None or task.fresh else rival.known
-    earlier = None if start is None else start.path
+    served = None if rival is None else rival.known
+    start = None if task.fresh else served
     described = None if rival is None else rival.described
     features = None if described is None else described.features
-    recipe = recipe_of(task.spec, dataset, earlier, features, task.seed, task.progress)
+    recipe = recipe_of(
+        task.spec,
+        dataset,
+        served,
+        features,
+        fresh=task.fresh,
+        seed=task.seed,
+        progress=task.progress,
+    )
+    night.model_from = recipe.origin
     night.notes += recipe.notes
     if described is not None and described.misfits:
         told = f"{described.misfits:,} features of items are of another kind than in training"
@@ -186,10 +195,14 @@ def _promote(
         "seed": task.seed,
         "training": recipe.training.model_dump(mode="json"),
         "dataset": {"content_hash": parts.everything.content_hash},
-        "retraining": {"until": until, "started_from": night.started_from},
+        "retraining": {
+            "until": until,
+            "started_from": night.started_from,
+            "model": recipe.intended.model_dump(mode="json"),
+        },
     }
     runs.write_model(fitted, run, about)
-    recipe.write_choice(run)
+    recipe.write_selection(run)
     version = task.models.add(run)
     task.models.promote(version, night.why)
     night.outcome = "promoted"

@@ -1,4 +1,4 @@
-"""What is fitted tonight: the model of the configuration, with the terms chosen for it."""
+"""What is fitted tonight: the model that serves, changed by the settings, or by a new choice."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,8 +7,10 @@ from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
 from slatewise.model.config import ModelConfig
 from slatewise.model.item_features import ItemFeatures
-from slatewise.selection import SELECTION, Choice, Selection, read_choice, recipe_for, select
+from slatewise.selection import CHOSEN, SELECTION, Choice, Selection, recipe_for, select
 from slatewise.service.config import ModelSpec
+from slatewise.service.nights.known import Known
+from slatewise.service.nights.report import ModelOrigin
 from slatewise.service.nights.window import Progress
 from slatewise.training.config import TrainingConfig
 
@@ -21,59 +23,123 @@ class Recipe:
     training: TrainingConfig
     item_features: ItemFeatures | None = None
     """of the items of the window, for a model that goes on with features"""
-    chosen: Selection | Path | None = None
-    """what chose the terms, tonight or, in a file, on an earlier night"""
+    origin: ModelOrigin = "the settings"
+    selection: Selection | Path | None = None
+    """how its terms were chosen, tonight or, in a file, earlier"""
     notes: list[str] = field(default_factory=list)
+    intended: ModelConfig = field(init=False)
+    """the model with the sources that the window has no slate from"""
+
+    def __post_init__(self) -> None:
+        """Intend what is fitted."""
+        self.intended = self.model
 
     @property
     def name(self) -> str:
         """What the model is called in reports."""
         return Choice(self.model, self.item_features is not None).name
 
-    def take(self, choice: Choice, chosen: Selection | Path) -> None:
-        """Fit what was chosen: with features of items only if they were."""
-        self.model, self.chosen = choice.model, chosen
-        if not choice.described:
-            self.item_features = None
-
-    def write_choice(self, run: Path) -> None:
+    def write_selection(self, run: Path) -> None:
         """Keep the choice of terms with the model, for the nights to come."""
-        if isinstance(self.chosen, Selection):
-            self.chosen.write(run)
-        elif self.chosen is not None:
-            (run / SELECTION).write_bytes(self.chosen.read_bytes())
+        if isinstance(self.selection, Selection):
+            self.selection.write(run)
+        elif self.selection is not None:
+            (run / SELECTION).write_bytes(self.selection.read_bytes())
 
 
 def recipe_of(
     spec: ModelSpec,
     dataset: SlateDataset,
-    earlier: Path | None,
+    served: Known | None,
     item_features: ItemFeatures | None,
+    *,
+    fresh: bool,
     seed: int,
     progress: Progress,
 ) -> Recipe:
-    """Return what to fit to a window; `earlier` is the run whose choice of terms is kept."""
+    """Return what to fit to a window.
+
+    A setting that the service was given wins over that of the version that serves, and this one
+    over the default. With `auto`, terms are chosen where that version has none of its own, or for
+    a `fresh` start.
+    """
     # A service's log is small at first and real for ever: few steps an epoch, or an end by the
     # posterior mean, would end training too early.
-    recipe = Recipe(spec.model, recipe_for(dataset, spec.training), item_features)
-    if spec.auto:
-        _choose(recipe, dataset, earlier, seed, progress)
-    _leave_out_absent(recipe, dataset)
+    recipe = Recipe(spec.model, recipe_for(dataset, _training(spec, served)), item_features)
+    if served is not None:
+        _go_on_with(recipe, spec, served)
+    if spec.auto and (fresh or served is None or not _has_own_terms(spec, served)):
+        _choose(recipe, spec, dataset, served, seed, progress)
+    recipe.intended = recipe.model
+    _leave_out_absent_evidence(recipe, dataset)
+    _leave_out_absent_exposure(recipe, dataset)
     return recipe
 
 
-def _choose(
-    recipe: Recipe, dataset: SlateDataset, earlier: Path | None, seed: int, progress: Progress
-) -> None:
-    """Take over the terms of an earlier night, or choose them."""
+def _training(spec: ModelSpec, served: Known | None) -> TrainingConfig:
+    """Return how the served version was fitted, changed by the settings."""
+    fields = TrainingConfig.model_fields
+    # Users a step follow from the size of the log, which has changed since. A default is not
+    # counted as given, so that `recipe_for` sees to fits of small logs.
+    kept = {
+        name: value
+        for name, value in ({} if served is None else served.training).items()
+        if name in fields and name != "batch_users" and value != fields[name].default
+    }
+    return TrainingConfig.build(kept | spec.training.model_dump(exclude_unset=True), "the settings")
+
+
+def _go_on_with(recipe: Recipe, spec: ModelSpec, served: Known) -> None:
+    """Take the model that serves, changed by the settings."""
+    given = spec.model.model_dump(exclude_unset=True)
+    chosen = spec.auto and served.selection is not None
+    if chosen:  # the settings are what the choice was begun with
+        given = {name: value for name, value in given.items() if name not in CHOSEN}
+    before = served.config.model_dump()
     try:
-        kept = None if earlier is None else read_choice(earlier, recipe.model)
-        if kept is not None and earlier is not None:
-            recipe.take(kept, earlier / SELECTION)
-            return
+        recipe.model = ModelConfig.build(before | given, "[model]")
+    except SlatewiseError as error:
+        recipe.notes.append(
+            f"The settings do not fit the model of {served.version}, and are taken alone: "
+            f"{error.problem}"
+        )
+        return
+    recipe.origin = "chosen by an earlier night" if chosen else "the version that serves"
+    changed = [name for name in given if recipe.model.model_dump()[name] != before.get(name)]
+    if changed:
+        recipe.notes.append(f"The settings change the model that serves: {', '.join(changed)}.")
+    if not set(CHOSEN).intersection(changed):
+        recipe.selection = served.selection
+
+
+def _has_own_terms(spec: ModelSpec, served: Known) -> bool:
+    """Return whether a version has chosen terms, or others than the settings begin with."""
+    config, given = served.config, spec.model
+    own = {*config.terms, *config.evidence} - {*given.terms, *given.evidence}
+    return served.selection is not None or bool(own)
+
+
+def _to_choose_for(spec: ModelSpec, served: Known | None) -> ModelConfig:
+    """Return the model to which terms are added: the served one without those it has."""
+    if served is None:
+        return spec.model
+    kept = {name: v for name, v in served.config.model_dump().items() if name not in CHOSEN}
+    return ModelConfig.build(kept | spec.model.model_dump(exclude_unset=True), "[model]")
+
+
+def _choose(
+    recipe: Recipe,
+    spec: ModelSpec,
+    dataset: SlateDataset,
+    served: Known | None,
+    seed: int,
+    progress: Progress,
+) -> None:
+    """Choose terms for the model; where that is not possible, the recipe stays as it is."""
+    try:
         found = select(
             dataset,
-            recipe.model,
+            _to_choose_for(spec, served),
             training=recipe.training,
             item_features=recipe.item_features,
             seed=seed,
@@ -84,11 +150,13 @@ def _choose(
         return
     if recipe.item_features is not None and not found.described:
         recipe.notes.append("Features of items were not chosen: the model goes on without them.")
-    recipe.take(found.choice, found)
+        recipe.item_features = None
+    recipe.model, recipe.selection = found.model, found
+    recipe.origin = "chosen tonight (auto)"
     recipe.notes.append(f"Terms were chosen: {found.choice.name}.")
 
 
-def _leave_out_absent(recipe: Recipe, dataset: SlateDataset) -> None:
+def _leave_out_absent_evidence(recipe: Recipe, dataset: SlateDataset) -> None:
     """Do without evidence from sources of which the window has no slate."""
     absent = [name for name in recipe.model.evidence if name not in dataset.source_names]
     if absent:
@@ -97,3 +165,19 @@ def _leave_out_absent(recipe: Recipe, dataset: SlateDataset) -> None:
         recipe.notes.append(
             f"The window has no slate from {', '.join(absent)}: evidence from there is left out."
         )
+
+
+def _leave_out_absent_exposure(recipe: Recipe, dataset: SlateDataset) -> None:
+    """Do without the exposure of sources of which the window has no slate."""
+    weights = recipe.model.exposure
+    absent = sorted(weights.keys() - set(dataset.source_names))
+    if recipe.model.likelihood != "source-aware" or not absent:
+        return
+    present = {name: weight for name, weight in weights.items() if name not in absent}
+    note = f"The window has no slate from {', '.join(absent)}: exposure there is left out."
+    update: dict[str, object] = {"exposure": present}
+    if not present:
+        update = {"likelihood": "slate"}
+        note += " No source with a weight is left, so the slate likelihood is used."
+    recipe.model = recipe.model.model_copy(update=update)
+    recipe.notes.append(note)

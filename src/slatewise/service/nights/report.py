@@ -17,6 +17,10 @@ REPORTS: Final = "reports"
 
 Outcome = Literal["promoted", "kept", "not enough", "failed"]
 """`promoted`: a new version serves; otherwise what served before serves on."""
+ModelOrigin = Literal[
+    "the version that serves", "the settings", "chosen tonight (auto)", "chosen by an earlier night"
+]
+"""Where a night's model came from."""
 
 
 @dataclass
@@ -35,6 +39,8 @@ class Night:
     """the version that served before"""
     started_from: str | None = None
     """the version whose posterior training set out from; None for a fresh start"""
+    model_from: ModelOrigin | None = None
+    """where parts, features and settings of the model came from; None if nothing was trained"""
     seconds: float = 0.0
     window: dict[str, Any] = field(default_factory=dict)
     """its ends, and how much there is of everything"""
@@ -77,7 +83,8 @@ class Night:
         if self.fits:
             begun = f"from {self.started_from}" if self.started_from else "from nothing"
             name, learned = self.fits["name"], self.parts["learned"]
-            yield f"  Trained {name} {begun}, judged after {learned:,} interactions."
+            yield f"  Model: {name} ({self.model_from})."
+            yield f"  Trained {begun}, judged after {learned:,} interactions."
         for name in ("new", "serving"):
             if name in self.scores:
                 found = self.scores[name]["log_likelihood"]
