@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from slatewise.compiled import compilation, functions
 from slatewise.compiled.compilation import digest, stamp_of
 from slatewise.features import _popularity_numba
-from slatewise.model.dynamics import gru
-from slatewise.model.kernels.loops import rows, slate
+from slatewise.model.kernels.loops import rows, single_user, slate
 from slatewise.ranking.loops import drawing, heap
 
 KERNELS = {
@@ -21,7 +20,7 @@ KERNELS = {
     "training": rows.first_appearances,
     "made for its dimensions": slate.slate_kernel(2, False, 0, "distance"),
     "features": _popularity_numba.stream,
-    "a user's dynamics": gru._follow,
+    "a user's dynamics": single_user.follow_gru,
 }
 
 

@@ -9,11 +9,10 @@ import torch
 from pydantic import PositiveFloat
 from torch import Tensor
 
-from slatewise.compiled.compilation import fast
 from slatewise.config import Config, Search
 from slatewise.model.dynamics import Floats, Ints, Recurrent
 from slatewise.model.evidence import SlateEvidence
-from slatewise.model.kernels._loading import takes_numba
+from slatewise.model.kernels._loading import loops, takes_numba
 from slatewise.model.kernels.rolling import roll_gru
 from slatewise.model.part import Noise, Parameter
 from slatewise.model.steps import SlateSteps
@@ -112,64 +111,8 @@ class Gru(Recurrent):
         fractions = np.tanh(values.get("evidence", np.empty((len(vectors), 0), np.float32)))
         profiles = np.empty((len(vectors), vectors.shape[2]), np.float32)
         matrices = values["from_item"], values["from_state"], values["output"]
-        _follow(vectors, kinds, *matrices, fractions, state, profiles)
+        loops("single_user").follow_gru(vectors, kinds, *matrices, fractions, state, profiles)
         return profiles
-
-
-@fast
-def _slate_step(inputs: Floats, fraction: float, state: Floats) -> None:
-    """Move the state [d_h] by a slate without a click: W_i v is [3 d_h]."""
-    hidden = len(state)
-    gap = np.empty(hidden, np.float32)
-    square = np.float32(0)
-    for h in range(hidden):
-        gap[h] = np.tanh(inputs[2 * hidden + h]) - state[h]
-        square += gap[h] * gap[h]
-    share = fraction if fraction > 0 else fraction * np.exp(-np.sqrt(square))
-    for h in range(hidden):
-        state[h] += share * gap[h]
-
-
-@fast
-def _follow(
-    vectors: Floats,
-    kinds: Ints,
-    from_item: Floats,
-    from_state: Floats,
-    output: Floats,
-    fractions: Floats,
-    state: Floats,
-    profiles: Floats,
-) -> None:
-    """Advance state [J, d_h] through vectors [J, E, D], and leave the profiles [J, D]."""
-    draws, events, dims = vectors.shape
-    hidden = state.shape[1]
-    inputs = np.empty(3 * hidden, np.float32)
-    own = np.empty(3 * hidden, np.float32)
-    for j in range(draws):
-        for step in range(events):
-            for row in range(3 * hidden):
-                total = np.float32(0)
-                for d in range(dims):
-                    total += from_item[j, row, d] * vectors[j, step, d]
-                inputs[row] = total
-                total = np.float32(0)
-                for d in range(hidden):
-                    total += from_state[j, row, d] * state[j, d]
-                own[row] = total
-            if kinds[step] >= 0:
-                _slate_step(inputs, fractions[j, kinds[step]], state[j])
-                continue
-            for h in range(hidden):
-                reset = 1 / (1 + np.exp(-(inputs[h] + own[h])))
-                update = 1 / (1 + np.exp(-(inputs[hidden + h] + own[hidden + h])))
-                new = np.tanh(inputs[2 * hidden + h] + reset * own[2 * hidden + h])
-                state[j, h] = new + update * (state[j, h] - new)
-        for d in range(dims):
-            total = np.float32(0)
-            for h in range(hidden):
-                total += output[j, d, h] * state[j, h]
-            profiles[j, d] = total
 
 
 PART: Final = Gru
