@@ -24,7 +24,7 @@ from slatewise.features import (
     Propensity,
     history_features,
 )
-from slatewise.features.gathering import cells_of_users
+from slatewise.features.cells import cells_of_users
 from slatewise.features.popularity import Sums, stream
 
 USERS, STEPS, LONGEST = 512, 20, 25

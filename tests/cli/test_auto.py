@@ -8,7 +8,7 @@ import pytest
 from slatewise.data.preparation import prepare
 from slatewise.selection import forward
 from slatewise.simulation import load_config, write_log
-from slatewise.training import fitting, load
+from slatewise.training import load, trainer
 from tests.cli.conftest import Run
 
 
@@ -46,17 +46,17 @@ def test_resuming_goes_on_with_what_was_chosen(
 ) -> None:
     out, whole = tmp_path / "run", tmp_path / "whole"
     options = ["--auto", "--config", place / "quick.toml"]
-    stop = fitting.Training.advance
+    stop = trainer.Training.advance
 
-    def one_step(work: fitting.Training) -> object:
+    def one_step(work: trainer.Training) -> object:
         for step in stop(work):
             yield step
             if work.posterior.config.likelihood == "source-aware":  # the chosen one, not a trial
-                raise fitting.StoppedError("stopped")
+                raise trainer.StoppedError("stopped")
 
     options += ["--likelihood", "source-aware"]
     with monkeypatch.context() as patch:
-        patch.setattr(fitting.Training, "advance", one_step)
+        patch.setattr(trainer.Training, "advance", one_step)
         assert run("train", place / "set", out, *options)[0] == 130
     chosen = (out / "selection.json").read_text()
     with monkeypatch.context() as patch:

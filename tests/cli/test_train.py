@@ -13,7 +13,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from slatewise.data.preparation import prepare
 from slatewise.simulation import load_config, write_log
-from slatewise.training import fitting, load
+from slatewise.training import load, trainer
 from tests.cli.conftest import Run
 
 
@@ -129,14 +129,14 @@ def test_resuming_leaves_the_epochs_on_the_board_as_they_are(
 ) -> None:
     """Here the last checkpoint is of the second epoch, and the third is on the board twice."""
     out = tmp_path / "run"
-    write = fitting._Checkpoint.write
+    write = trainer._Checkpoint.write
 
     def until_second(self: Any, work: Any) -> None:
         if len(work.progress.history) <= 1:
             write(self, work)
 
-    monkeypatch.setattr(fitting, "_SECONDS_BETWEEN_CHECKPOINTS", 0.0)
-    monkeypatch.setattr(fitting._Checkpoint, "write", until_second)
+    monkeypatch.setattr(trainer, "_SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    monkeypatch.setattr(trainer._Checkpoint, "write", until_second)
     options = ["--config", place / "quick.toml", "--tensorboard"]
     assert run("train", place / "set", out, *options)[0] == 0
     ended = len(list((out / "tensorboard").iterdir()))

@@ -20,7 +20,7 @@ from slatewise.data.split import SplitConfig
 from slatewise.errors import InputError, SlatewiseError
 from slatewise.model.config import ModelConfig
 from slatewise.simulation import load_config, write_log
-from slatewise.training import StoppedError, TrainingConfig, fit, fitting, load, save
+from slatewise.training import StoppedError, TrainingConfig, fit, load, save, trainer
 from slatewise.training.loop import Progress
 from slatewise.training.steps import SparseSteps, StepResult
 
@@ -117,8 +117,8 @@ def test_killed_at_any_moment_a_run_ends_the_same(
         "import sys\n"
         "from slatewise.data import SlateDataset\n"
         "from slatewise.model.config import ModelConfig\n"
-        "from slatewise.training import TrainingConfig, fit, fitting\n"
-        "fitting._SECONDS_BETWEEN_CHECKPOINTS = 0.0\n"
+        "from slatewise.training import TrainingConfig, fit, trainer\n"
+        "trainer._SECONDS_BETWEEN_CHECKPOINTS = 0.0\n"
         f"fit(SlateDataset.open({str(dataset.path)!r}), ModelConfig(dimensions=4), "
         f"TrainingConfig(batch_users=64, max_epochs=4), run={str(run)!r}, "
         "resume=len(sys.argv) > 1, observer=lambda at: print('step', flush=True))\n"
@@ -266,7 +266,7 @@ def test_training_uses_one_thread_and_gives_them_back(dataset: SlateDataset) -> 
     )
     assert seen == {1}
     assert torch.get_num_threads() == before
-    assert fitting._SECONDS_BETWEEN_CHECKPOINTS > 1
+    assert trainer._SECONDS_BETWEEN_CHECKPOINTS > 1
 
 
 def test_training_that_goes_nowhere_is_given_up_with_advice(

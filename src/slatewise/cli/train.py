@@ -9,8 +9,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from slatewise.cli.choosing import choose, place_of, require_cpu
 from slatewise.cli.show import console, table
+from slatewise.cli.term_selection import choose, place_of, require_cpu
 from slatewise.config import read_toml
 from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError

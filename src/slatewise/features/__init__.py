@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 from slatewise.lazy import exports
 
 if TYPE_CHECKING:
-    from slatewise.features.gathering import cells_of_users as cells_of_users
+    from slatewise.features.cells import cells_of_users as cells_of_users
+    from slatewise.features.cells import positions as positions
     from slatewise.features.half_lives import HalfLives as HalfLives
     from slatewise.features.half_lives import search_half_lives as search_half_lives
     from slatewise.features.history import HISTORY as HISTORY
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from slatewise.features.popularity import PopularityConfig as PopularityConfig
     from slatewise.features.popularity_index import PopularityIndex as PopularityIndex
     from slatewise.features.popularity_state import PopularityState as PopularityState
-    from slatewise.features.position import positions as positions
     from slatewise.features.propensity import Propensity as Propensity
     from slatewise.features.propensity import PropensityState as PropensityState
     from slatewise.features.showings import Showing as Showing
@@ -35,11 +35,11 @@ _HOMES = {
     "Propensity": "slatewise.features.propensity",
     "PropensityState": "slatewise.features.propensity",
     "Showing": "slatewise.features.showings",
-    "cells_of_users": "slatewise.features.gathering",
+    "cells_of_users": "slatewise.features.cells",
     "UserHistory": "slatewise.features.user_history",
     "history_features": "slatewise.features.history",
     "met_features": "slatewise.features.history",
-    "positions": "slatewise.features.position",
+    "positions": "slatewise.features.cells",
     "read_item_columns": "slatewise.features.item_columns",
     "search_half_lives": "slatewise.features.half_lives",
     "replay": "slatewise.features.showings",

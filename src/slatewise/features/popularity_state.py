@@ -11,8 +11,8 @@ from slatewise.data import SlateDataset
 from slatewise.data.interactions import Interactions
 from slatewise.data.ragged import Int64Array
 from slatewise.errors import SlatewiseError
+from slatewise.features.cells import positions
 from slatewise.features.popularity import SECOND, Floats, Popularity, Sums, require_clock, stream
-from slatewise.features.position import positions
 from slatewise.features.showings import Showing, as_interactions, showing_starts
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from slatewise.data.interactions import Interactions
-from slatewise.features.position import positions
+from slatewise.features.cells import positions
 from slatewise.model.kernels.slate import split_bias
 from slatewise.model.parameters import Parameters
 

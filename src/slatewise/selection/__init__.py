@@ -1,9 +1,8 @@
 """Which terms a model should have for a log: tried one after the other, kept if they pay."""
 
 from slatewise.selection.candidates import FEATURES, Choice
-from slatewise.selection.config import SelectionConfig
+from slatewise.selection.config import VALIDATION_DRAWS, SelectionConfig, recipe_for
 from slatewise.selection.forward import select
-from slatewise.selection.recipe import VALIDATION_DRAWS, recipe_for
 from slatewise.selection.record import CHOSEN, SELECTION, Round, Selection, Tried, read_choice
 
 __all__ = [

@@ -29,9 +29,8 @@ from slatewise.evaluation import (
 from slatewise.model.config import ModelConfig
 from slatewise.model.item_features import ItemFeatures
 from slatewise.selection.candidates import Choice, added, candidates_of
-from slatewise.selection.config import SelectionConfig
+from slatewise.selection.config import SelectionConfig, trial_recipe
 from slatewise.selection.memory import Memory
-from slatewise.selection.recipe import trial_recipe
 from slatewise.selection.record import Outcome, Round, Selection, Tried
 from slatewise.selection.trial import Trial, trial_of
 from slatewise.training import TrainingConfig, fit

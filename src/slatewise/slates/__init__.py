@@ -7,9 +7,8 @@ from slatewise.lazy import exports
 if TYPE_CHECKING:
     from slatewise.slates.dense import DenseRanker as DenseRanker
     from slatewise.slates.exact import ExactRanker as ExactRanker
-    from slatewise.slates.explaining import Reason as Reason
+    from slatewise.slates.explanation import Reason as Reason
     from slatewise.slates.propensities import Propensities as Propensities
-    from slatewise.slates.ranker import Ranker as Ranker
     from slatewise.slates.recommender import Recommender as Recommender
     from slatewise.slates.slate import Slate as Slate
     from slatewise.slates.strategies import STRATEGIES as STRATEGIES
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from slatewise.slates.strategies import InSlateThompson as InSlateThompson
     from slatewise.slates.strategies import NamedStrategy as NamedStrategy
     from slatewise.slates.strategies import PosteriorMean as PosteriorMean
+    from slatewise.slates.strategies import Ranker as Ranker
     from slatewise.slates.strategies import Strategy as Strategy
     from slatewise.slates.strategies import Thompson as Thompson
     from slatewise.slates.strategies import named_strategy as named_strategy

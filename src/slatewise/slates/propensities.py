@@ -4,9 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slatewise.slates.ranker import Ranker
 from slatewise.slates.slate import Doubles, Slate
-from slatewise.slates.strategies import Strategy
+from slatewise.slates.strategies import Ranker, Strategy
 from slatewise.slates.users import Ints, Users
 
 _AT_ONCE = 256

@@ -16,7 +16,7 @@ from slatewise.model.terms.term import ItemState
 from slatewise.ranking import Filter, ItemTable
 from slatewise.slates.catalogue import Catalogue
 from slatewise.slates.exact import ExactRanker
-from slatewise.slates.explaining import Reason, explain
+from slatewise.slates.explanation import Reason, explain
 from slatewise.slates.propensities import Propensities, propensities
 from slatewise.slates.relevance import Relevance
 from slatewise.slates.slate import Slate

@@ -16,10 +16,36 @@ from slatewise.errors import SlatewiseError
 from slatewise.plugins import is_import_path, load_object
 
 if TYPE_CHECKING:
-    from slatewise.slates.ranker import Ranker
     from slatewise.slates.users import Users
 
 Ints = npt.NDArray[np.int64]
+
+
+class Ranker(Protocol):
+    """Ranks items for users, best first; −1 fills positions for which there is no item.
+
+    A draw resamples everything the posterior is uncertain of: dynamics, initial state and items.
+    """
+
+    def by_mean(self, users: "Users", k: int) -> Ints:
+        """Rank by relevance at the posterior mean: [B, k]."""
+        ...
+
+    def by_draws(self, users: "Users", k: int, draws: int) -> Ints:
+        """Rank by relevance in J posterior draws each: [B, J, k]."""
+        ...
+
+    def by_expectation(self, users: "Users", k: int, draws: int) -> Ints:
+        """Rank by relevance averaged over the posterior, of users over `draws` draws: [B, k]."""
+        ...
+
+    def at_random(self, users: "Users", k: int) -> Ints:
+        """Take items uniformly from all that may be shown: [B, k]."""
+        ...
+
+    def interleave(self, users: "Users", rankings: Ints, k: int) -> Ints:
+        """Merge rankings [B, J, k] into slates within the users' filters: [B, k]."""
+        ...
 
 
 class Strategy(Protocol):
@@ -30,7 +56,7 @@ class Strategy(Protocol):
         """What people call it."""
         ...
 
-    def slates(self, ranker: "Ranker", users: "Users", k: int) -> Ints:
+    def slates(self, ranker: Ranker, users: "Users", k: int) -> Ints:
         """Return slates [B, k] of distinct items, −1 where there is none left to show.
 
         The same users with the same seeds get the same slates.
@@ -54,7 +80,7 @@ class NamedStrategy(Config):
         """Let the strategy be found by its name."""
         STRATEGIES[cls.name] = cls
 
-    def slates(self, ranker: "Ranker", users: "Users", k: int) -> Ints:
+    def slates(self, ranker: Ranker, users: "Users", k: int) -> Ints:
         """Return slates [B, k]; see `Strategy`."""
         raise NotImplementedError
 
@@ -64,7 +90,7 @@ class Greedy(NamedStrategy):
 
     name: ClassVar[str] = "greedy"
 
-    def slates(self, ranker: "Ranker", users: "Users", k: int) -> Ints:
+    def slates(self, ranker: Ranker, users: "Users", k: int) -> Ints:
         """Return slates [B, k]."""
         return ranker.by_mean(users, k)
 
@@ -74,7 +100,7 @@ class Thompson(NamedStrategy):
 
     name: ClassVar[str] = "thompson"
 
-    def slates(self, ranker: "Ranker", users: "Users", k: int) -> Ints:
+    def slates(self, ranker: Ranker, users: "Users", k: int) -> Ints:
         """Return slates [B, k]."""
         return ranker.by_draws(users, k, draws=1)[:, 0]
 
@@ -87,7 +113,7 @@ class InSlateThompson(NamedStrategy):
     draws: PositiveInt = 12
     """J"""
 
-    def slates(self, ranker: "Ranker", users: "Users", k: int) -> Ints:
+    def slates(self, ranker: Ranker, users: "Users", k: int) -> Ints:
         """Return slates [B, k]."""
         return ranker.interleave(users, ranker.by_draws(users, k, self.draws), k)
 
@@ -104,7 +130,7 @@ class PosteriorMean(NamedStrategy):
     draws: PositiveInt = 20
     """of the user's profile; over the items the expectation is exact"""
 
-    def slates(self, ranker: "Ranker", users: "Users", k: int) -> Ints:
+    def slates(self, ranker: Ranker, users: "Users", k: int) -> Ints:
         """Return slates [B, k]."""
         return ranker.by_expectation(users, k, self.draws)
 
@@ -126,7 +152,7 @@ class EpsilonMix(NamedStrategy):
             raise ValueError("an epsilon-mix of an epsilon-mix is an epsilon-mix: name another")
         return found
 
-    def slates(self, ranker: "Ranker", users: "Users", k: int) -> Ints:
+    def slates(self, ranker: Ranker, users: "Users", k: int) -> Ints:
         """Return slates [B, k]."""
         chance = np.stack([_coins(seed, k) for seed in users.seeds]) < self.epsilon  # [B, k]
         own, random = self.rest.slates(ranker, users, k), ranker.at_random(users, k)

@@ -6,15 +6,15 @@ from slatewise.lazy import exports
 
 if TYPE_CHECKING:
     from slatewise.training.config import TrainingConfig as TrainingConfig
-    from slatewise.training.fitting import StoppedError as StoppedError
-    from slatewise.training.fitting import fit as fit
     from slatewise.training.runs import load as load
     from slatewise.training.runs import save as save
+    from slatewise.training.trainer import StoppedError as StoppedError
+    from slatewise.training.trainer import fit as fit
 
 _HOMES = {
     "TrainingConfig": "slatewise.training.config",
-    "StoppedError": "slatewise.training.fitting",
-    "fit": "slatewise.training.fitting",
+    "StoppedError": "slatewise.training.trainer",
+    "fit": "slatewise.training.trainer",
     "load": "slatewise.training.runs",
     "save": "slatewise.training.runs",
 }

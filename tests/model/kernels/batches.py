@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from slatewise.model.kernels import SlateTerms, slate_terms
-from slatewise.model.kernels.relevance import RelevanceFunction
+from slatewise.model.kernels.backend import RelevanceFunction
 from slatewise.model.relevance.distance import DISTANCE
 
 DIFFERENTIABLE = ("states", "items", "no_click", "feature_weights", "positions")

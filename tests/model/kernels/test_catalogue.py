@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from slatewise.model.kernels.backend import RelevanceFunction
 from slatewise.model.kernels.catalogue import catalogue_log_sum, catalogue_terms
-from slatewise.model.kernels.relevance import RelevanceFunction
 from slatewise.model.relevance.distance import DISTANCE, many_distances
 from slatewise.model.relevance.dot import DOT
 from tests.model.kernels.batches import Cosine

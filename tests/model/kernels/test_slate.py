@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from slatewise.model.kernels.relevance import RelevanceFunction
+from slatewise.model.kernels.backend import RelevanceFunction
 from slatewise.model.relevance.distance import DISTANCE
 from slatewise.model.relevance.dot import DOT
 from tests.model.kernels.batches import DIFFERENTIABLE, Batch, Cosine, by_hand, random_batch

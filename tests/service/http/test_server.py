@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import httpx
 import pytest
 
-from slatewise.service.http.later import SOON
+from slatewise.service.http.metrics import SOON
 from slatewise.service.store import Store
 from tests.service.http.conftest import ITEMS, TOKENS, Server, eventually
 

@@ -15,8 +15,8 @@ from slatewise.experiments.study import Bench
 from slatewise.experiments.tuning.space import Point, Space
 from slatewise.model.fitted import SlateModel
 from slatewise.training import fit
-from slatewise.training.fitting import Observer
 from slatewise.training.loop import Progress as State
+from slatewise.training.trainer import Observer
 
 Origin = Literal["defaults", "sobol", "model"]
 Status = Literal["completed", "stopped", "failed"]

@@ -12,8 +12,8 @@ from torch import Tensor
 from slatewise.config import Config, Search
 from slatewise.model.dynamics import Floats, Ints, Recurrent
 from slatewise.model.evidence import SlateEvidence
-from slatewise.model.kernels._loading import loops, takes_numba
-from slatewise.model.kernels.rolling import roll_gru
+from slatewise.model.kernels.backend import loops, takes_numba
+from slatewise.model.kernels.dynamics import roll_gru
 from slatewise.model.part import Noise, Parameter
 from slatewise.model.steps import SlateSteps
 

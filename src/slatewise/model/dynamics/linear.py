@@ -11,8 +11,8 @@ from torch import Tensor
 from slatewise.model.dynamics import Floats, Ints, Recurrent
 from slatewise.model.evidence import SlateEvidence
 from slatewise.model.gaussian import Gaussian
-from slatewise.model.kernels._loading import takes_numba
-from slatewise.model.kernels.rolling import roll_linear
+from slatewise.model.kernels.backend import takes_numba
+from slatewise.model.kernels.dynamics import roll_linear
 from slatewise.model.part import Noise, Parameter
 from slatewise.model.steps import SlateSteps
 

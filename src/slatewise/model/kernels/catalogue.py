@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from slatewise.model.kernels._loading import Backend, loops, plain, takes_numba
-from slatewise.model.kernels.relevance import RelevanceFunction
+from slatewise.model.kernels.backend import Backend, RelevanceFunction, loops, plain, takes_numba
 from slatewise.model.kernels.slate import check_items, split_bias
 from slatewise.model.relevance.distance import DISTANCE
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from slatewise.model.kernels._loading import Backend, loops, plain, takes_numba
+from slatewise.model.kernels.backend import Backend, loops, plain, takes_numba
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from slatewise.model.kernels._loading import has_numba, loops
+from slatewise.model.kernels.backend import has_numba, loops
 
 
 def unique_rows(cells: Tensor, scratch: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:

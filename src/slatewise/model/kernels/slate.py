@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from slatewise.model.kernels._loading import Backend, loops, plain, takes_numba
-from slatewise.model.kernels.relevance import RelevanceFunction
+from slatewise.model.kernels.backend import Backend, RelevanceFunction, loops, plain, takes_numba
 from slatewise.model.relevance.distance import DISTANCE
 
 

@@ -1,6 +1,6 @@
 """Terms of the utility that are linear in features from the strict past, a module each."""
 
-from slatewise.model.terms.describing import Describer
+from slatewise.model.terms.features import Describer
 from slatewise.model.terms.fitted import FittedTerms, feature_terms
 from slatewise.model.terms.term import FeatureTerm, Term
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
 from slatewise.model.registry import TERMS
-from slatewise.model.terms.describing import Describer
+from slatewise.model.terms.features import Describer
 from slatewise.model.terms.term import FeatureTerm, Ranks
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from slatewise.service.http.direct import DirectRoute
 from slatewise.service.http.document import describe
 from slatewise.service.http.guard import guarded
 from slatewise.service.http.metrics import Metrics
-from slatewise.service.http.routes import feedback, items, operating, recommending, users
+from slatewise.service.http.routes import items, operations, slates, users
 from slatewise.service.http.security import Role
 
 document = APIRouter(prefix="/v1", route_class=guarded(Role.READ))
@@ -66,15 +66,15 @@ def application(open_backend: Callable[[Metrics], Backend]) -> FastAPI:
         redirect_slashes=False,
     )
     for router in (
-        recommending.router,
-        feedback.router,
+        slates.reading,
+        slates.writing,
         items.reading,
         items.changing,
         users.router,
-        operating.experiment,
+        operations.experiment,
         document,
-        operating.health,
-        operating.metrics,
+        operations.health,
+        operations.metrics,
     ):
         # As they are: including a router makes every request look for its route twice.
         app.router.routes.extend(router.routes)

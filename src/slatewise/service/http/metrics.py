@@ -4,16 +4,18 @@ With PROMETHEUS_MULTIPROC_DIR in the environment, workers write into files of th
 of them can tell the sum; without, a process tells what it did itself.
 """
 
+import asyncio
 import os
+from collections.abc import Callable
 from functools import cache
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from slatewise.service.http.later import Later
-
 DIRECTORY = "PROMETHEUS_MULTIPROC_DIR"
+SOON = 0.1
+"""Seconds that deferred work may wait."""
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
 
@@ -26,6 +28,29 @@ class Queue(Protocol):
     def __len__(self) -> int:
         """How many records wait."""
         ...
+
+
+class DeferredWork:
+    """Collects work on an event loop, and does it there.
+
+    Ranking empties the processor's caches: a line of log and its counts take 80 µs right after a
+    slate, and 15 after those of another request.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[Callable[..., object], tuple[object, ...]]] = []
+
+    def __call__(self, work: Callable[..., object], *arguments: object) -> None:
+        """Have something done soon."""
+        if not self._waiting:
+            asyncio.get_running_loop().call_later(SOON, self.now)
+        self._waiting.append((work, arguments))
+
+    def now(self) -> None:
+        """Do what waits, in its order; to be called on the event loop."""
+        waiting, self._waiting = self._waiting, []
+        for work, arguments in waiting:
+            work(*arguments)
 
 
 class Metrics:
@@ -67,7 +92,7 @@ class Metrics:
         self.requests_of = cache(self.requests.labels)
         self.seconds_of = cache(self.seconds.labels)
         self.slates_of = cache(self.slates.labels)
-        self.later = Later()
+        self.later = DeferredWork()
         self._seen: dict[str, int] = {}
         self._serving: set[tuple[str, str, str]] = set()
 

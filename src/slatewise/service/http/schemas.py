@@ -2,8 +2,10 @@
 
 from typing import Annotated, Any, Literal
 
+from fastapi import Path
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.config import JsonDict
+from starlette.convertors import StringConvertor, register_url_convertor
 
 from slatewise.service.store.features import LONGEST_VECTOR, MOST_FEATURES
 
@@ -14,6 +16,18 @@ MOST = 10_000
 LARGEST = 4 * 10**18
 """of numbers: near 2⁶², and the same in the floating point numbers of an OpenAPI document"""
 NO_NUL = r"^[^\x00]*$"
+
+
+class _AnyText(StringConvertor):
+    """Text with slashes and line ends too."""
+
+    regex = "(?s:.+)"
+
+
+register_url_convertor("id", _AnyText())
+
+PathId = Annotated[str, Path(max_length=ID_LENGTH, pattern=NO_NUL, examples=["9"])]
+"""An id that stands in a path as `{name:id}`, encoded as URLs have it."""
 
 
 def _whole(value: Any) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 from slatewise.compiled.compilation import Kernel, part, reordered
 from slatewise.compiled.functions import bits, exponential, float_of_bits
 from slatewise.compiled.vectors import add, dot, load, squared_norm, store, subtract, times, zeros
-from slatewise.model.kernels.relevance import FusedRelevance
+from slatewise.model.kernels.backend import FusedRelevance
 
 _ZERO, _INFINITY = np.float32(0), np.float32(np.inf)
 

@@ -24,7 +24,7 @@ from slatewise.compiled.vectors import (
     times,
     zeros,
 )
-from slatewise.model.kernels.relevance import FusedRelevance
+from slatewise.model.kernels.backend import FusedRelevance
 
 _ZERO = np.float32(0)
 

@@ -8,7 +8,6 @@ from fastapi import APIRouter, Query, Request
 from slatewise.errors import SlatewiseError
 from slatewise.service.http.backend import Backend
 from slatewise.service.http.guard import guarded
-from slatewise.service.http.ids import PathId
 from slatewise.service.http.problems import Problem
 from slatewise.service.http.schemas import (
     ID_LENGTH,
@@ -19,6 +18,7 @@ from slatewise.service.http.schemas import (
     ItemBody,
     ItemsAnswer,
     ItemsBody,
+    PathId,
 )
 from slatewise.service.http.security import Role
 from slatewise.service.store.features import Features, features_text

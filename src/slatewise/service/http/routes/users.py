@@ -6,9 +6,9 @@ from fastapi import APIRouter, Request
 
 from slatewise.service.http.backend import Backend
 from slatewise.service.http.guard import guarded
-from slatewise.service.http.ids import PathId
 from slatewise.service.http.schemas import (
     ErasedAnswer,
+    PathId,
     UserAnswer,
     VisitAnswer,
 )

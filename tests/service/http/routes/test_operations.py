@@ -5,7 +5,7 @@ import re
 import pytest
 
 from slatewise.service.http.backend import Backend
-from slatewise.service.http.routes import operating
+from slatewise.service.http.routes import operations
 from tests.service.http.conftest import TestClient
 
 
@@ -29,7 +29,7 @@ def test_a_damaged_version_is_noted_without_its_path(
     monkeypatch.setattr(backend.service, "ready", lambda: ["/srv/secret/current.json is damaged"])
     answer = client.get("/health/ready")
     assert answer.status_code == 200
-    assert answer.json()["notes"] == [operating.DAMAGED]
+    assert answer.json()["notes"] == [operations.DAMAGED]
 
 
 def test_a_missing_past_is_noted_as_it_is(
@@ -39,7 +39,7 @@ def test_a_missing_past_is_noted_as_it_is(
     assert client.get("/health/ready").json()["notes"] == ["popularity is empty"]
     monkeypatch.setattr(backend.service, "ready", lambda: ["damaged", "popularity is empty"])
     notes = client.get("/health/ready").json()["notes"]
-    assert notes == [operating.DAMAGED, "popularity is empty"]
+    assert notes == [operations.DAMAGED, "popularity is empty"]
 
 
 def test_metrics_count_what_was_asked_and_answered(client: TestClient, backend: Backend) -> None:
@@ -92,7 +92,7 @@ def test_the_experiment_is_told_and_not_counted_anew_for_everybody(
         counted.append(1)
         return {"arms": len(backend.service.arms)}
 
-    monkeypatch.setattr(operating, "_overview", overview)
+    monkeypatch.setattr(operations, "_overview", overview)
     assert [client.get("/v1/experiment").json() for _ in range(3)] == [{"arms": 1}] * 3
     assert len(counted) == 1
 

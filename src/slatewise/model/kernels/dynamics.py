@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from slatewise.model.kernels._loading import loops, plain
+from slatewise.model.kernels.backend import loops, plain
 
 
 def roll_linear(

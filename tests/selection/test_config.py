@@ -4,7 +4,7 @@ import pytest
 
 from slatewise.data import SlateDataset
 from slatewise.selection import VALIDATION_DRAWS, SelectionConfig, recipe_for
-from slatewise.selection.recipe import STEPS, trial_recipe
+from slatewise.selection.config import STEPS, trial_recipe
 from slatewise.training import TrainingConfig
 from tests.model.terms.logs import dataset_of, rows_of
 

@@ -9,7 +9,7 @@ from slatewise.data import SlateDataset
 from slatewise.errors import SlatewiseError
 from slatewise.features import HISTORY, PopularityIndex, Propensity, history_features
 from slatewise.model.config import ModelConfig
-from slatewise.model.terms import FittedTerms, describing, feature_terms
+from slatewise.model.terms import FittedTerms, feature_terms, features
 from slatewise.model.terms.popularity import PopularityTerm
 from slatewise.model.terms.propensity import PropensityTerm
 from slatewise.model.terms.term import typical_sizes
@@ -48,8 +48,8 @@ def test_features_of_some_users_are_those_of_the_whole_log(
     dataset: SlateDataset, terms: FittedTerms, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Computed for three users at a time and kept in a file, or one batch in any order."""
-    monkeypatch.setattr(describing, "_USERS", 3)
-    monkeypatch.setattr(describing, "_IN_MEMORY", 0)
+    monkeypatch.setattr(features, "_USERS", 3)
+    monkeypatch.setattr(features, "_IN_MEMORY", 0)
     describer = terms.in_log(dataset)
     everything = describer.describe_all(dataset)
     users = torch.tensor([7, 0, 31, 2])

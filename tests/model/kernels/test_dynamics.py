@@ -10,7 +10,7 @@ from slatewise.model.dynamics import Recurrent
 from slatewise.model.dynamics.gru import Gru, GruWeights
 from slatewise.model.dynamics.linear import Linear, LinearWeights
 from slatewise.model.evidence import SlateEvidence
-from slatewise.model.kernels.rolling import roll_gru, roll_linear
+from slatewise.model.kernels.dynamics import roll_gru, roll_linear
 from slatewise.model.steps import ClickSteps
 from tests.model.ragged import normals, random_interactions
 

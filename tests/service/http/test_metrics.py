@@ -1,4 +1,4 @@
-"""Work that nobody waits for."""
+"""Work that no request waits for."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from slatewise.service.http import later
-from slatewise.service.http.later import Later
+from slatewise.service.http import metrics
+from slatewise.service.http.metrics import DeferredWork
 
 
 def run(main: Callable[[], Coroutine[None, None, None]]) -> None:
@@ -19,11 +19,11 @@ def run(main: Callable[[], Coroutine[None, None, None]]) -> None:
 def test_work_is_done_after_a_while_all_at_once_and_in_order(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(later, "SOON", 0.01)
+    monkeypatch.setattr(metrics, "SOON", 0.01)
     done: list[object] = []
 
     async def main() -> None:
-        have = Later()
+        have = DeferredWork()
         for turn in range(2):
             have(done.append, f"{turn} first")
             await asyncio.sleep(0)
@@ -39,7 +39,7 @@ def test_what_waits_can_be_done_now_and_is_done_once() -> None:
     done: list[object] = []
 
     async def main() -> None:
-        have = Later()
+        have = DeferredWork()
         have(done.append, 1)
         have.now()
         assert done == [1]

@@ -1,4 +1,4 @@
-"""Slates out."""
+"""Slates, and the feedback on them."""
 
 from fastapi import APIRouter, Request
 from pydantic_core import to_json
@@ -6,18 +6,25 @@ from pydantic_core import to_json
 from slatewise.service import serving
 from slatewise.service.http.backend import Backend
 from slatewise.service.http.direct import DirectRoute
+from slatewise.service.http.events import answers, parse_events
 from slatewise.service.http.guard import guarded
 from slatewise.service.http.problems import Problem
-from slatewise.service.http.schemas import RecommendAnswer, RecommendBody
+from slatewise.service.http.schemas import (
+    FeedbackAnswer,
+    FeedbackBody,
+    RecommendAnswer,
+    RecommendBody,
+)
 from slatewise.service.http.security import Role
 from slatewise.service.store.records import SlateRecord
 from slatewise.slates import Slate
 
 USUAL_K = 20
-router = APIRouter(prefix="/v1", tags=["slates"], route_class=guarded(Role.READ, DirectRoute))
+reading = APIRouter(prefix="/v1", tags=["slates"], route_class=guarded(Role.READ, DirectRoute))
+writing = APIRouter(prefix="/v1", tags=["slates"], route_class=guarded(Role.WRITE, DirectRoute))
 
 
-@router.post("/recommend", response_model=RecommendAnswer, summary="Make a slate")
+@reading.post("/recommend", response_model=RecommendAnswer, summary="Make a slate")
 async def recommend(body: RecommendBody, request: Request) -> bytes:
     """Make a slate for a user, known or not, and log it.
 
@@ -30,7 +37,29 @@ async def recommend(body: RecommendBody, request: Request) -> bytes:
     made = record.serving
     backend.metrics.slates_of(made.arm, made.model, made.version).inc()
     # Not through the model: checking what we made ourselves would cost more than writing it.
-    return to_json(_told(record, slate, notes))
+    return to_json(_answer(record, slate, notes))
+
+
+@writing.post("/feedback", response_model=FeedbackAnswer, summary="Tell what became of slates")
+async def feedback(body: FeedbackBody, request: Request) -> bytes:
+    """Record what users saw and clicked, in slates of this service or of others.
+
+    What is answered as recorded is on disk. An event that is sent again is a duplicate and does not
+    count twice. Events may come late and in any order: they are placed by their time.
+    """
+    backend: Backend = request.app.state.backend
+    most = backend.config.limits.batch
+    if len(body.events) > most:
+        raise Problem(422, "Too many events.", f"Send at most {most} at once.")
+    parsed = parse_events(body.events, backend.service.clock.now())
+    written = []
+    if parsed.outcomes:
+        waiting = backend.writer.add(parsed.slates, parsed.outcomes)
+        written = await backend.written(waiting)
+    result = answers(body.events, parsed, written)
+    for status in ("recorded", "duplicate", "refused"):
+        backend.metrics.feedback.labels(status).inc(getattr(result, status))
+    return to_json(result)
 
 
 def _wanted(body: RecommendBody, backend: Backend) -> serving.Request:
@@ -53,7 +82,7 @@ def _wanted(body: RecommendBody, backend: Backend) -> serving.Request:
     )
 
 
-def _told(record: SlateRecord, slate: Slate, notes: list[str]) -> dict[str, object]:
+def _answer(record: SlateRecord, slate: Slate, notes: list[str]) -> dict[str, object]:
     made = record.serving
     assert made is not None
     columns = zip(

@@ -3,7 +3,7 @@ import pytest
 
 from slatewise.model.fitted import SlateModel
 from slatewise.slates import EpsilonMix, InSlateThompson, Recommender
-from slatewise.slates.explaining import rank_quantiles
+from slatewise.slates.explanation import rank_quantiles
 from tests.slates.conftest import a_model
 
 

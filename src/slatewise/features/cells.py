@@ -1,4 +1,4 @@
-"""Features that were computed once for a whole log, gathered for a batch of its users."""
+"""The cells of a log, one for each item seen: which belong to some users, and their positions."""
 
 import torch
 from torch import Tensor
@@ -21,3 +21,16 @@ def cells_of_users(interactions: Interactions, users: Tensor, ends: Tensor | Non
     total = int(stops[-1]) if len(stops) else 0
     shift = torch.repeat_interleave(start - (stops - lengths), lengths, output_size=total)
     return torch.arange(total, device=start.device) + shift
+
+
+def positions(interactions: Interactions) -> Tensor:
+    """Return the position of every item seen in its slate, 0 the first: [F] int64.
+
+    People click what stands first, and rankings put first what they like: a log alone cannot tell
+    the two apart. So the position may explain a click, but no ranking reads it.
+    """
+    offsets = interactions.slate_offsets
+    first = torch.repeat_interleave(
+        offsets[:-1], offsets.diff(), output_size=len(interactions.slate_items)
+    )
+    return torch.arange(len(interactions.slate_items), device=offsets.device) - first

@@ -1,19 +1,42 @@
-"""Whether the compiled loops can be had; numba takes time to import, so only on first use."""
+"""Which backend runs a kernel: the compiled loops, imported on first use, or plain torch."""
 
 import functools
 import importlib
 from collections.abc import Iterable
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args
 
 import torch
 from torch import Tensor
 
-from slatewise.model.kernels.relevance import FusedRelevance, RelevanceFunction
-
 Backend = Literal["auto", "numba", "torch"]
+
+FusedRelevance = Literal["distance", "dot"]
+"""Names of those that the compiled loops know."""
 
 MOST_DIMS = 256
 """Beyond this, a row no longer fits the registers and compiling it takes long."""
+
+
+class RelevanceFunction(Protocol):
+    """A utility of states and vectors, differentiable in both.
+
+    Anything with these attributes can be trained: with `fused`, by the compiled loops, which know
+    it by its name; without, by the reference in torch.
+    """
+
+    @property
+    def name(self) -> str:
+        """Return what errors, and the compiled loops, call it."""
+
+    @property
+    def fused(self) -> bool:
+        """Return whether the compiled loops know it."""
+
+    def pairs(self, states: Tensor, vectors: Tensor, /) -> Tensor:
+        """Return the utility of each vector [..., D] to its own state [..., D]: [...]."""
+
+    def many(self, states: Tensor, vectors: Tensor, /) -> Tensor:
+        """Return the utilities of vectors [K, D] to states [M, D], for a sum over many: [M, K]."""
 
 
 @functools.cache
