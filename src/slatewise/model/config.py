@@ -119,6 +119,10 @@ class ModelConfig(Config):
     def _parts_go_together(self) -> Self:
         for part in self.part_classes():
             part.check(self)
+        terms = [TERMS[name].name for name in self.terms]
+        twice = [name for name in terms if terms.count(name) > 1]
+        if twice:
+            raise ValueError(f"two terms are called '{twice[0]}'")
         return self
 
     def part_classes(self) -> Iterator[Any]:

@@ -8,8 +8,9 @@ from slatewise.errors import SlatewiseError
 from slatewise.model.dynamics import Dynamics
 from slatewise.model.initial_states import InitialState
 from slatewise.model.part import Device
-from slatewise.model.registry import DYNAMICS, INITIAL_STATES, RELEVANCES, TERMS
+from slatewise.model.registry import DYNAMICS, INITIAL_STATES, RELEVANCES
 from slatewise.model.relevance import Relevance
+from slatewise.model.terms.fitted import named_terms
 
 if TYPE_CHECKING:
     from slatewise.model.config import ModelConfig
@@ -25,13 +26,13 @@ class Parts:
     dynamics: Dynamics
     initial_state: InitialState
     terms: dict[str, Any]
-    """classes of the terms, those with features first, in the order of their columns"""
+    """classes of the terms by name, those with features first, in the order of their columns"""
 
     @classmethod
     def of(cls, config: "ModelConfig") -> "Parts":
         """Look up the parts that a configuration names."""
         dynamics = DYNAMICS[config.dynamics](config)
-        terms = {name: TERMS[name] for name in sorted(config.terms)}
+        terms = named_terms(config)
         return cls(
             config.dimensions,
             RELEVANCES[config.relevance](config),

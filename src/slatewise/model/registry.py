@@ -42,12 +42,17 @@ class Registry(Generic[P]):
 
     def register(self, part: type[P]) -> type[P]:
         """Add a part that has no import path, such as one written in a notebook."""
-        self._loaded[self._checked(part).name] = part  # type: ignore[attr-defined]
+        name: str = self._from_outside(part).name  # type: ignore[attr-defined]
+        if name in self.names:
+            raise SlatewiseError(
+                f"there is a {self.kind} '{name}' already.", f"Give {part.__name__} another name."
+            )
+        self._loaded[name] = part
         return part
 
     def _load(self, name: str) -> type[P]:
         if ":" in name:
-            return self._checked(load_object(name, self.kind))
+            return self._from_outside(load_object(name, self.kind))
         if name not in self.names:
             raise SlatewiseError(
                 f"there is no {self.kind} '{name}'.",
@@ -55,9 +60,14 @@ class Registry(Generic[P]):
             )
         return self._checked(import_module(f"slatewise.model.{self._folder}.{name}").PART)
 
-    def _checked(self, part: Any) -> type[P]:
+    def _from_outside(self, part: Any) -> type[P]:
+        """Refuse a class that cannot be a part without a change of slatewise itself."""
+        package = import_module(f"slatewise.model.{self._folder}")
+        return self._checked(part, getattr(package, "OUTSIDE", None))
+
+    def _checked(self, part: Any, base: Any = None) -> type[P]:
         """Refuse a class that lacks what a part of this kind needs."""
-        base = import_module(f"slatewise.model.{self._folder}").BASE
+        base = base or import_module(f"slatewise.model.{self._folder}").BASE
         if not (isinstance(part, type) and issubclass(part, base)):
             raise SlatewiseError(
                 f"{part!r} is not a {self.kind}.",
@@ -66,9 +76,10 @@ class Registry(Generic[P]):
         missing = sorted(getattr(part, "__abstractmethods__", ()))
         missing += [name for name in base.needs if not hasattr(part, name)]
         if missing:
+            needs = base.needs | getattr(base, "__abstractmethods__", set())
             raise SlatewiseError(
                 f"{part.__name__} has no `{missing[0]}`.",
-                f"A {self.kind} needs {', '.join(sorted(base.needs | base.__abstractmethods__))}.",
+                f"A {self.kind} needs {', '.join(sorted(needs))}.",
             )
         return part
 

@@ -90,6 +90,25 @@ class ClickSteps:
         )
 
     @property
+    def user_of(self) -> Tensor:
+        """[M] whose state it is, as an index into `users`."""
+        order = torch.arange(len(self.users), device=self.users.device)
+        return torch.cat([order, *(order[:count] for count in self.active)])
+
+    @property
+    def past(self) -> Tensor:
+        """[M, C] the steps that led to each state, oldest first; −1 where there were fewer.
+
+        For dynamics that look at all of them at once, instead of going from step to step.
+        """
+        sizes = torch.tensor([len(self.users), *self.active], device=self.users.device)
+        starts = sizes[1:].cumsum(0) - sizes[1:]  # [C] the first row of each step
+        number = torch.arange(len(sizes), device=self.users.device)
+        before = torch.repeat_interleave(number, sizes)  # [M] steps before each state
+        rows = starts + self.user_of[:, None]
+        return torch.where(number[:-1] < before[:, None], rows, -1)
+
+    @property
     def clicks_before(self) -> Tensor:
         """[M] how many clicks, slates without one not counted, led to each state."""
         counts = [torch.zeros_like(self.users)]

@@ -7,3 +7,5 @@ from slatewise.model.terms.term import FeatureTerm, Term
 __all__ = ["Describer", "FeatureTerm", "FittedTerms", "Term", "feature_terms"]
 
 BASE = Term
+OUTSIDE = FeatureTerm
+"""Terms without features have a place of their own in `model.utility`; others would be ignored."""

@@ -65,5 +65,10 @@ class FittedTerms:
 
 def feature_terms(config: "ModelConfig") -> dict[str, type[FeatureTerm]]:
     """Return the terms of a model that have features, in the order of their columns."""
-    named = {name: TERMS[name] for name in sorted(config.terms)}
-    return {name: term for name, term in named.items() if term.has_features}
+    return {name: term for name, term in named_terms(config).items() if term.has_features}
+
+
+def named_terms(config: "ModelConfig") -> dict[str, Any]:
+    """Return the terms of a model by their own names, which import paths are not, in order."""
+    terms = [TERMS[name] for name in config.terms]
+    return {term.name: term for term in sorted(terms, key=lambda term: str(term.name))}

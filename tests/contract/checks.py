@@ -1,0 +1,252 @@
+"""What every consumer of a model owes to its utility: a check each, that raises AssertionError."""
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pytest
+import torch
+
+from slatewise.errors import SlatewiseError
+from slatewise.evaluation import ModelRecommender
+from slatewise.features.user_history import UserHistory
+from slatewise.model.likelihood import batch_likelihood
+from slatewise.model.profiles import known_profiles
+from slatewise.model.steps import ClickSteps
+from slatewise.service.config import ServiceConfig
+from slatewise.service.serving import Replayer, Request
+from slatewise.service.store.records import Outcome, SlateRecord
+from slatewise.slates import DenseRanker, Greedy, Recommender, Seen, Slate, Users
+from slatewise.training import TrainingConfig, runs
+from slatewise.training.dense import DenseSteps
+from slatewise.training.steps import SparseSteps
+from slatewise.training.warm import take_over
+from tests.contract.world import END, ITEMS, Case, Doubles, posterior_of
+from tests.service.serving.world import a_service
+
+WHO: Final = (0, 3, 7, 12, 25)
+"""Users whose slates are made."""
+SINGLE, DOUBLE = 2e-5, 1e-9
+"""Differences that float32, and float64, may leave."""
+
+
+def require_ranking(ranked: Sequence[int], utilities: Doubles) -> None:
+    """Require that all items stand in the order of their utilities, as far as float32 can tell."""
+    assert sorted(ranked) == list(range(len(utilities)))
+    rises = np.diff(utilities[list(ranked)]).max()
+    assert rises < SINGLE, f"an item is ranked above one that is better by {rises:.3g}"
+
+
+def require_same(found: object, wanted: object, tolerance: float = SINGLE) -> None:
+    """Require the same numbers."""
+    np.testing.assert_allclose(np.asarray(found), np.asarray(wanted), rtol=0, atol=tolerance)
+
+
+def training(case: Case, directory: Path) -> None:
+    """The likelihood that training climbs is that of the utility: compiled, and in plain torch."""
+    log = case.model.terms.in_log(case.dataset).describe_all(case.dataset)
+    parameters = case.model.posterior.mean()
+    steps = ClickSteps.of(log, parameters.evidence)
+    profiles = known_profiles(parameters, log, steps)
+    ones = torch.ones(len(log.clicks))
+    found = batch_likelihood(parameters, profiles, steps.state_of, log, ones)
+    require_same(found.slate, case.log_likelihood)
+    require_same(found.total / len(ones), case.log_likelihood.mean())
+    profiles = known_profiles(case.parameters, case.log, steps)
+    exact = batch_likelihood(case.parameters, profiles, steps.state_of, case.log, ones.double())
+    require_same(exact.slate, case.log_likelihood, DOUBLE)
+
+
+def training_steps(case: Case, directory: Path) -> None:
+    """A step of training sees the same likelihood; on a GPU too, or the part is refused by name."""
+    log = case.model.terms.in_log(case.dataset).describe_all(case.dataset)
+    log = replace(log, train_end=log.user_offsets.diff())
+    users, wanted = torch.arange(log.num_users), case.log_likelihood.mean()
+    posterior, config = case.model.posterior, TrainingConfig(batch_users=log.num_users)
+    if case.model.config.initial_state == "causal":  # others choose what of a user is scored
+        steps = SparseSteps(copy.deepcopy(posterior), log, config, None)
+        require_same(steps.step(users, torch.Generator(), 0.0).log_likelihood, wanted)
+    unable = [part.name for part in posterior.trained_parts if "cuda" not in part.devices]
+    if unable:
+        with pytest.raises(SlatewiseError, match=f"'{unable[0]}' cannot be trained on a GPU"):
+            DenseSteps(copy.deepcopy(posterior), log, config, None, compiled=False)
+        return
+    dense = DenseSteps(copy.deepcopy(posterior), log, config, None, compiled=False)
+    require_same(dense.step(users, torch.Generator(), 0.0).log_likelihood, wanted)
+
+
+def predictions(case: Case, directory: Path) -> None:
+    """Evaluation predicts by the softmax of utilities."""
+    log = case.dataset.interactions()
+    everything = torch.ones(len(log.clicks), dtype=torch.bool)
+    found = ModelRecommender(case.model, log=case.dataset).predict(log, everything)
+    require_same(found.log_probabilities, case.log_probabilities[0])
+    require_same(found.no_click_log_probabilities, case.log_probabilities[1])
+
+
+def features(case: Case, directory: Path) -> None:
+    """What is learned of an item in a slate is what ranks it at that moment, position apart."""
+    on_items, positions = case.slate_utilities[0].numpy(), case.parameters.positions
+    for row in range(0, len(case.log.clicks), 40):
+        cells = slice(int(case.log.slate_offsets[row]), int(case.log.slate_offsets[row + 1]))
+        wanted = case.before(row)[case.log.slate_items[cells].numpy()]
+        if positions is not None:
+            wanted = wanted + positions.numpy()[: len(wanted)]
+        require_same(on_items[cells], wanted)
+
+
+def evaluation_ranking(case: Case, directory: Path) -> None:
+    """Evaluation ranks by utilities, after the log and at any moment of it."""
+    log, judged = case.dataset.interactions(), ModelRecommender(case.model, log=case.dataset)
+    users = torch.tensor(WHO)
+    ranked = judged.rank(log.of_users(users), ITEMS, times=torch.full((len(WHO),), END))
+    for user, row in zip(WHO, ranked.tolist(), strict=True):
+        require_ranking(row, case.after_all(user))
+    scored = torch.zeros(len(log.clicks), dtype=torch.bool)
+    scored[(log.clicks >= 0).nonzero()[::25, 0]] = True
+    ranks = judged.target_ranks(log, scored).tolist()
+    for row, rank in zip(scored.nonzero()[:, 0].tolist(), ranks, strict=True):
+        utilities = case.before(row)
+        own = utilities[log.clicked_items[row]]
+        assert (utilities > own + SINGLE).sum() < rank <= (utilities >= own - SINGLE).sum()
+
+
+def greedy_slates(case: Case, directory: Path) -> None:
+    """The library's greedy slate is in the order of utilities."""
+    recommender = recommender_of(case)
+    for user in WHO:
+        require_ranking(slate_of(case, recommender, user).numbers.tolist(), case.after_all(user))
+
+
+def rankings(case: Case, directory: Path) -> None:
+    """Both rankers rank by utilities: by the mean, in draws and by expected relevance."""
+    # A user's own start is uncertain in some models, however certain the posterior is.
+    certain = case.model.config.initial_state == "causal"
+    states = {name: state.features(END)[:ITEMS] for name, state in case.states(END).items()}
+    columns = np.concatenate(list(states.values()), axis=1) if states else None
+    users = Users.of_histories([case.histories[user] for user in WHO], 1, show_clicked=True)
+    for ranker in (
+        recommender_of(case).ranker,
+        DenseRanker(case.model.posterior, case.model.terms, columns),
+    ):
+        ranked = [ranker.by_mean(users, ITEMS)]
+        if certain:
+            ranked += [ranker.by_draws(users, ITEMS, 1)[:, 0]]
+            ranked += [ranker.by_expectation(users, ITEMS, 2)]
+        for ranking in ranked:
+            for user, row in zip(WHO, ranking.tolist(), strict=True):
+                require_ranking(row, case.after_all(user))
+
+
+def explanations(case: Case, directory: Path) -> None:
+    """What an explanation says each part adds, sums to the utility, and to the relevance shown."""
+    recommender = recommender_of(case)
+    slate = slate_of(case, recommender, WHO[1])
+    wanted = case.after_all(WHO[1])
+    reasons = recommender.explain(slate, draws=2)
+    for number, reason in zip(slate.numbers.tolist(), reasons, strict=True):
+        require_same(sum(reason.adds.values()), wanted[number])
+        if case.model.config.initial_state == "causal":
+            require_same(np.log(reason.relevance), wanted[number], 1e-4)
+    for name, added in case.added(slate.history, END).items():
+        require_same([reason.adds[name] for reason in reasons], added[slate.numbers])
+
+
+def live_service(case: Case, directory: Path) -> None:
+    """The live service makes the same slate of the same history, and makes it again on replay."""
+    config = ServiceConfig.build({"arms": {"one": {"strategy": "greedy"}}}, "the contract")
+    service = a_service(directory / "shop", case.model, config)
+    ids = case.model.item_ids
+    slates, outcomes = [], []
+    for user, history in enumerate(case.histories):
+        for number, showing in enumerate(history.showings()):
+            items = tuple(str(ids[item]) for item in showing.items)
+            source, slate_id = case.model.source_names[showing.source], f"{user}-{number}"
+            clicked = tuple(items[click] for click in showing.clicks)
+            slates.append(SlateRecord(slate_id, f"u{user}", showing.time, source, items))
+            outcomes.append(Outcome(slate_id, len(items), clicked, showing.time))
+    service.store.write(slates, outcomes)
+    live = service._live["main"]
+    live.refresh(service.store, END)
+    replayer = Replayer(directory / "shop", config, service.store)
+    for user in WHO:
+        request = Request(f"u{user}", k=ITEMS, clicked="show")
+        record, slate, _ = service.recommend(request)
+        numbers = [ids.index(item) for item in slate.items]
+        time = END if record.serving is None else record.serving.refreshed or END
+        require_ranking(numbers, case.after_all(user, time))
+        if case.model.config.initial_state == "causal":
+            utilities = case.after_all(user, time)[numbers]
+            require_same(np.log(slate.relevance), utilities, 1e-4)
+        assert replayer.slate(record).items == slate.items
+    service.store.close()
+
+
+def saving(case: Case, directory: Path) -> None:
+    """A saved model comes back as it was."""
+    runs.save(case.model, directory / "run")
+    loaded = runs.load(directory / "run")
+    assert loaded.config == case.model.config
+    again = replace(case, model=loaded)
+    require_same(again.slate_utilities[0], case.slate_utilities[0], 0)
+    require_same(again.slate_utilities[1], case.slate_utilities[1], 0)
+    require_same(again.after_all(WHO[0]), case.after_all(WHO[0]), 0)
+
+
+def warm_start(case: Case, directory: Path) -> None:
+    """A warm start keeps the parameters of all parts."""
+    fresh = posterior_of(case.model.config, case.dataset, 99)
+    with torch.no_grad():
+        take_over(fresh, case.model, case.dataset)
+    wanted = case.model.posterior.tensors()
+    for name, tensor in fresh.tensors().items():
+        require_same(tensor, wanted[name], 0)
+
+
+def recommender_of(case: Case) -> Recommender:
+    """Return a recommender at the end of the log."""
+    recommender = Recommender(case.model)
+    if states := case.states(END):
+        recommender.refresh(states, END)
+    return recommender
+
+
+def slate_of(case: Case, recommender: Recommender, user: int) -> Slate:
+    """Return the greedy slate of all items for what a user did in the log."""
+    events = events_of(case, case.histories[user])
+    return recommender.recommend(events, ITEMS, strategy=Greedy(), clicked="show", seed=0)
+
+
+def events_of(case: Case, history: UserHistory) -> list[Seen]:
+    """Return a history as a caller of `recommend` would tell it."""
+    ids, sources = case.model.item_ids, case.model.source_names
+    return [
+        Seen(
+            [ids[item] for item in showing.items],
+            [ids[showing.items[click]] for click in showing.clicks],
+            sources[showing.source],
+        )
+        for showing in history.showings()
+    ]
+
+
+CHECKS: Final[dict[str, Callable[[Case, Path], None]]] = {
+    check.__name__: check
+    for check in (
+        training,
+        training_steps,
+        predictions,
+        features,
+        evaluation_ranking,
+        greedy_slates,
+        rankings,
+        explanations,
+        live_service,
+        saving,
+        warm_start,
+    )
+}
+"""Every consumer of a model."""

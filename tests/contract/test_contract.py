@@ -1,0 +1,61 @@
+"""Every registered part, alone and with all others, means the same to every consumer."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from slatewise.data import SlateDataset
+from slatewise.model.registry import DYNAMICS, INITIAL_STATES, PRIORS, RELEVANCES, TERMS
+from tests.contract.checks import CHECKS, WHO
+from tests.contract.world import SOURCES, Case, case_of
+
+ONE_OF = {
+    "relevance": RELEVANCES,
+    "dynamics": DYNAMICS,
+    "prior": PRIORS,
+    "initial_state": INITIAL_STATES,
+}
+PARTS: dict[str, dict[str, Any]] = {
+    **{f"{kind} {name}": {kind: name} for kind, all_of in ONE_OF.items() for name in all_of.names},
+    **{f"term {name}": {"terms": (name,)} for name in TERMS.names},
+    "evidence": {"evidence": SOURCES[:1]},
+    "all terms": {"terms": TERMS.names, "evidence": SOURCES, "relevance": "dot"},
+}
+RANKING = [name for name in TERMS.names if TERMS[name].ranks != "never"]
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_means_the_same_to_every_consumer(
+    part: str, check: str, dataset: SlateDataset, tmp_path: Path
+) -> None:
+    CHECKS[check](part_case(part, dataset), tmp_path)
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("term", RANKING)
+def test_twice_the_weight_of_a_term_is_twice_its_share_to_every_consumer(
+    term: str, check: str, dataset: SlateDataset, tmp_path: Path
+) -> None:
+    once, twice = part_case(f"term {term}", dataset), doubled_case(term, dataset)
+    require_another_ranking(once, twice)
+    CHECKS[check](twice, tmp_path)
+
+
+@cache
+def part_case(part: str, dataset: SlateDataset) -> Case:
+    return case_of(dataset, **PARTS[part])
+
+
+@cache
+def doubled_case(term: str, dataset: SlateDataset) -> Case:
+    return part_case(f"term {term}", dataset).with_double(term)
+
+
+def require_another_ranking(one: Case, other: Case) -> None:
+    """Require that a consumer who took one model for the other would be found out."""
+    first, second = (case.after_all(WHO[0]) for case in (one, other))
+    assert np.argsort(first).tolist() != np.argsort(second).tolist()

@@ -1,0 +1,235 @@
+"""A part from outside joins every consumer; the contract finds a consumer that ignores it."""
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+
+import slatewise.evaluation.model
+import slatewise.model.likelihood
+from slatewise.data import SlateDataset
+from slatewise.errors import SlatewiseError
+from slatewise.model.config import ModelConfig
+from slatewise.model.registry import DYNAMICS, PRIORS, RELEVANCES, TERMS, Registry
+from slatewise.model.terms import FeatureTerm, Term
+from slatewise.ranking import Additions
+from slatewise.slates import DenseRanker, Recommender
+from tests.contract import toys
+from tests.contract.checks import CHECKS, WHO, recommender_of, slate_of
+from tests.contract.test_contract import require_another_ranking
+from tests.contract.world import Case, case_of
+
+TOYS: dict[str, tuple[Registry[Any], type[Any], str]] = {
+    "term": (TERMS, toys.Beside, "terms"),
+    "relevance": (RELEVANCES, toys.SquaredDistance, "relevance"),
+    "dynamics": (DYNAMICS, toys.Average, "dynamics"),
+    "prior": (PRIORS, toys.NarrowPrior, "prior"),
+}
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+@pytest.fixture(autouse=True)
+def leave_no_part_behind() -> Iterator[None]:
+    registries = [registry for registry, _, _ in TOYS.values()]
+    before = [dict(registry._loaded) for registry in registries]
+    yield
+    for registry, loaded in zip(registries, before, strict=True):
+        registry._loaded = loaded
+
+
+def heavy_toy(dataset: SlateDataset) -> Case:
+    """Return a model in which the toy term has a weight of 50."""
+    TERMS.register(toys.Beside)
+    case = case_of(dataset, terms=("beside",))
+    with torch.no_grad():
+        case.model.posterior.shared["beside"].mean.fill_(50.0)
+    return case
+
+
+@pytest.mark.parametrize("by_path", [False, True], ids=["registered", "by import path"])
+@pytest.mark.parametrize("kind", TOYS)
+def test_a_part_from_outside_means_the_same_to_every_consumer(
+    kind: str, *, by_path: bool, dataset: SlateDataset, tmp_path: Path
+) -> None:
+    registry, part, setting = TOYS[kind]
+    name = f"{part.__module__}:{part.__name__}" if by_path else registry.register(part).name
+    case = case_of(dataset, **{setting: (name,) if setting == "terms" else name})
+    for check in CHECKS.values():
+        check(case, tmp_path)
+    if kind == "term":
+        require_another_ranking(case, case.with_double(name))
+
+
+def test_a_term_that_trains_also_ranks(dataset: SlateDataset) -> None:
+    heavy = heavy_toy(dataset)
+    without = case_of(dataset)
+    assert heavy.log_likelihood.mean() < without.log_likelihood.mean() - 1
+    slate = slate_of(heavy, recommender_of(heavy), WHO[0])
+    features = toys.Beside().met(heavy.histories[WHO[0]], slate.numbers)[1][:, 0]
+    assert 0 < features.sum() < len(features)
+    assert (np.diff(features) <= 0).all()  # what stood beside a click comes first
+
+
+def test_a_model_with_a_part_from_outside_is_trained(dataset: SlateDataset) -> None:
+    from slatewise.training import TrainingConfig, fit  # noqa: PLC0415
+
+    for registry, part, _ in TOYS.values():
+        registry.register(part)
+    config = ModelConfig(
+        dimensions=3, terms=("beside",), relevance="squared", dynamics="average", prior="narrow"
+    )
+    model = fit(dataset, config, TrainingConfig(max_epochs=1))
+    assert model.posterior.shared["beside"].mean.abs().item() > 0
+    assert model.posterior.shared["first_weight"].mean.abs().item() > 0
+    assert len(Recommender(model).recommend(["i3"], 5, strategy="greedy", seed=0)) == 5
+
+
+def without_features_in_training(patch: pytest.MonkeyPatch) -> None:
+    likelihood = slatewise.model.likelihood
+    honest = likelihood.slate_terms
+    patch.setattr(
+        likelihood,
+        "slate_terms",
+        lambda *args, **options: honest(
+            *args, **(options | {"features": None, "feature_weights": None})
+        ),
+    )
+
+
+def without_features_in_predictions(patch: pytest.MonkeyPatch) -> None:
+    evaluation = slatewise.evaluation.model
+    honest = evaluation.item_utilities
+    patch.setattr(
+        evaluation,
+        "item_utilities",
+        lambda parameters, *rest: honest(replace(parameters, cell_weights=None), *rest),
+    )
+
+
+def without_terms_in(owner: str, verb: str, instead: object) -> Patch:
+    """Return what lets a verb of the slates' terms answer as if there were none."""
+
+    def patch_it(patch: pytest.MonkeyPatch) -> None:
+        additions = sys.modules["slatewise.slates.additions"]
+        patch.setattr(getattr(additions, owner), verb, lambda *args: instead)
+
+    return patch_it
+
+
+def without_met_in_dense(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(sys.modules[DenseRanker.__module__], "add_met", lambda *args: None)
+
+
+IGNORANT: list[tuple[str, Patch]] = [
+    ("training", without_features_in_training),
+    ("training_steps", without_features_in_training),
+    ("predictions", without_features_in_predictions),
+    ("evaluation_ranking", without_terms_in("TermsInLog", "added", 0.0)),
+    ("greedy_slates", without_terms_in("RankingTerms", "mean", Additions())),
+    ("live_service", without_terms_in("RankingTerms", "mean", Additions())),
+    ("rankings", without_terms_in("RankingTerms", "draws", Additions())),
+    ("rankings", without_met_in_dense),
+    ("explanations", without_terms_in("RankingTerms", "mean_parts", {})),
+]
+
+
+@pytest.mark.parametrize(("check", "ignore"), IGNORANT)
+def test_the_contract_fails_for_a_consumer_that_ignores_a_term(
+    check: str,
+    ignore: Patch,
+    dataset: SlateDataset,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    case = heavy_toy(dataset)
+    ignore(monkeypatch)
+    with pytest.raises(AssertionError):
+        CHECKS[check](case, tmp_path)
+
+
+@pytest.mark.parametrize("check", ["greedy_slates", "rankings", "live_service"])
+def test_the_contract_fails_for_a_relevance_that_ranks_otherwise_than_it_trains(
+    check: str, dataset: SlateDataset, tmp_path: Path
+) -> None:
+    RELEVANCES.register(toys.LyingRelevance)
+    case = case_of(dataset, relevance="lying")
+    CHECKS["training"](case, tmp_path)
+    with pytest.raises(AssertionError, match="ranked above"):
+        CHECKS[check](case, tmp_path)
+
+
+def test_the_contract_fails_for_a_model_that_is_not_saved_whole(
+    dataset: SlateDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = case_of(dataset, terms=("history",))
+    monkeypatch.setattr(type(case.model.posterior), "load", lambda self, tensors: None)
+    with pytest.raises(AssertionError):
+        CHECKS["saving"](case, tmp_path)
+
+
+def incomplete(**attributes: Any) -> Callable[[], type[FeatureTerm]]:
+    """Return what makes the class of a term with only these attributes."""
+    kept = ("columns", "fit", "met")
+    whole = {"name": "toy", "acts_on": "items", "ranks": "items met"} | {
+        name: toys.Beside.__dict__[name] for name in kept
+    }
+    chosen = {name: value for name, value in (whole | attributes).items() if value is not None}
+    types = {name: ClassVar[str] for name in ("name", "acts_on", "ranks") if name in chosen}
+    return lambda: type("Toy", (FeatureTerm,), chosen | {"__annotations__": types})
+
+
+@pytest.mark.parametrize(
+    ("attributes", "says"),
+    [
+        ({"ranks": None}, "does not say `ranks`"),
+        ({"ranks": "sometimes"}, "does not say `ranks`"),
+        ({"acts_on": "everything"}, "does not say `acts_on`"),
+        ({"met": None}, "ranks 'items met' and has no `met`"),
+        ({"columns": None}, "has no `columns`"),
+        ({"ranks": "all items"}, "ranks 'all items' and has no `item_state`"),
+        ({"acts_on": "no click"}, "cannot rank items"),
+    ],
+)
+def test_an_incomplete_term_is_refused_by_what_it_lacks(
+    attributes: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(SlatewiseError, match=says):
+        incomplete(**attributes)()
+
+
+def test_other_incomplete_parts_are_refused_by_what_they_lack() -> None:
+    nameless = incomplete(name=None)()
+    with pytest.raises(SlatewiseError, match="has no `name`"):
+        TERMS.register(nameless)
+    with pytest.raises(SlatewiseError, match="has no `pairs`"):
+        RELEVANCES.register(type("Bare", (RELEVANCES["dot"].__base__,), {"name": "bare"}))
+    with pytest.raises(SlatewiseError, match="has no `profiles`"):
+        DYNAMICS.register(type("Bare", (toys.Dynamics,), {"name": "bare"}))
+    with pytest.raises(SlatewiseError, match="is not a dynamics"):
+        DYNAMICS.register(toys.SquaredDistance)
+
+
+def test_two_terms_of_one_name_are_refused() -> None:
+    again = incomplete(name="history")()
+    with pytest.raises(SlatewiseError, match="a term 'history' already"):
+        TERMS.register(again)
+    TERMS.register(toys.Beside)
+    with pytest.raises(ValueError, match="two terms are called 'beside'"):
+        ModelConfig(terms=("beside", "tests.contract.toys:Beside"))
+
+
+def test_a_term_from_outside_that_nothing_would_add_is_refused() -> None:
+    """The utility knows those without features by name: bias and position."""
+    ignored = type(
+        "Ignored",
+        (Term,),
+        {"name": "ignored", "ranks": "all items"}
+        | {"__annotations__": {"name": ClassVar[str], "ranks": ClassVar[str]}},
+    )
+    with pytest.raises(SlatewiseError, match="FeatureTerm"):
+        TERMS.register(ignored)

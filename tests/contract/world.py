@@ -1,0 +1,212 @@
+"""One small log, models of it that are drawn and not trained, and their utilities worked out."""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import torch
+from torch import Tensor
+
+from slatewise.data import SlateDataset
+from slatewise.data.formats import LogFormat
+from slatewise.data.interactions import Interactions
+from slatewise.data.preparation import prepare
+from slatewise.data.split import SplitConfig
+from slatewise.features.popularity_state import CountedEvents
+from slatewise.features.user_history import UserHistory
+from slatewise.model.config import ModelConfig
+from slatewise.model.fitted import SlateModel
+from slatewise.model.parameters import Parameters
+from slatewise.model.posterior import Posterior
+from slatewise.model.profiles import known_profiles
+from slatewise.model.registry import TERMS
+from slatewise.model.steps import ClickSteps
+from slatewise.model.terms import FittedTerms
+from slatewise.model.terms.term import ItemState
+from slatewise.model.utility import item_utilities, no_click_utilities, ranking_utilities
+
+ITEMS, USERS, START, SECOND = 30, 40, 1_700_000_000, 1_000_000
+END = (START + 3 * 86_400) * SECOND
+"""A moment after the whole log, in microseconds."""
+SOURCES = ("front page", "search")
+Doubles = npt.NDArray[np.float64]
+
+
+def small_log(folder: Path) -> SlateDataset:
+    """Draw eight slates of one to six items for each user over two days, half of them clicked."""
+    rng, rows = np.random.default_rng(3), []
+    for user in range(USERS):
+        for second in np.sort(rng.integers(0, 2 * 86_400, 8)).tolist():
+            slate = [f"i{item}" for item in rng.permutation(ITEMS)[: rng.integers(1, 7)]]
+            click = slate[rng.integers(len(slate))] if rng.random() < 0.5 else None
+            source = SOURCES[int(rng.integers(2))]
+            rows.append(
+                {"user_id": f"u{user}", "time": START + second, "source": source}
+                | {"slate": slate, "click": click}
+            )
+    pl.DataFrame(rows, schema_overrides={"click": pl.String}).write_parquet(folder / "log.parquet")
+    ids = [f"i{item}" for item in range(ITEMS)]
+    items = pl.DataFrame({"item_id": ids, "group": ["ab"[item % 2] for item in range(ITEMS)]})
+    items.write_parquet(folder / "items.parquet")
+    return prepare(
+        folder / "log.parquet",
+        folder / "items.parquet",
+        folder / "set",
+        log_format=LogFormat(time_unit="s"),
+        division=SplitConfig(valid_share=0.2, test_share=0.2, prefix=3),
+    )
+
+
+def posterior_of(config: ModelConfig, dataset: SlateDataset, seed: int) -> Posterior:
+    """Return a posterior as training begins with it."""
+    groups = torch.from_numpy(dataset.item_groups).long()
+    longest = int(np.diff(dataset.slate_offsets).max())
+    seeded = torch.Generator().manual_seed(seed)
+    return Posterior(config, groups, dataset.group_names, longest, seeded, dataset.source_names)
+
+
+def model_of(config: ModelConfig, dataset: SlateDataset) -> SlateModel:
+    """Return a model whose means are drawn, and so certain that draws are the mean."""
+    posterior = posterior_of(config, dataset, 5)
+    seeded = torch.Generator().manual_seed(11)
+    with torch.no_grad():
+        for part in (posterior.items, *posterior.shared.values()):
+            part.mean.add_(0.5 * torch.randn(part.mean.shape, generator=seeded))
+            part.raw.fill_(float(torch.logit(torch.tensor(1e-7 / config.sigma_max))))
+    return SlateModel(
+        posterior,
+        dataset.item_ids.to_list(),
+        list(dataset.group_names),
+        list(dataset.source_names),
+        torch.ones(dataset.num_items),
+        terms=FittedTerms.fit(config, dataset),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A model of the log, with what the reference says of it in float64."""
+
+    model: SlateModel
+    dataset: SlateDataset
+
+    _states: dict[int, dict[str, ItemState]] = field(default_factory=dict, init=False)
+
+    @cached_property
+    def parameters(self) -> Parameters:
+        """The posterior mean."""
+        posterior = self.model.posterior
+        shared = {name: part.mean.double() for name, part in posterior.shared.items()}
+        return posterior.parameters(posterior.items.mean.double(), shared)
+
+    @cached_property
+    def log(self) -> Interactions:
+        """All interactions, with the features of the model's terms."""
+        log = self.model.terms.in_log(self.dataset).describe_all(self.dataset)
+        cells, steps = (
+            None if part is None else part.double()
+            for part in (log.cell_features, log.step_features)
+        )
+        return replace(log, cell_features=cells, step_features=steps)
+
+    @cached_property
+    def _met_by(self) -> tuple[Tensor, Tensor]:
+        """The profiles before each interaction [N, D], and after all of each user [B, D]."""
+        steps = ClickSteps.of(self.log, self.parameters.evidence)
+        profiles = known_profiles(self.parameters, self.log, steps)
+        return profiles[steps.state_of], profiles[steps.last_state]
+
+    @cached_property
+    def slate_utilities(self) -> tuple[Tensor, Tensor]:
+        """The utility of each item seen [F], and of clicking nothing [N]."""
+        on_items = item_utilities(self.parameters, self._met_by[0], self.log)
+        return on_items, no_click_utilities(self.parameters, self.log)
+
+    @cached_property
+    def log_likelihood(self) -> Tensor:
+        """Of each choice in the log: [N]."""
+        chances, none = self.log_probabilities
+        clicked = self.log.slate_offsets[:-1] + self.log.clicks.clamp(min=0)
+        return torch.where(self.log.clicks >= 0, chances[clicked], none)
+
+    @cached_property
+    def log_probabilities(self) -> tuple[Tensor, Tensor]:
+        """Of each item seen [F], and of clicking nothing [N]: the softmax of utilities."""
+        on_items, no_click = self.slate_utilities
+        slates = torch.split(on_items, self.log.scroll_lengths.tolist())
+        total = torch.stack(
+            [
+                torch.logsumexp(torch.cat([slate, none[None]]), 0)
+                for slate, none in zip(slates, no_click, strict=True)
+            ]
+        )
+        return on_items - total.repeat_interleave(self.log.scroll_lengths), no_click - total
+
+    @cached_property
+    def histories(self) -> list[UserHistory]:
+        """What each user did in the whole log."""
+        return [UserHistory.of_log(self.log, user) for user in range(self.log.num_users)]
+
+    def after_all(self, user: int, time: int = END) -> Doubles:
+        """Return the utilities of all items to a user after the whole log: [I]."""
+        return self._ranked_by(self._met_by[1][user], self.histories[user], time)
+
+    def before(self, row: int) -> Doubles:
+        """Return the utilities of all items before one interaction of the log: [I]."""
+        user = int(torch.searchsorted(self.log.user_offsets, row, right=True)) - 1
+        history = UserHistory.of_log(self.log, user, row - int(self.log.user_offsets[user]))
+        return self._ranked_by(self._met_by[0][row], history, int(self.log.times[row]))
+
+    def _ranked_by(self, profile: Tensor, history: UserHistory, time: int) -> Doubles:
+        added = sum(self.added(history, time).values(), np.zeros(ITEMS))
+        found = ranking_utilities(self.parameters, profile[None], torch.from_numpy(added)[None])
+        return np.asarray(found[0].numpy())
+
+    def added(self, history: UserHistory, time: int) -> dict[str, Doubles]:
+        """Return what each term that ranks adds to all items: [I] each."""
+        found = {}
+        for name, term in self.model.terms.by_name.items():
+            weights = self.model.posterior.shared[term.name].mean.double().numpy()
+            if term.ranks == "items met":
+                found[name] = term.met(history, np.arange(ITEMS))[1] @ weights
+            elif term.ranks == "all items":
+                found[name] = self.states(time)[name].features(time)[:ITEMS] @ weights
+        return found
+
+    def states(self, time: int) -> Mapping[str, ItemState]:
+        """Return what terms know of all items from the events before a time."""
+        if time in self._states:
+            return self._states[time]
+        events = CountedEvents.of(self.dataset.interactions())
+        known = np.asarray(events.times) < time
+        states: dict[str, ItemState] = {}
+        for name, term in self.model.terms.that_rank("all items").items():
+            states[name] = term.item_state(ITEMS)
+            states[name].count(CountedEvents(*(np.asarray(part)[known] for part in events)))
+        self._states[time] = states
+        return states
+
+    def with_double(self, term: str) -> "Case":
+        """Return the same with twice the parameters of one term."""
+        posterior = copy.deepcopy(self.model.posterior)
+        config, own = posterior.config, TERMS[term]
+        with torch.no_grad():
+            for name in own.parameters(config, len(posterior.shared["no_click"].mean)):
+                posterior.shared[name].mean.mul_(2)
+            if own.item_columns(config):
+                posterior.items.mean[:, config.dimensions :].mul_(2)
+        return replace(self, model=replace(self.model, posterior=posterior))
+
+
+def case_of(dataset: SlateDataset, **settings: Any) -> Case:
+    """Return the case of a model with these settings."""
+    config = ModelConfig.build(
+        {"dimensions": 3, "sigma_max": 2.0, "half_lives": (2.0, 12.0)} | settings, "the contract"
+    )
+    return Case(model_of(config, dataset), dataset)
