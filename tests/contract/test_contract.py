@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from slatewise.cli import app
 from slatewise.data import SlateDataset
 from slatewise.model.registry import DYNAMICS, INITIAL_STATES, PRIORS, RELEVANCES, TERMS
+from slatewise.training import save
 from tests.contract.checks import CHECKS, WHO
 from tests.contract.world import SOURCES, Case, case_of
 
@@ -59,3 +62,18 @@ def require_another_ranking(one: Case, other: Case) -> None:
     """Require that a consumer who took one model for the other would be found out."""
     first, second = (case.after_all(WHO[0]) for case in (one, other))
     assert np.argsort(first).tolist() != np.argsort(second).tolist()
+
+
+def test_the_command_line_explains_by_every_part_that_ranks(
+    dataset: SlateDataset, tmp_path: Path
+) -> None:
+    save(case_of(dataset, terms=("bias", "history"), relevance="dot").model, tmp_path / "run")
+    asked = ["recommend", str(tmp_path / "run"), "--clicks", "i3,i4", "--k", "3", "--explain"]
+    shown = CliRunner().invoke(app, asked).output.partition("Utility at")[2]
+    lines = [line.split() for line in shown.splitlines()]
+    first = next(number for number, words in enumerate(lines) if words[:1] == ["item"])
+    header, *rows = lines[first : first + 4]
+    assert header == ["item", "dot", "bias", "history", "sum"]
+    for row in rows:
+        *parts, total = (float(value.replace("−", "-")) for value in row[1:])
+        assert sum(parts) == pytest.approx(total, abs=0.002)

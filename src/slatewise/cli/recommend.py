@@ -238,8 +238,8 @@ def _reasons(reasons: "list[Reason]") -> Table:
 
 def _sums(reasons: "list[Reason]", recommender: "Recommender") -> Table:
     """Show what each term adds to the utility of each item."""
-    terms = recommender.model.config.terms
-    parts = [name for name in (reasons[0].adds if reasons else ()) if name in ("distance", *terms)]
+    adds = reasons[0].adds if reasons else {}
+    parts = [name for name in adds if name != "bias" or "bias" in recommender.model.config.terms]
     result = table("\nUtility at the posterior mean, term by term", "item", *parts, "sum")
     for reason in reasons:
         values = [reason.adds[name] for name in parts]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from slatewise.model.registry import TERMS
+from slatewise.model.terms import Term
 from slatewise.service.serving.popularity import AnswerSource
 
 
@@ -17,9 +17,9 @@ class MissingPast:
         if self._empty is not False:
             self._empty = not store.answers_since(0, 1)
 
-    def notes(self, terms: Iterable[str]) -> list[str]:
+    def notes(self, terms: Iterable[Term]) -> list[str]:
         """Say which terms of a model have nothing to go by."""
         if not self._empty:
             return []
-        empty = [TERMS[term].without_past for term in terms]
+        empty = [term.without_past for term in terms]
         return [f"{what}: no log was loaded; run slatewise load DIR LOG" for what in empty if what]

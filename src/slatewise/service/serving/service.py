@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from slatewise.errors import SlatewiseError
+from slatewise.model.terms import FeatureTerm
 from slatewise.service.config import ServiceConfig
 from slatewise.service.serving.arms import assign
 from slatewise.service.serving.items import ItemLog
@@ -114,7 +115,8 @@ class Service:
             tuple(map(str, answer.slate.items)),
             serving,
         )
-        return record, answer.slate, notes + answer.notes + self._past.notes(live.terms.by_name)
+        notes += answer.notes + self._past.notes(live.terms.by_name.values())
+        return record, answer.slate, notes
 
     def refresh(self) -> None:
         """Look for new versions of models, changes of items and popularity; never fails.
@@ -152,8 +154,10 @@ class Service:
 
     def missing_past(self) -> list[str]:
         """Say what models ask of the past that the store knows nothing of."""
-        terms = {term: None for live in list(self._live.values()) for term in live.terms.by_name}
-        return self._past.notes(terms)
+        terms: dict[str, FeatureTerm] = {}
+        for live in list(self._live.values()):
+            terms |= live.terms.by_name
+        return self._past.notes(terms.values())
 
     @property
     def arms(self) -> list[Arm]:
