@@ -92,7 +92,7 @@ def test_a_night_that_fails_is_told_by_the_exit_status(
     def full(*arguments: object, **more: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("slatewise.service.nights.material.prepare", full)
+    monkeypatch.setattr("slatewise.service.nights.window.prepare", full)
     code, out, _ = run("retrain", shop, "--config", place / "quick.toml", "--now", "2024-01-03")
     assert code == 2
     assert "main: failed; the prior serves on." in out
@@ -125,7 +125,7 @@ def test_ctrl_c_that_a_library_makes_an_error_of_its_own_is_ctrl_c(
             pass
         raise ImportError("half of a module")  # as an extension that numpy could not be loaded for
 
-    monkeypatch.setattr("slatewise.service.nights.night.Material", load)
+    monkeypatch.setattr("slatewise.service.nights.night.NightData", load)
     if not pressed:
         with pytest.raises(ImportError, match="half of a module"):
             run("retrain", shop)

@@ -26,16 +26,16 @@ PROCESSES.set_forkserver_preload(["tests.service.nights.world", "torch._dynamo",
 NIGHT = "slatewise.service.nights"
 STEPS = {
     "the first rows of the log are written": (f"{NIGHT}.window", "_write_items", "before"),
-    "the log is there": (f"{NIGHT}.material", "export_window", "after"),
+    "the log is there": (f"{NIGHT}.window", "export_window", "after"),
     "the dataset is half made": ("slatewise.data.preparation", "order_by_time", "after"),
-    "the dataset is there": (f"{NIGHT}.material", "prepare", "after"),
-    "the model was trained": (f"{NIGHT}.one_model", "learn", "after"),
-    "the model was judged": (f"{NIGHT}.one_model", "decide", "before"),
+    "the dataset is there": (f"{NIGHT}.window", "prepare", "after"),
+    "the model was trained": (f"{NIGHT}.night", "fit_recipe", "after"),
+    "the model was judged": (f"{NIGHT}.night", "decide", "before"),
     "the model is half written": ("slatewise.training.runs", "write_tensors", "after"),
     "the model is half copied": ("shutil", "copystat", "after"),
-    "the model has its place": (f"{NIGHT}.one_model", "Models.promote", "before"),
+    "the model has its place": (f"{NIGHT}.night", "Models.promote", "before"),
     "the model is half promoted": ("slatewise.service.serving.models", "_write", "after"),
-    "the model serves": (f"{NIGHT}.one_model", "Models.promote", "after"),
+    "the model serves": (f"{NIGHT}.night", "Models.promote", "after"),
 }
 """A function at whose first call the process dies, before it or after it."""
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from slatewise.errors import SlatewiseError
-from slatewise.service.nights import last_report, material, one_model, retrain
-from slatewise.service.nights.parts import LEAST_JUDGED
+from slatewise.service.nights import last_report, retrain, window
+from slatewise.service.nights import night as night_module
+from slatewise.service.nights.split import LEAST_JUDGED
 from slatewise.service.serving.models import Models
 from slatewise.service.store import Store
 from slatewise.service.store.workspace import FOLDER, workspace
@@ -231,7 +232,7 @@ def full(*arguments: object, **more: object) -> None:
 
 @pytest.mark.parametrize(
     ("module", "name"),
-    [(material, "export_window"), (material, "prepare"), (one_model.runs, "write_model")],
+    [(window, "export_window"), (window, "prepare"), (night_module.runs, "write_model")],
 )
 def test_a_full_disk_is_said_and_the_old_model_serves_on(
     service: Path, monkeypatch: pytest.MonkeyPatch, module: object, name: str
@@ -251,7 +252,7 @@ def test_ctrl_c_leaves_the_old_model_and_no_copy(
     def press(*arguments: object, **more: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(one_model, "learn", press)
+    monkeypatch.setattr(night_module, "fit_recipe", press)
     with pytest.raises(KeyboardInterrupt):
         night(service, Shelf(VISITS), 3)
     assert not (service / FOLDER).exists()
@@ -263,7 +264,7 @@ def test_one_model_that_fails_does_not_keep_another_from_its_night(
 ) -> None:
     spec = settings().models["main"].model_dump(exclude_unset=True)
     config = settings().changed(models={"main": spec, "other": spec})
-    learned: Callable[..., object] = one_model.learn
+    learned: Callable[..., object] = night_module.fit_recipe
     calls: list[int] = []
 
     def fail_once(*arguments: object) -> object:
@@ -272,7 +273,7 @@ def test_one_model_that_fails_does_not_keep_another_from_its_night(
             raise SlatewiseError("the steps were not finite.", "Lower the rate.")
         return learned(*arguments)
 
-    monkeypatch.setattr(one_model, "learn", fail_once)
+    monkeypatch.setattr(night_module, "fit_recipe", fail_once)
     first, second = retrain(tmp_path, config, Shelf(VISITS), now=START + 2 * DAY)
     assert (first.outcome, second.outcome) == ("failed", "promoted")
     assert "not finite" in first.why

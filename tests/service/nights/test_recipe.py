@@ -17,7 +17,7 @@ from slatewise.selection import SELECTION, Selection
 from slatewise.service.config import ServiceConfig
 from slatewise.service.http.startup import prepare
 from slatewise.service.nights import recipe
-from slatewise.service.nights.material import Material
+from slatewise.service.nights.window import NightData
 from slatewise.service.serving.models import Models
 from slatewise.training import TrainingConfig, fit, runs
 from tests.service.nights.world import DAY, START, Shelf, night, settings, visits
@@ -111,7 +111,7 @@ SERVED = ModelConfig(
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with terms, features of items and settings of its own, trained on two days."""
     folder = tmp_path_factory.mktemp("trained")
-    dataset = Material(folder, Shelf(VISITS), START + 2 * DAY, 28, lambda *progress: None).dataset
+    dataset = NightData(folder, Shelf(VISITS), START + 2 * DAY, 28, lambda *progress: None).dataset
     table = pl.DataFrame({"price": np.arange(dataset.num_items, dtype=float)})
     encoder = ItemEncoder.fit(table, {"price": "number"})
     features = ItemFeatures(torch.from_numpy(encoder.encode(table)), encoder)

@@ -1,14 +1,90 @@
-"""When the next night is."""
+"""Nights of a running service: at the time, beside the workers, and ended with them."""
 
+import multiprocessing
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from slatewise.service.nights import next_night
+from slatewise.service.config import ServiceConfig
+from slatewise.service.nights import schedule
+from slatewise.service.nights.schedule import NightlyTraining, next_night
 
 OSLO = ZoneInfo("Europe/Oslo")
+
+
+def eventually(condition: Callable[[], object], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_training_starts_every_day_at_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [datetime(2026, 5, 17, 2, 59, tzinfo=UTC)]
+    nights: list[datetime] = []
+    looks: list[int] = []
+
+    def clock() -> datetime:
+        looks.append(1)
+        return now[0]
+
+    monkeypatch.setattr(schedule, "LOOK", 0.001)
+    monkeypatch.setattr(schedule, "_now", clock)
+    monkeypatch.setattr(NightlyTraining, "_train", lambda self: nights.append(now[0]))
+    thread = NightlyTraining(tmp_path, ServiceConfig(), "03:00")
+    thread.start()
+
+    def look_twice() -> None:
+        seen = len(looks)
+        eventually(lambda: len(looks) >= seen + 4)
+
+    look_twice()
+    assert not nights
+    for day in range(3):
+        for minutes in (1, 2, 30):
+            now[0] = datetime(2026, 5, 17 + day, 2, 59, tzinfo=UTC) + timedelta(minutes=minutes)
+            look_twice()
+    thread.end()
+    assert [(night.day, night.hour, night.minute) for night in nights] == [
+        (17, 3, 0),
+        (18, 3, 0),
+        (19, 3, 0),
+    ]
+
+
+def test_a_training_under_way_is_ended_with_the_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # In another process: an empty store has nothing to train on, so it ends by itself too.
+    monkeypatch.setattr(schedule, "LOOK", 0.001)
+    times = iter([datetime(2026, 5, 17, 2, 59, tzinfo=UTC)])
+    late = datetime(2026, 5, 17, 3, 1, tzinfo=UTC)
+    monkeypatch.setattr(schedule, "_now", lambda: next(times, late))
+    thread = NightlyTraining(tmp_path, ServiceConfig(), "03:00")
+    thread.start()
+    eventually(_children)
+    start = time.monotonic()
+    thread.end()
+    assert time.monotonic() - start < 30
+    assert not _children()
+
+
+def test_a_night_without_a_log_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    schedule.train_quietly(tmp_path, ServiceConfig())
+    assert "Night: main" in caplog.text
+    assert "enough" in caplog.text
+    caplog.clear()
+    broken = ServiceConfig.model_validate({"store": {"url": "sqlite:////no/such/place/store"}})
+    schedule.train_quietly(tmp_path, broken)
+    assert "not possible" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -40,3 +116,7 @@ def test_nights_follow_the_clock_on_the_wall(at: str, first: datetime, hours: li
     moments = [night.astimezone(UTC) for night in nights]
     gaps = [later - earlier for earlier, later in pairwise(moments)]
     assert gaps == [timedelta(hours=count) for count in hours]
+
+
+def _children() -> list[object]:
+    return list(multiprocessing.active_children())

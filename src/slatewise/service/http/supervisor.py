@@ -131,9 +131,9 @@ def _nights(directory: Path, config: ServiceConfig) -> Iterator[None]:
     if config.retraining.at is None:
         yield
         return
-    from slatewise.service.nights.nightly import Nightly  # noqa: PLC0415 (torch is slow to load)
+    from slatewise.service.nights.schedule import NightlyTraining  # noqa: PLC0415 (torch)
 
-    nightly = Nightly(directory, config, config.retraining.at)
+    nightly = NightlyTraining(directory, config, config.retraining.at)
     nightly.start()
     try:
         yield

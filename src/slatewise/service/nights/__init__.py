@@ -2,7 +2,6 @@
 
 from slatewise.service.nights.night import retrain
 from slatewise.service.nights.report import Night, last_report
-from slatewise.service.nights.schedule import next_night
 from slatewise.service.store.workspace import clear_leftovers
 
-__all__ = ["Night", "clear_leftovers", "last_report", "next_night", "retrain"]
+__all__ = ["Night", "clear_leftovers", "last_report", "retrain"]

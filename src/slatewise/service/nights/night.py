@@ -1,4 +1,4 @@
-"""A night, top to bottom: take the window out of the store, train, judge, promote.
+"""A night, top to bottom: read the window from the store, train, judge, promote.
 
 What serves is replaced at the very end and by one renamed file, so that a night that fails, or is
 killed, at whatever moment leaves everything as it was.
@@ -6,18 +6,60 @@ killed, at whatever moment leaves everything as it was.
 
 import time
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Final
 
 from safetensors import SafetensorError
 
+from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
-from slatewise.service.config import ServiceConfig
-from slatewise.service.nights.material import Material
-from slatewise.service.nights.one_model import NotEnoughError, Task, retrain_model
+from slatewise.model.fitted import SlateModel
+from slatewise.service.config import ModelSpec, RetrainingConfig, ServiceConfig
+from slatewise.service.nights.item_features import WindowFeatures, window_features
+from slatewise.service.nights.judgement import Score, decide, in_words, is_surely_worse, score
+from slatewise.service.nights.recipe import Recipe, fit_recipe, recipe_of
 from slatewise.service.nights.report import Night
-from slatewise.service.nights.window import Progress, VisitStore
+from slatewise.service.nights.split import LEAST_JUDGED, WindowSplit, split_window
+from slatewise.service.nights.versions import Version, served_versions, transfer
+from slatewise.service.nights.window import NightData, Progress, VisitStore
 from slatewise.service.serving.models import Models
+from slatewise.service.store.clock import iso
 from slatewise.service.store.workspace import workspace
+from slatewise.training import runs
+
+_LEAST_JUDGES: Final = 2
+"""Users who judge, at least: there is no interval over one."""
+
+
+class NotEnoughError(Exception):
+    """There is too little to learn from, or to judge by."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A model to be retrained."""
+
+    name: str
+    spec: ModelSpec
+    rules: RetrainingConfig
+    models: Models
+    data: NightData
+    seed: int
+    fresh: bool
+    """start from nothing; with `auto`, choose terms anew"""
+    progress: Progress
+
+
+@dataclass(frozen=True)
+class Rival:
+    """A version to be beaten."""
+
+    version: Version
+    score: Score | None
+    """None where there was too little to judge by"""
+    features: WindowFeatures | None
+    """features of the window's items, where the model was trained with features"""
 
 
 def retrain(
@@ -34,8 +76,9 @@ def retrain(
     """Retrain the models of a service, all or those named; return what became of each.
 
     The window ends at `now`, in microseconds since 1970. With `fresh`, training starts from
-    nothing, and terms are chosen anew. A second retraining at once is refused. The same store,
-    configuration, versions and seed give the same models, bit for bit on one machine.
+    nothing, and a model with `auto` has its terms chosen anew. A second retraining at once is
+    refused. The same store, configuration, versions and seed give the same models, bit for bit on
+    one machine.
     """
     for name in names or ():
         if name not in config.models:
@@ -43,7 +86,7 @@ def retrain(
                 f"there is no model '{name}'.", f"The models are {', '.join(config.models)}."
             )
     with workspace(directory) as folder:
-        material = Material(folder, store, now, config.retraining.window_days, progress)
+        data = NightData(folder, store, now, config.retraining.window_days, progress)
         return [
             _night(
                 Task(
@@ -51,7 +94,7 @@ def retrain(
                     config.models[name],
                     config.retraining,
                     Models.of(directory, name),
-                    material,
+                    data,
                     seed,
                     fresh,
                     progress,
@@ -63,11 +106,11 @@ def retrain(
 
 def _night(task: Task) -> Night:
     """Retrain one model and write the report; a problem ends its night and no other's."""
-    night = Night(task.name, task.material.now, task.seed)
+    night = Night(task.name, task.data.now, task.seed)
     begun = time.monotonic()
     night.before = _serving(task.models)
     try:
-        retrain_model(task, night)
+        _retrain_model(task, night)
     except NotEnoughError as few:
         night.outcome, night.why = "not enough", str(few)
     except SlatewiseError as error:
@@ -87,3 +130,160 @@ def _night(task: Task) -> Night:
 def _serving(models: Models) -> str | None:
     now = models.current()
     return None if now is None else now.version
+
+
+def _retrain_model(task: Task, night: Night) -> None:
+    """Train, judge and perhaps promote a model; fill in the report."""
+    _require_slates(task, night)
+    versions, night.notes = served_versions(task.models)
+    parts = _split(task, night, versions)
+    judged = parts.judged >= LEAST_JUDGED and parts.judges >= _LEAST_JUDGES
+    if versions and not judged and task.rules.promote != "always":
+        raise NotEnoughError(
+            f"{parts.judged:,} interactions since {iso(parts.judged_from)} can judge, "
+            f"{LEAST_JUDGED} of {_LEAST_JUDGES} users are needed"
+        )
+    rival = _rival(task, night, [_judge(task, one, parts, judged) for one in versions])
+    recipe, fitted = _train(task, night, parts.learning, rival)
+    gain = None
+    if judged:
+        new = score(fitted, parts.judging, task.seed)
+        night.scores["new"] = new.to_json()
+        if rival is not None and rival.score is not None:
+            night.scores["serving"] = rival.score.to_json()
+            night.scores["gain"] = (new - rival.score).to_json()
+            gain = (new - rival.score).log_likelihood
+    decision = decide(gain, task.rules.promote, task.rules.tolerance)
+    night.why = decision.why
+    if decision.promote:
+        _promote(task, night, recipe, parts, fitted, proven=gain is not None)
+    else:
+        night.outcome = "kept"
+
+
+def _require_slates(task: Task, night: Night) -> None:
+    window, least = task.data.window, task.rules.min_slates
+    counts = {key: value for key, value in asdict(window).items() if not isinstance(value, Path)}
+    night.window = counts | {"start": iso(window.start), "end": iso(window.end)}
+    if window.slates < least:
+        raise NotEnoughError(
+            f"{window.slates:,} slates of the window have an outcome, {least:,} are needed"
+        )
+    if not window.clicks:
+        raise NotEnoughError("nobody clicked on anything")
+
+
+def _split(task: Task, night: Night, versions: list[Version]) -> WindowSplit:
+    until = versions[0].until if versions else None
+    parts = split_window(task.data.dataset, task.data.now, until, task.seed)
+    if not parts.learned or not parts.ending:
+        raise NotEnoughError("too few users are there to learn from and to end training by")
+    night.parts = {
+        name: getattr(parts, name) for name in ("learned", "ending", "judged", "judges")
+    } | {"judged_from": iso(parts.judged_from)}
+    return parts
+
+
+def _judge(task: Task, version: Version, parts: WindowSplit, judged: bool) -> Rival:
+    found = window_features(version.model, task.data)
+    if not judged:
+        return Rival(version, None, found)
+    task.progress(f"judging version {version.name}", 0, None)
+    features = None if found is None else found.features
+    transferred = transfer(version.model, parts.judging, features)
+    return Rival(version, score(transferred, parts.judging, task.seed), found)
+
+
+def _rival(task: Task, night: Night, rivals: list[Rival]) -> Rival | None:
+    """Return the version to be beaten: what serves, unless what served before was better.
+
+    What serves learned from a newest day that nobody could judge then. This is where a bad one
+    shows, and is taken back.
+    """
+    if len(rivals) < 2 or rivals[0].score is None or rivals[1].score is None:
+        return rivals[0] if rivals else None
+    serving, before = rivals
+    gain = rivals[0].score - rivals[1].score
+    night.scores["serving_over_the_one_before"] = gain.to_json()
+    if task.rules.promote == "always" or not is_surely_worse(
+        gain.log_likelihood, task.rules.tolerance
+    ):
+        return serving
+    why = f"version {serving.version.name} was worse than {before.version.name}"
+    task.models.rollback(why + in_words(gain.log_likelihood))
+    night.notes.append(f"Taken back: {why}{in_words(gain.log_likelihood)}.")
+    return before
+
+
+def _train(
+    task: Task, night: Night, dataset: SlateDataset, rival: Rival | None
+) -> tuple[Recipe, SlateModel]:
+    """Fit to the window without its newest day, from where the rival ended if that can be."""
+    served = None if rival is None else rival.version
+    start = None if task.fresh else served
+    found = None if rival is None else rival.features
+    recipe = recipe_of(
+        task.spec,
+        dataset,
+        served,
+        None if found is None else found.features,
+        fresh=task.fresh,
+        seed=task.seed,
+        progress=task.progress,
+    )
+    night.model_from = recipe.origin
+    night.notes += recipe.notes
+    if found is not None and found.misfits:
+        misfits = f"{found.misfits:,} features of items are of another kind than in training"
+        night.notes.append(f"{misfits}: they count as unknown.")
+    fitted = None
+    if start is not None:
+        try:
+            fitted = fit_recipe(recipe, dataset, start.model, task.seed, task.progress, "training")
+            night.started_from = start.name
+        except SlatewiseError as error:
+            night.notes.append(f"Training could not go on from {start.name}: {error.problem}")
+    if fitted is None:
+        fitted = fit_recipe(recipe, dataset, None, task.seed, task.progress, "training")
+    night.fits = {"name": recipe.name, "judged": fitted.metrics}
+    return recipe, fitted
+
+
+def _promote(
+    task: Task,
+    night: Night,
+    recipe: Recipe,
+    parts: WindowSplit,
+    fitted: SlateModel,
+    *,
+    proven: bool,
+) -> None:
+    """Make a version of the model and let it serve.
+
+    Under the rule `better` it is the very model that was judged. Else it goes on learning, from the
+    newest day as well: what is new in the shop is worth most on its first days.
+    """
+    until = parts.judged_from
+    if not (proven and task.rules.promote == "better"):
+        final = "training on the newest day"
+        fitted = fit_recipe(recipe, parts.everything, fitted, task.seed, task.progress, final)
+        night.fits["final"] = fitted.metrics
+        until = task.data.now
+    run = task.data.folder / task.name
+    run.mkdir()
+    about = {
+        "seed": task.seed,
+        "training": recipe.training.model_dump(mode="json"),
+        "dataset": {"content_hash": parts.everything.content_hash},
+        "retraining": {
+            "until": until,
+            "started_from": night.started_from,
+            "model": recipe.intended.model_dump(mode="json"),
+        },
+    }
+    runs.write_model(fitted, run, about)
+    recipe.write_selection(run)
+    version = task.models.add(run)
+    task.models.promote(version, night.why)
+    night.outcome = "promoted"
+    task.models.prune(task.rules.keep)

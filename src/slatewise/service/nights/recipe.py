@@ -5,14 +5,18 @@ from pathlib import Path
 
 from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
+from slatewise.evaluation import ModelRecommender, calibrate
 from slatewise.model.config import ModelConfig
+from slatewise.model.fitted import SlateModel
 from slatewise.model.item_features import ItemFeatures
 from slatewise.selection import CHOSEN, SELECTION, Choice, Selection, recipe_for, select
 from slatewise.service.config import ModelSpec
-from slatewise.service.nights.known import Known
 from slatewise.service.nights.report import ModelOrigin
+from slatewise.service.nights.versions import Version
 from slatewise.service.nights.window import Progress
+from slatewise.training import fit
 from slatewise.training.config import TrainingConfig
+from slatewise.training.loop import Progress as State
 
 
 @dataclass
@@ -50,7 +54,7 @@ class Recipe:
 def recipe_of(
     spec: ModelSpec,
     dataset: SlateDataset,
-    served: Known | None,
+    served: Version | None,
     item_features: ItemFeatures | None,
     *,
     fresh: bool,
@@ -76,7 +80,33 @@ def recipe_of(
     return recipe
 
 
-def _training(spec: ModelSpec, served: Known | None) -> TrainingConfig:
+def fit_recipe(
+    recipe: Recipe,
+    dataset: SlateDataset,
+    start: SlateModel | None,
+    seed: int,
+    progress: Progress,
+    stage: str,
+) -> SlateModel:
+    """Fit to the training part, from `start` if given, and calibrate by the validation part."""
+
+    def observe(at: State) -> None:
+        progress(stage, at.epoch, recipe.training.max_epochs)
+
+    fitted = fit(
+        dataset,
+        recipe.model,
+        recipe.training,
+        seed=seed,
+        start=start,
+        item_features=recipe.item_features,
+        observer=observe,
+    )
+    fitted.calibration = calibrate(ModelRecommender(fitted, log=dataset), dataset).to_json()
+    return fitted
+
+
+def _training(spec: ModelSpec, served: Version | None) -> TrainingConfig:
     """Return how the served version was fitted, changed by the settings."""
     fields = TrainingConfig.model_fields
     # Users a step follow from the size of the log, which has changed since. A default is not
@@ -89,7 +119,7 @@ def _training(spec: ModelSpec, served: Known | None) -> TrainingConfig:
     return TrainingConfig.build(kept | spec.training.model_dump(exclude_unset=True), "the settings")
 
 
-def _go_on_with(recipe: Recipe, spec: ModelSpec, served: Known) -> None:
+def _go_on_with(recipe: Recipe, spec: ModelSpec, served: Version) -> None:
     """Take the model that serves, changed by the settings."""
     given = spec.model.model_dump(exclude_unset=True)
     chosen = spec.auto and served.selection is not None
@@ -100,7 +130,7 @@ def _go_on_with(recipe: Recipe, spec: ModelSpec, served: Known) -> None:
         recipe.model = ModelConfig.build(before | given, "[model]")
     except SlatewiseError as error:
         recipe.notes.append(
-            f"The settings do not fit the model of {served.version}, and are taken alone: "
+            f"The settings do not fit the model of {served.name}, and are taken alone: "
             f"{error.problem}"
         )
         return
@@ -112,14 +142,14 @@ def _go_on_with(recipe: Recipe, spec: ModelSpec, served: Known) -> None:
         recipe.selection = served.selection
 
 
-def _has_own_terms(spec: ModelSpec, served: Known) -> bool:
+def _has_own_terms(spec: ModelSpec, served: Version) -> bool:
     """Return whether a version has chosen terms, or others than the settings begin with."""
     config, given = served.config, spec.model
     own = {*config.terms, *config.evidence} - {*given.terms, *given.evidence}
     return served.selection is not None or bool(own)
 
 
-def _to_choose_for(spec: ModelSpec, served: Known | None) -> ModelConfig:
+def _to_choose_for(spec: ModelSpec, served: Version | None) -> ModelConfig:
     """Return the model to which terms are added: the served one without those it has."""
     if served is None:
         return spec.model
@@ -131,7 +161,7 @@ def _choose(
     recipe: Recipe,
     spec: ModelSpec,
     dataset: SlateDataset,
-    served: Known | None,
+    served: Version | None,
     seed: int,
     progress: Progress,
 ) -> None:

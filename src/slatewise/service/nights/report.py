@@ -1,4 +1,4 @@
-"""What a night came to: for people in words, for programs in a file a night."""
+"""The report of a night: in words for people, in a file for programs."""
 
 import json
 from collections.abc import Iterator
@@ -51,7 +51,7 @@ class Night:
     scores: dict[str, Any] = field(default_factory=dict)
     """of the `new` model, the one that was `serving`, and the `gain`, each with its interval"""
     notes: list[str] = field(default_factory=list)
-    """what else happened that somebody should know"""
+    """what else happened that is worth knowing"""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -67,7 +67,7 @@ class Night:
         return file
 
     def words(self) -> Iterator[str]:
-        """Say it in a few lines."""
+        """Yield the report in a few lines."""
         outcome = {
             "promoted": f"{self.serving} serves now",
             "kept": f"{self.serving} serves on",
@@ -94,7 +94,7 @@ class Night:
 
 
 def last_report(folder: Path) -> dict[str, Any] | None:
-    """Read what the last night of a model came to; None before the first."""
+    """Read the last report of a model; None before the first."""
     files = sorted((folder / REPORTS).glob("*.json"))
     if not files:
         return None

@@ -1,6 +1,63 @@
-"""When the next night is."""
+"""Training every night, in a process of its own beside the workers."""
 
-from datetime import datetime, time, timedelta
+import logging
+import logging.config
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from datetime import datetime, timedelta
+from datetime import time as time_of_day
+from pathlib import Path
+from types import FrameType
+
+from slatewise.errors import SlatewiseError
+from slatewise.service.config import ServiceConfig
+from slatewise.service.http.setup import LOGGING, end_with_parent
+from slatewise.service.nights.night import retrain
+from slatewise.service.store import Store
+
+LOOK = 10.0
+"""seconds between looks at the clock: it may be set, and a computer may sleep"""
+_NICE = 10
+_log = logging.getLogger(__name__)
+
+
+class NightlyTraining(threading.Thread):
+    """Retrains a service every day at a time of the local clock."""
+
+    def __init__(self, directory: Path, config: ServiceConfig, at: str) -> None:
+        super().__init__(name="nightly", daemon=True)
+        self._directory, self._config, self._at = directory, config, at
+        self._ended = threading.Event()
+
+    def run(self) -> None:
+        """Wait for the time, over and over."""
+        due = next_night(self._at, _now())
+        while not self._ended.wait(LOOK):
+            if _now() >= due:
+                self._train()
+                due = next_night(self._at, _now())
+
+    def end(self) -> None:
+        """Stop, also a training under way: what serves stays, and the next one clears up."""
+        self._ended.set()
+        self.join()
+
+    def _train(self) -> None:
+        # Spawned, not called by its name: the store's password is then in no list of processes.
+        training = multiprocessing.get_context("spawn").Process(
+            target=_apart, args=(self._directory, self._config), name="retraining"
+        )
+        training.start()
+        while training.is_alive():
+            if self._ended.wait(0.2):
+                training.terminate()
+                break
+        training.join()
+        if training.exitcode:
+            _log.error("The night's training ended with status %s.", training.exitcode)
 
 
 def next_night(at: str, after: datetime) -> datetime:
@@ -10,10 +67,39 @@ def next_night(at: str, after: datetime) -> datetime:
     change to summer time leaves out is taken an hour later, and one that comes twice is taken once.
     `at` is as the configuration has it, which has checked it.
     """
-    wanted = time.fromisoformat(at)
+    wanted = time_of_day.fromisoformat(at)
     naive = after.replace(tzinfo=None)
     for day in range(3):
         moment = datetime.combine(naive.date() + timedelta(days=day), wanted, after.tzinfo)
         if moment.timestamp() > after.timestamp():
             return moment
     raise AssertionError("two days hold every time of day")
+
+
+def _apart(directory: Path, config: ServiceConfig) -> None:
+    """Train in a process of its own; slates come first, so it takes what processors they leave."""
+    logging.config.dictConfig(LOGGING)
+    signal.signal(signal.SIGTERM, _stop)
+    end_with_parent()
+    os.nice(_NICE)
+    train_quietly(directory, config)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    # As an exception, so that the copy of the log that training reads is cleared away.
+    raise SystemExit(128 + number)
+
+
+def train_quietly(directory: Path, config: ServiceConfig) -> None:
+    """Train all models; what goes wrong is said in the log."""
+    try:
+        store = Store.open(config.store_url(directory))
+        for night in retrain(directory, config, store, now=time.time_ns() // 1_000):
+            _log.info("Night: %s", " ".join(night.words()))
+    except SlatewiseError as error:
+        _log.error("The night's training was not possible: %s", error)
+
+
+def _now() -> datetime:
+    # Without a zone, so that both sides are what the clock on the wall shows, summer or winter.
+    return datetime.now()

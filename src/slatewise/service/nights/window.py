@@ -1,7 +1,8 @@
-"""The window of the log that a night learns from, taken out of the store as a log and its items."""
+"""The window of the log that a night learns from, read from the store as a log and its items."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -10,6 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from slatewise.data.columns import UNKNOWN, Columns
+from slatewise.data.dataset import SlateDataset
+from slatewise.data.preparation import prepare
+from slatewise.service.store.clock import DAY
 from slatewise.service.store.features import Features
 from slatewise.service.store.records import Item, ItemState, Visit
 
@@ -17,7 +21,7 @@ Progress = Callable[[str, int, int | None], None]
 """Called with a stage, how much of it is done, and how much there is, if known."""
 
 DESCRIBED: Final = "described"
-"""The column of the change that told an item's features."""
+"""The column of the change that gave an item's features."""
 
 _SCHEMA: Final = pa.schema(
     {
@@ -40,7 +44,7 @@ class VisitStore(Protocol):
         """Stream all items, also removed ones."""
 
     def item_features(self, numbers: Sequence[int]) -> Mapping[int, Features]:
-        """Return the features that changes of items told, by the numbers of the changes."""
+        """Return the features that changes of items gave, by the numbers of the changes."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,7 @@ class Window:
     log: Path
     items: Path
     described: Path
-    """which change told the features of an item, of those that have any"""
+    """which change gave the features of an item, of those that have any"""
     start: int
     end: int
     """microseconds since 1970, left out"""
@@ -58,9 +62,34 @@ class Window:
     """of which something was seen"""
     clicks: int
     unseen: int
-    """slates of which nothing was seen; they tell nothing and are left out"""
+    """slates of which nothing was seen; they are left out"""
     unknown_items: int
-    """items that were shown but that nobody told of; they are in the group `unknown`"""
+    """items that were shown but that the shop never named; they are in the group `unknown`"""
+
+
+@dataclass(frozen=True)
+class NightData:
+    """What all models of a night learn from, read from the store when the first one asks."""
+
+    folder: Path
+    """gone when the night is over"""
+    store: VisitStore
+    now: int
+    """microseconds since 1970"""
+    days: float
+    progress: Progress
+
+    @cached_property
+    def window(self) -> Window:
+        """The log and the items."""
+        start = self.now - round(self.days * DAY)
+        return export_window(self.store, self.folder, start, self.now, self.progress)
+
+    @cached_property
+    def dataset(self) -> SlateDataset:
+        """The same, prepared."""
+        out, window = self.folder / "dataset", self.window
+        return prepare(window.log, window.items, out, overwrite=True, progress=self.progress)
 
 
 def export_window(
@@ -87,7 +116,7 @@ def export_window(
 def _rows(visits: list[Visit]) -> pa.Table:
     """Return a row of the log for each visit."""
     columns = {
-        Columns.USER: [_who(visit) for visit in visits],
+        Columns.USER: [_user_of(visit) for visit in visits],
         Columns.TIME: [visit.slate.time for visit in visits],
         Columns.SLATE: [list(visit.slate.items[: visit.seen]) for visit in visits],
         Columns.CLICK: [list(visit.clicked) for visit in visits],
@@ -97,25 +126,25 @@ def _rows(visits: list[Visit]) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=_SCHEMA)
 
 
-def _who(visit: Visit) -> str:
-    # Somebody without a name is a user of one slate; the first letter keeps the two kinds apart.
+def _user_of(visit: Visit) -> str:
+    # An anonymous user is a user of one slate; the first letter keeps the two kinds apart.
     if visit.slate.user_id is None:
         return f"s{visit.slate.slate_id}"
     return f"u{visit.slate.user_id}"
 
 
 def _write_items(store: VisitStore, file: Path, described: Path, shown: set[str]) -> int:
-    """Write the items that can be shown or were; return how many of those shown nobody told of.
+    """Write the items that can be shown or were; return how many of those shown are unknown.
 
     Removed items that no slate of the window has are left out: a shop has ever more of them.
     """
-    groups, told = dict[str, str](), dict[str, int]()
+    groups, described_by = dict[str, str](), dict[str, int]()
     for batch in store.all_items():
         for item in batch:
             if item.state is not ItemState.REMOVED or item.item_id in shown:
                 groups[item.item_id] = item.group
                 if item.described:
-                    told[item.item_id] = item.described
+                    described_by[item.item_id] = item.described
     unknown = shown - groups.keys()
     groups |= dict.fromkeys(unknown, UNKNOWN)
     # By id, so that the same log gives the same model.
@@ -123,6 +152,7 @@ def _write_items(store: VisitStore, file: Path, described: Path, shown: set[str]
     table = {Columns.ITEM: [item for item, _ in rows], Columns.GROUP: [group for _, group in rows]}
     schema = {Columns.ITEM: pl.String, Columns.GROUP: pl.String}
     pl.DataFrame(table, schema=schema).write_parquet(file)
-    of = {Columns.ITEM: list(told), DESCRIBED: list(told.values())}
-    pl.DataFrame(of, schema={Columns.ITEM: pl.String, DESCRIBED: pl.Int64}).write_parquet(described)
+    changes = {Columns.ITEM: list(described_by), DESCRIBED: list(described_by.values())}
+    types = {Columns.ITEM: pl.String, DESCRIBED: pl.Int64}
+    pl.DataFrame(changes, schema=types).write_parquet(described)
     return len(unknown)

@@ -1,4 +1,4 @@
-"""A model on the items of another log."""
+"""Versions, and a model on the items of another log."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +11,9 @@ from slatewise.data import SlateDataset
 from slatewise.data.preparation import prepare
 from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
-from slatewise.service.nights.carrying import by_text, carried_to
+from slatewise.service.nights.versions import Version, transfer
 from slatewise.service.nights.window import export_window
+from slatewise.service.serving.models import Models
 from slatewise.training import TrainingConfig, fit
 from tests.service.nights.world import DAY, ITEMS, START, Item, Shelf, visits
 
@@ -27,7 +28,7 @@ def dataset(folder: Path, shelf: Shelf) -> SlateDataset:
 
 @pytest.fixture(scope="module")
 def earlier(tmp_path_factory: pytest.TempPathFactory) -> SlateModel:
-    log = dataset(tmp_path_factory.mktemp("carrying") / "log", Shelf(visits(30, 2)))
+    log = dataset(tmp_path_factory.mktemp("versions") / "log", Shelf(visits(30, 2)))
     return fit(log, MODEL, TrainingConfig(max_epochs=1))
 
 
@@ -35,24 +36,24 @@ def test_known_items_stay_and_new_ones_get_the_predictive_of_their_group(
     earlier: SlateModel, tmp_path: Path
 ) -> None:
     shop = [Item("a new chair", "chairs"), *ITEMS[3:]]
-    carried = carried_to(earlier, dataset(tmp_path / "log", Shelf(visits(30, 2, seed=1), shop)))
+    transferred = transfer(earlier, dataset(tmp_path / "log", Shelf(visits(30, 2, seed=1), shop)))
     for item in ITEMS[3:]:
-        old, new = earlier.number_of(item.item_id), carried.number_of(item.item_id)
-        assert np.array_equal(carried.item_vectors[new], earlier.item_vectors[old])
+        old, new = earlier.number_of(item.item_id), transferred.number_of(item.item_id)
+        assert np.array_equal(transferred.item_vectors[new], earlier.item_vectors[old])
     chairs = torch.tensor([earlier.group_names.index("chairs")])
     mean, _ = earlier.posterior.prior.predictive(chairs)
-    new = carried.number_of("a new chair")
-    assert carried.item_vectors[new] == pytest.approx(mean[0].detach().numpy())
+    new = transferred.number_of("a new chair")
+    assert transferred.item_vectors[new] == pytest.approx(mean[0].detach().numpy())
 
 
 def test_a_source_without_slates_lately_is_no_obstacle(earlier: SlateModel, tmp_path: Path) -> None:
     found = visits(30, 2)
     others = [replace(one, slate=replace(one.slate, source="mail")) for one in found]
-    carried = carried_to(earlier, dataset(tmp_path / "log", Shelf(others)))
-    assert carried.source_names == ["mail", "search"]
+    transferred = transfer(earlier, dataset(tmp_path / "log", Shelf(others)))
+    assert transferred.source_names == ["mail", "search"]
 
 
-def test_numbers_become_text(earlier: SlateModel) -> None:
-    earlier.item_ids, kept = list(range(len(ITEMS))), earlier.item_ids
-    assert by_text(earlier).item_ids[:2] == ["0", "1"]
-    earlier.item_ids = kept
+def test_numbers_become_text(earlier: SlateModel, tmp_path: Path) -> None:
+    numbered = replace(earlier, item_ids=list(range(len(ITEMS))))
+    version = Version.of("1", numbered, Models.of(tmp_path, "main"))
+    assert version.model.item_ids[:2] == ["0", "1"]

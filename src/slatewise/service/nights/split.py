@@ -1,7 +1,7 @@
-"""Which part of a window a model learns from, ends by and is judged on.
+"""The split of a window: what a model learns from, ends training by and is judged on.
 
 The newest day judges. Of what came before, one user in ten says when training ends, and the others
-are learned from; they are drawn by stable keys, so that hardly anybody who ends a fit tonight was
+are learned from. They are drawn by stable keys, so that hardly any user who ends a fit tonight was
 learned from last night. The model that is promoted then learns from the newest day too, and the
 same users end its training.
 """
@@ -29,7 +29,7 @@ _Ends = npt.NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True)
-class Parts:
+class WindowSplit:
     """One window under three splits."""
 
     learning: SlateDataset
@@ -62,17 +62,19 @@ class Parts:
         return int((self.learning.valid_end - self.learning.train_end).sum())
 
 
-def divide(dataset: SlateDataset, end: int, known: int | None, seed: int) -> Parts:
-    """Cut a window that ends at `end`; the model that serves has learned until `known`."""
-    judged_from = _judged_from(dataset, end, known)
+def split_window(
+    dataset: SlateDataset, end: int, learned_until: int | None, seed: int
+) -> WindowSplit:
+    """Split a window that ends at `end`; nothing judges that the served model has learned from."""
+    judged_from = _judged_from(dataset, end, learned_until)
     moment = str(judged_from)
     before = dataset.split(SplitConfig(method="time", valid_from=moment, test_from=moment))
     roles = dataset.split(SplitConfig(valid_share=ENDING, test_share=0, prefix=0))
     lengths = np.diff(dataset.user_offsets)
     cut = before.train_end.astype(np.int64)
     train = np.minimum(roles.train_end, cut)
-    judges = _some(lengths - cut, seed)
-    return Parts(
+    judges = _draw_judges(lengths - cut, seed)
+    return WindowSplit(
         dataset.with_ends(train, cut),
         dataset.with_ends(train, np.where(judges, cut, lengths)),
         dataset.with_ends(roles.train_end, lengths),
@@ -80,16 +82,16 @@ def divide(dataset: SlateDataset, end: int, known: int | None, seed: int) -> Par
     )
 
 
-def _judged_from(dataset: SlateDataset, end: int, known: int | None) -> int:
+def _judged_from(dataset: SlateDataset, end: int, learned_until: int | None) -> int:
     few = LEAST_JUDGED / dataset.num_interactions
     young = time_quantile(dataset.times, 1 - MOST_OF_THE_WINDOW)
     recent = end - DAY
     if few < MOST_OF_THE_WINDOW:
         recent = min(recent, time_quantile(dataset.times, 1 - few))
-    return max(recent, young, recent if known is None else known)
+    return max(recent, young, recent if learned_until is None else learned_until)
 
 
-def _some(counts: _Ends, seed: int) -> npt.NDArray[np.bool_]:
+def _draw_judges(counts: _Ends, seed: int) -> npt.NDArray[np.bool_]:
     """Draw users who have no more interactions [U] together than may judge: [U]."""
     order = np.random.default_rng([seed, 8]).permutation(len(counts))
     drawn = np.zeros(len(counts), np.bool_)

@@ -1,12 +1,18 @@
-"""Calibration across halves, and paired scores."""
+"""Calibration across halves, paired scores, and when a new model takes over."""
 
 import numpy as np
 import pytest
 
 from slatewise.data.ragged import offsets_of
-from slatewise.evaluation import Calibration, LogLikelihood, Predictions, bootstrap
+from slatewise.evaluation import Calibration, Estimate, LogLikelihood, Predictions, bootstrap
 from slatewise.evaluation.predictions import Slates
-from slatewise.service.nights.judging import Score, cross_calibrated
+from slatewise.service.nights.judgement import (
+    Rule,
+    Score,
+    cross_calibrated,
+    decide,
+    is_surely_worse,
+)
 
 
 def predictions(sharpness: float, users: int = 400) -> Predictions:
@@ -60,3 +66,38 @@ def test_the_interval_of_a_gain_is_that_of_paired_users() -> None:
     gain = (Score(one, one) - Score(two, two)).log_likelihood
     assert gain.value == pytest.approx(one.value - two.value)
     assert gain.high - gain.low < 0.2 * (one.high - one.low)
+
+
+def gain(value: float, low: float, high: float) -> Estimate:
+    return Estimate(value, low, high, 100, np.zeros(1), "")
+
+
+@pytest.mark.parametrize(
+    ("rule", "found", "promoted"),
+    [
+        ("not-worse", gain(0.02, -0.1, 0.3), True),
+        ("not-worse", gain(0.0, -0.1, 0.1), True),
+        ("not-worse", gain(-0.004, -0.009, 0.003), True),
+        ("not-worse", gain(-0.004, -0.011, 0.003), False),
+        ("not-worse", gain(np.nan, np.nan, np.nan), False),
+        ("better", gain(0.02, 0.001, 0.3), True),
+        ("better", gain(0.02, -0.001, 0.3), False),
+        ("always", gain(-1.0, -1.1, -0.9), True),
+        ("not-worse", None, True),
+        ("better", None, True),
+        ("always", None, True),
+    ],
+)
+def test_a_model_is_promoted_by_the_rule(
+    rule: Rule, found: Estimate | None, promoted: bool
+) -> None:
+    decision = decide(found, rule, tolerance=0.01)
+    assert decision.promote is promoted
+    if found is not None and np.isfinite(found.value):
+        assert f"{abs(found.low):.4f}" in decision.why
+
+
+def test_a_version_is_surely_worse_by_more_than_the_tolerance_and_by_no_accident() -> None:
+    assert is_surely_worse(gain(-0.05, -0.1, -0.001), 0.01)
+    assert not is_surely_worse(gain(-0.05, -0.1, 0.001), 0.01)
+    assert not is_surely_worse(gain(-0.005, -0.006, -0.004), 0.01)

@@ -15,9 +15,9 @@ from slatewise.model.item_features import ItemFeatures
 from slatewise.selection import Selection
 from slatewise.service.http.startup import begin_with
 from slatewise.service.nights import recipe
-from slatewise.service.nights.carrying import carried_to
-from slatewise.service.nights.describing import describe
-from slatewise.service.nights.material import Material
+from slatewise.service.nights.item_features import window_features
+from slatewise.service.nights.versions import transfer
+from slatewise.service.nights.window import NightData
 from slatewise.service.serving.models import Models
 from slatewise.service.store import Store
 from slatewise.service.store.records import Item, ItemState
@@ -38,15 +38,15 @@ VISITS = visits(users=60)
 KINDS = {"price": "number", "brand": "category"}
 
 
-def material(folder: Path, shelf: Shelf | Store) -> Material:
+def night_data(folder: Path, shelf: Shelf | Store) -> NightData:
     folder.mkdir()
-    return Material(folder, shelf, START + 2 * DAY, 28, lambda *progress: None)
+    return NightData(folder, shelf, START + 2 * DAY, 28, lambda *progress: None)
 
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory: pytest.TempPathFactory) -> SlateModel:
     """A model of two days that knows a price and a brand of every item."""
-    dataset = material(tmp_path_factory.mktemp("first") / "log", Shelf(VISITS)).dataset
+    dataset = night_data(tmp_path_factory.mktemp("first") / "log", Shelf(VISITS)).dataset
     count = dataset.num_items
     table = pl.DataFrame(
         {"price": np.arange(count, dtype=float), "brand": [f"b{n % 3}" for n in range(count)]}
@@ -83,8 +83,8 @@ def test_items_have_the_features_that_were_told_or_that_the_model_has_or_unknown
     ]
     told = {4: {"price": 99, "brand": "b1", "size": 3}, 5: {}, 6: {"brand": "b9"}}
     told[7] = {"price": "dear", "brand": "b2"}
-    window = material(tmp_path / "log", Shelf(VISITS, shop, told))
-    found = describe(first, window)
+    window = night_data(tmp_path / "log", Shelf(VISITS, shop, told))
+    found = window_features(first, window)
     assert found is not None
     rows = dict(zip(window.dataset.item_ids, found.features.matrix.tolist(), strict=True))
     assert rows[chair.item_id] == encoded(first, 99, "b1")
@@ -96,16 +96,16 @@ def test_items_have_the_features_that_were_told_or_that_the_model_has_or_unknown
         assert rows[item.item_id] == row(first, item.item_id)
     assert found.misfits == 1
     # Judged is what would be served: the new item is where group and features say.
-    carried = carried_to(first, window.dataset, found.features)
+    transferred = transfer(first, window.dataset, found.features)
     group = torch.tensor([first.group_names.index("lamps")])
     expected, _ = first.posterior.prior.predictive(group, torch.tensor([rows["new"]]))
-    at = carried.number_of("new")
-    assert carried.item_vectors[at] == pytest.approx(expected[0].detach().numpy(), rel=1e-5)
+    at = transferred.number_of("new")
+    assert transferred.item_vectors[at] == pytest.approx(expected[0].detach().numpy(), rel=1e-5)
 
 
 def test_a_model_without_features_has_none(tmp_path: Path, first: SlateModel) -> None:
-    plain = carried_to(first, material(tmp_path / "log", Shelf(VISITS)).dataset)
-    assert describe(plain, material(tmp_path / "again", Shelf(VISITS))) is None
+    plain = transfer(first, night_data(tmp_path / "log", Shelf(VISITS)).dataset)
+    assert window_features(plain, night_data(tmp_path / "again", Shelf(VISITS))) is None
 
 
 def begun(directory: Path, first: SlateModel) -> Store:

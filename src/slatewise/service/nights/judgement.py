@@ -1,4 +1,4 @@
-"""Judging a new model against the one that serves, on the newest day, one step ahead.
+"""Judgement of a new model against the one that serves, on the newest day, one step ahead.
 
 Both predict the same interactions, of which neither learned anything, each from what its user did
 before. Both are then calibrated by source on one half of the users and judged on the other, and the
@@ -8,7 +8,7 @@ of items and users.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from slatewise.evaluation import (
     predict_part,
 )
 from slatewise.model.fitted import SlateModel
+
+Rule = Literal["not-worse", "better", "always"]
+"""When a new model takes over from the one that serves."""
 
 
 @dataclass(frozen=True)
@@ -72,3 +75,45 @@ def _of_rows(predictions: Predictions, rows: Int64Array) -> Predictions:
     return Predictions.from_utilities(
         slates, predictions.log_probabilities[cells], predictions.no_click_log_probabilities[rows]
     )
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What becomes of a new model."""
+
+    promote: bool
+    why: str
+
+
+def decide(gain: Estimate | None, rule: Rule, tolerance: float) -> Decision:
+    """Decide by the gain in nats per interaction over the model that serves.
+
+    It is None where there is no such model, or too little to judge by.
+    """
+    if rule == "always":
+        return Decision(
+            True, f"every new model is promoted{'' if gain is None else in_words(gain)}"
+        )
+    if gain is None:
+        return Decision(True, "there was no model before it")
+    if rule == "better":
+        better = gain.low > 0
+        return Decision(better, f"it is {'' if better else 'not '}surely better{in_words(gain)}")
+    if gain.value >= 0 or gain.low > -tolerance:
+        return Decision(True, f"it is not worse{in_words(gain)}")
+    return Decision(False, f"it may be worse{in_words(gain)}")
+
+
+def is_surely_worse(gain: Estimate, tolerance: float) -> bool:
+    """Say whether a model has lost more than the tolerance, and that is no accident."""
+    return gain.value < -tolerance and gain.high < 0
+
+
+def in_words(gain: Estimate) -> str:
+    """Return a gain in words, to follow others."""
+    value, low, high = map(_signed, (gain.value, gain.low, gain.high))
+    return f": {value} [{low}, {high}] nats per interaction"
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.4f}".replace("-", "−")

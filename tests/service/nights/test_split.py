@@ -5,8 +5,8 @@ import pytest
 
 from slatewise.data import SlateDataset
 from slatewise.data.preparation import prepare
-from slatewise.service.nights import parts
-from slatewise.service.nights.parts import LEAST_JUDGED, divide
+from slatewise.service.nights import split
+from slatewise.service.nights.split import LEAST_JUDGED, split_window
 from slatewise.service.nights.window import export_window
 from tests.service.nights.world import DAY, DAYS, START, Shelf, visits
 
@@ -15,7 +15,7 @@ END = START + DAYS * DAY
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> SlateDataset:
-    folder = tmp_path_factory.mktemp("parts")
+    folder = tmp_path_factory.mktemp("split")
     window = export_window(Shelf(visits()), folder, START, END, lambda *progress: None)
     return prepare(window.log, window.items, folder / "dataset")
 
@@ -38,7 +38,7 @@ def spans(dataset: SlateDataset, part: str) -> np.ndarray:
 def test_nothing_that_is_learned_from_or_ends_training_is_of_the_newest_day(
     dataset: SlateDataset,
 ) -> None:
-    found = divide(dataset, END, None, seed=0)
+    found = split_window(dataset, END, None, seed=0)
     assert found.judged_from == pytest.approx(END - DAY, abs=DAY / 20)  # a quarter of four days
     for part in ("training", "validation"):
         assert spans(found.learning, part).max() < found.judged_from
@@ -51,7 +51,7 @@ def test_nothing_that_is_learned_from_or_ends_training_is_of_the_newest_day(
 def test_who_ends_the_judged_fit_ends_the_final_one_and_is_never_learned_from(
     dataset: SlateDataset,
 ) -> None:
-    found = divide(dataset, END, None, seed=0)
+    found = split_window(dataset, END, None, seed=0)
     ending = found.learning.train_end == 0
     assert ending.mean() == pytest.approx(0.1, abs=0.02)
     assert (found.everything.train_end == 0).tolist() == ending.tolist()
@@ -62,22 +62,22 @@ def test_who_ends_the_judged_fit_ends_the_final_one_and_is_never_learned_from(
 
 def test_nothing_judges_that_the_serving_model_has_learned_from(dataset: SlateDataset) -> None:
     known = END - DAY // 8
-    found = divide(dataset, END, known, seed=0)
+    found = split_window(dataset, END, known, seed=0)
     assert found.judged_from == known
     assert found.judged == (dataset.times >= known).sum()
 
 
 def test_where_the_newest_day_has_few_slates_those_before_judge_too(dataset: SlateDataset) -> None:
     later = END + 5 * DAY  # nobody came in the last days
-    assert divide(dataset, later, None, seed=0).judged == pytest.approx(LEAST_JUDGED, abs=2)
+    assert split_window(dataset, later, None, seed=0).judged == pytest.approx(LEAST_JUDGED, abs=2)
 
 
 def test_so_many_judge_as_fit_in_memory_all_or_nothing_of_a_user(
     dataset: SlateDataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    every = divide(dataset, END, None, seed=0)
-    monkeypatch.setattr(parts, "MOST_JUDGED", 100)
-    some = divide(dataset, END, None, seed=0)
+    every = split_window(dataset, END, None, seed=0)
+    monkeypatch.setattr(split, "MOST_JUDGED", 100)
+    some = split_window(dataset, END, None, seed=0)
     assert 90 < some.judged <= 100
     assert (some.learning.valid_end == every.learning.valid_end).all()
     lengths = np.diff(dataset.user_offsets)

@@ -1,0 +1,116 @@
+"""The versions that a new model is compared with: the one that serves, and the one before it."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from slatewise.data.dataset import SlateDataset
+from slatewise.errors import SlatewiseError
+from slatewise.model.config import ModelConfig
+from slatewise.model.fitted import SlateModel
+from slatewise.model.item_features import ItemFeatures
+from slatewise.model.posterior import Posterior
+from slatewise.selection import SELECTION
+from slatewise.service.serving.models import Models
+from slatewise.training import runs
+from slatewise.training.warm import take_over
+
+
+@dataclass(frozen=True)
+class Version:
+    """A version of a model, and how it was made."""
+
+    name: str
+    model: SlateModel
+    """with its item ids as text, as everywhere in a service"""
+    path: Path
+
+    @classmethod
+    def of(cls, name: str, model: SlateModel, models: Models) -> "Version":
+        """Return a version of these models."""
+        text = replace(model, item_ids=[str(item) for item in model.item_ids])
+        return cls(name, text, models.path(name))
+
+    @property
+    def until(self) -> int | None:
+        """The time until which it has learned from the log; None if it was made elsewhere."""
+        until = self._retraining.get("until")
+        return None if until is None else int(until)
+
+    @property
+    def config(self) -> ModelConfig:
+        """What it is, with sources that it was trained without because they had no slates."""
+        intended = self._retraining.get("model")
+        if intended is None:
+            return self.model.config
+        return ModelConfig.build(intended, str(self.path / runs.RUN))
+
+    @property
+    def training(self) -> dict[str, Any]:
+        """How it was fitted; empty if that is not known."""
+        return dict(runs.read_run(self.path).get("training", {}))
+
+    @property
+    def selection(self) -> Path | None:
+        """The record of how its terms were chosen; None if they were not."""
+        file = self.path / SELECTION
+        return file if file.exists() else None
+
+    @property
+    def _retraining(self) -> dict[str, Any]:
+        return dict(runs.read_run(self.path).get("retraining", {}))
+
+
+def served_versions(models: Models) -> tuple[list[Version], list[str]]:
+    """Read the version that serves and the one before it, as far as they are whole.
+
+    Also return what is wrong with those that are not.
+    """
+    serving = models.load()
+    now = models.current()
+    if now is None:
+        return [], []
+    if serving is None:
+        return [], [f"No version is whole, neither {now.version} nor one before it."]
+    found = [Version.of(serving.version, serving.model, models)]
+    past = (now.version, *now.previous)
+    for name in past[past.index(serving.version) + 1 :]:
+        try:
+            found.append(Version.of(name, runs.load(models.path(name)), models))
+        except SlatewiseError:  # it does not serve: nothing is lost yet
+            continue
+        break
+    return found, list(serving.problems)
+
+
+def transfer(
+    model: SlateModel, dataset: SlateDataset, features: ItemFeatures | None = None
+) -> SlateModel:
+    """Return the model on the items of a dataset, with nothing learned from its interactions.
+
+    Items are matched by id. One that the model does not know gets what its group predicts, and its
+    features for a model that was trained with features, as it does when it is served.
+    """
+    groups = torch.tensor(dataset.item_groups, dtype=torch.int64)
+    longest = int(np.diff(dataset.slate_offsets).max())
+    # A source of which there was no slate lately is still one that the model knows.
+    absent = [name for name in model.config.evidence if name not in dataset.source_names]
+    sources = [*dataset.source_names, *absent]
+    generator = torch.Generator().manual_seed(0)
+    matrix = None if features is None else features.matrix
+    posterior = Posterior(
+        model.config, groups, dataset.group_names, longest, generator, sources, matrix
+    )
+    take_over(posterior, model, dataset)
+    return SlateModel(
+        posterior,
+        dataset.item_ids.to_list(),
+        dataset.group_names,
+        sources,
+        torch.zeros(len(groups)),
+        terms=model.terms,
+        item_encoder=None if features is None else features.encoder,
+    )
