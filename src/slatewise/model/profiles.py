@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from slatewise.data.interactions import Interactions
+from slatewise.model.initial_states import BatchMoves
 from slatewise.model.kernels.means import row_means
 from slatewise.model.parameters import Parameters
 from slatewise.model.steps import ClickSteps
@@ -37,11 +38,8 @@ def known_profiles(parameters: Parameters, batch: Interactions, steps: ClickStep
     """
     moving = moving_vectors(parameters, steps)  # [K, D]
     return parameters.parts.initial_state.known_profiles(
+        BatchMoves(batch, steps, moving, parameters.initial_state),
         lambda initial: rolled_profiles(parameters, steps, moving, initial),
-        steps,
-        moving,
-        parameters.initial_state,
-        batch,
     )
 
 
@@ -55,7 +53,6 @@ def present_profiles(
     """
     steps = ClickSteps.of(batch, parameters.evidence)
     moving = moving_vectors(parameters, steps)  # [K, D]
-    start = parameters.parts.initial_state.present(
-        steps, moving, parameters.initial_state, batch, generator
-    )
+    moves = BatchMoves(batch, steps, moving, parameters.initial_state)
+    start = parameters.parts.initial_state.present(moves, generator)
     return rolled_profiles(parameters, steps, moving, start)[..., steps.last_state, :]

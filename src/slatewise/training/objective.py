@@ -7,6 +7,7 @@ from torch import Tensor
 
 from slatewise.data.interactions import Interactions
 from slatewise.model.gaussian import Gaussian
+from slatewise.model.initial_states import BatchMoves
 from slatewise.model.likelihood import BatchLikelihood, Candidates, Exposure, batch_likelihood
 from slatewise.model.posterior import Posterior
 from slatewise.model.profiles import moving_vectors, rolled_profiles
@@ -47,9 +48,8 @@ def negative_elbo(
     steps = ClickSteps.of(batch, parameters.evidence)
     moving = moving_vectors(parameters, steps)  # [K, D]
     divergence = posterior.shared_kl() / total
-    start = posterior.parts.initial_state.training_start(
-        steps, moving, parameters.initial_state, batch, generator
-    )
+    moves = BatchMoves(batch, steps, moving, parameters.initial_state)
+    start = posterior.parts.initial_state.training_start(moves, generator)
     profiles = rolled_profiles(parameters, steps, moving, start.states)
     likelihood = batch_likelihood(
         parameters, profiles, steps.state_of, batch, start.weights, exposure, candidates

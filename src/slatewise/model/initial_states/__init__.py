@@ -23,6 +23,17 @@ Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
 
 
+class BatchMoves(NamedTuple):
+    """What moves the users of a batch, and from where."""
+
+    batch: Interactions
+    steps: ClickSteps
+    moving: Tensor
+    """[K, D] what each step moves its user towards; J draws may stand in front"""
+    unknown: Tensor
+    """[d_h] the learned state of a user nobody knows yet"""
+
+
 class TrainingStart(NamedTuple):
     """Where the users of a training batch start."""
 
@@ -46,39 +57,18 @@ class InitialState(Part):
         return {"initial_state": Parameter(torch.zeros(self._state_size), self.config.sigma_h0)}
 
     @abstractmethod
-    def training_start(
-        self,
-        steps: ClickSteps,
-        moving: Tensor,
-        unknown: Tensor,
-        batch: Interactions,
-        generator: torch.Generator,
-    ) -> TrainingStart:
-        """Start the users of a batch; `moving` [K, D] moves them, `unknown` [d_h] is learned."""
+    def training_start(self, moves: BatchMoves, generator: torch.Generator) -> TrainingStart:
+        """Start the users of a training batch."""
 
     @abstractmethod
-    def known_profiles(
-        self,
-        roll: Callable[[Tensor], Tensor],
-        steps: ClickSteps,
-        moving: Tensor,
-        unknown: Tensor,
-        batch: Interactions,
-    ) -> Tensor:
+    def known_profiles(self, moves: BatchMoves, roll: Callable[[Tensor], Tensor]) -> Tensor:
         """Return the profile of every state from the clicks that led to it alone: [M, D].
 
         `roll` turns first states [B, d_h] into profiles [M, D].
         """
 
     @abstractmethod
-    def present(
-        self,
-        steps: ClickSteps,
-        moving: Tensor,
-        unknown: Tensor,
-        batch: Interactions,
-        generator: torch.Generator | None,
-    ) -> Tensor:
+    def present(self, moves: BatchMoves, generator: torch.Generator | None) -> Tensor:
         """Start users of whom all clicks are known: [B, d_h], or [J, B, d_h] for J draws."""
 
     @abstractmethod

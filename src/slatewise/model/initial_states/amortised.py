@@ -17,6 +17,7 @@ from slatewise.data.interactions import Interactions
 from slatewise.model.dynamics import single_user_steps
 from slatewise.model.gaussian import gaussian_kl
 from slatewise.model.initial_states import (
+    BatchMoves,
     Floats,
     InitialState,
     Ints,
@@ -111,48 +112,27 @@ class Amortised(InitialState):
         if config.hidden not in (None, config.dimensions):
             raise ValueError("the amortised initial state needs hidden = dimensions")
 
-    def training_start(
-        self,
-        steps: ClickSteps,
-        moving: Tensor,
-        unknown: Tensor,
-        batch: Interactions,
-        generator: torch.Generator,
-    ) -> TrainingStart:
+    def training_start(self, moves: BatchMoves, generator: torch.Generator) -> TrainingStart:
         """Average a prefix of random length, and let only what comes after it count."""
-        prefix = random_prefix(batch, steps, generator)  # [B]
-        initial = self._average(steps, moving, prefix, unknown)
-        states = initial.sample(generator)
-        return TrainingStart(
-            states, after_prefix(batch, steps, prefix), initial.kl(self.config.sigma_h0)
-        )
+        prefix = random_prefix(moves.batch, moves.steps, generator)  # [B]
+        initial = self._average(moves.steps, moves.moving, prefix, moves.unknown)
+        states, weights = initial.sample(generator), after_prefix(moves.batch, moves.steps, prefix)
+        return TrainingStart(states, weights, initial.kl(self.config.sigma_h0))
 
-    def known_profiles(
-        self,
-        roll: Callable[[Tensor], Tensor],
-        steps: ClickSteps,
-        moving: Tensor,
-        unknown: Tensor,
-        batch: Interactions,
-    ) -> Tensor:
+    def known_profiles(self, moves: BatchMoves, roll: Callable[[Tensor], Tensor]) -> Tensor:
         """Roll out for every number of clicks: the state after t starts from just those t."""
+        batch, steps, moving, unknown = moves
         clicks, own = steps.clicks_before[:, None], click_counts(batch)[steps.users]
         profiles = moving.new_zeros(len(clicks), moving.shape[-1])
         for count in range(max(own.tolist(), default=0) + 1):
-            # Who has fewer clicks has no such state.
+            # A user with fewer clicks has no such state.
             initial = self._average(steps, moving, torch.where(own >= count, count, 0), unknown)
             profiles = torch.where(clicks == count, roll(initial.mean), profiles)
         return profiles
 
-    def present(
-        self,
-        steps: ClickSteps,
-        moving: Tensor,
-        unknown: Tensor,
-        batch: Interactions,
-        generator: torch.Generator | None,
-    ) -> Tensor:
+    def present(self, moves: BatchMoves, generator: torch.Generator | None) -> Tensor:
         """Average all clicks of each user, and draw around that with a generator."""
+        batch, steps, moving, unknown = moves
         initial = self._average(steps, moving, click_counts(batch)[steps.users], unknown)
         return initial.mean if generator is None else initial.sample(generator)
 

@@ -7,9 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from slatewise.data.interactions import Interactions
-from slatewise.model.initial_states import Floats, InitialState, Ints, TrainingStart
-from slatewise.model.steps import ClickSteps
+from slatewise.model.initial_states import BatchMoves, Floats, InitialState, Ints, TrainingStart
 
 
 class Causal(InitialState):
@@ -17,39 +15,19 @@ class Causal(InitialState):
 
     name = "causal"
 
-    def training_start(
-        self,
-        steps: ClickSteps,
-        moving: Tensor,
-        unknown: Tensor,
-        batch: Interactions,
-        generator: torch.Generator,
-    ) -> TrainingStart:
-        """Start everybody in one place, and let every interaction count."""
-        weights = torch.ones(len(batch.clicks), device=moving.device)
-        return TrainingStart(unknown.expand(batch.num_users, -1), weights, 0.0)
+    def training_start(self, moves: BatchMoves, generator: torch.Generator) -> TrainingStart:
+        """Start everybody in one state, and let every interaction count."""
+        weights = torch.ones(len(moves.batch.clicks), device=moves.moving.device)
+        return TrainingStart(moves.unknown.expand(moves.batch.num_users, -1), weights, 0.0)
 
-    def known_profiles(
-        self,
-        roll: Callable[[Tensor], Tensor],
-        steps: ClickSteps,
-        moving: Tensor,
-        unknown: Tensor,
-        batch: Interactions,
-    ) -> Tensor:
+    def known_profiles(self, moves: BatchMoves, roll: Callable[[Tensor], Tensor]) -> Tensor:
         """Roll out once: no state has seen what came later."""
-        return roll(unknown.expand(batch.num_users, -1))
+        return roll(moves.unknown.expand(moves.batch.num_users, -1))
 
-    def present(
-        self,
-        steps: ClickSteps,
-        moving: Tensor,
-        unknown: Tensor,
-        batch: Interactions,
-        generator: torch.Generator | None,
-    ) -> Tensor:
-        """Start everybody in one place."""
-        return unknown[..., None, :].expand(*moving.shape[:-2], batch.num_users, -1)
+    def present(self, moves: BatchMoves, generator: torch.Generator | None) -> Tensor:
+        """Start everybody in one state."""
+        draws = moves.moving.shape[:-2]
+        return moves.unknown[..., None, :].expand(*draws, moves.batch.num_users, -1)
 
     def single_user(
         self, vectors: Floats, kinds: Ints, unknown: Floats, rng: np.random.Generator | None
