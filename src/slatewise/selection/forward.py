@@ -31,7 +31,7 @@ from slatewise.model.item_features import ItemFeatures
 from slatewise.selection.candidates import Choice, added, candidates_of
 from slatewise.selection.config import SelectionConfig, trial_recipe
 from slatewise.selection.memory import Memory
-from slatewise.selection.record import Outcome, Round, Selection, Tried
+from slatewise.selection.record import CandidateResult, Outcome, Round, Selection
 from slatewise.selection.trial import Trial, trial_of
 from slatewise.training import TrainingConfig, fit
 from slatewise.training.loop import Progress as State
@@ -123,7 +123,9 @@ def _round(current: _Judged, found: Mapping[str, _Judged], least: float) -> Roun
             return "hopeless"
         return "not kept" if best is None else "tried again"
 
-    tried = [Tried(name, g.value, g.low, g.high, outcome(name)) for name, g in gains.items()]
+    tried = [
+        CandidateResult(name, g.value, g.low, g.high, outcome(name)) for name, g in gains.items()
+    ]
     return Round(current.choice.name, current.score.value, tried)
 
 

@@ -1,4 +1,4 @@
-"""What a selection found, and why it chose what it chose."""
+"""The record of a selection: what was tried, what was kept, and why."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ Outcome = Literal["kept", "tried again", "not kept", "hopeless"]
 
 
 @dataclass(frozen=True)
-class Tried:
+class CandidateResult:
     """A candidate in one round."""
 
     name: str
@@ -44,7 +44,7 @@ class Round:
     """the name of that model"""
     log_likelihood: float
     """what it reaches, after calibration, on the users who judge"""
-    tried: Sequence[Tried]
+    tried: Sequence[CandidateResult]
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Selection:
         """What to train, in one."""
         return Choice(self.model, self.described)
 
-    def last_tried(self) -> Iterator[tuple[int, Tried]]:
+    def last_tried(self) -> Iterator[tuple[int, CandidateResult]]:
         """Yield for every candidate the round (from 1) that settled it, and how."""
         found = {
             tried.name: (number, tried)

@@ -197,8 +197,8 @@ def _judge(task: Task, version: Version, parts: WindowSplit, judged: bool) -> Ri
 def _rival(task: Task, night: Night, rivals: list[Rival]) -> Rival | None:
     """Return the version to be beaten: what serves, unless what served before was better.
 
-    What serves learned from a newest day that nobody could judge then. This is where a bad one
-    shows, and is taken back.
+    What serves has learned from a newest day that could not be judged then. This is where a bad
+    version shows, and is taken back.
     """
     if len(rivals) < 2 or rivals[0].score is None or rivals[1].score is None:
         return rivals[0] if rivals else None
