@@ -11,6 +11,8 @@ import polars as pl
 import pytest
 from hypothesis import HealthCheck, settings
 
+from slatewise.model.registry import DYNAMICS, INITIAL_STATES, PRIORS, RELEVANCES, TERMS
+
 settings.register_profile(
     "default",
     deadline=None,
@@ -62,3 +64,13 @@ def write_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Wr
     yield write
     for name in made:
         sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def parts_of_this_test() -> Iterator[None]:
+    """Forget afterwards which parts were registered, or named by an import path."""
+    registries = (DYNAMICS, INITIAL_STATES, PRIORS, RELEVANCES, TERMS)
+    before = [dict(registry._loaded) for registry in registries]
+    yield
+    for registry, loaded in zip(registries, before, strict=True):
+        registry._loaded = loaded

@@ -64,6 +64,7 @@ def fences(page: Path) -> list[Fence]:
     ]
 
 
+@pytest.mark.usefixtures("parts_of_this_test")
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_what_a_page_shows_runs(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -24,7 +24,7 @@ ONE_OF = {
 PARTS: dict[str, dict[str, Any]] = {
     **{f"{kind} {name}": {kind: name} for kind, all_of in ONE_OF.items() for name in all_of.names},
     **{f"term {name}": {"terms": (name,)} for name in TERMS.names},
-    "evidence": {"evidence": SOURCES[:1]},
+    **{f"evidence {name}": {"evidence": SOURCES[:1], "dynamics": name} for name in DYNAMICS.names},
     "all terms": {"terms": TERMS.names, "evidence": SOURCES, "relevance": "dot"},
 }
 RANKING = [name for name in TERMS.names if TERMS[name].ranks != "never"]

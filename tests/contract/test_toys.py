@@ -1,7 +1,7 @@
 """A part from outside joins every consumer; the contract finds a consumer that ignores it."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -32,14 +32,7 @@ TOYS: dict[str, tuple[Registry[Any], type[Any], str]] = {
 }
 Patch = Callable[[pytest.MonkeyPatch], None]
 
-
-@pytest.fixture(autouse=True)
-def leave_no_part_behind() -> Iterator[None]:
-    registries = [registry for registry, _, _ in TOYS.values()]
-    before = [dict(registry._loaded) for registry in registries]
-    yield
-    for registry, loaded in zip(registries, before, strict=True):
-        registry._loaded = loaded
+pytestmark = pytest.mark.usefixtures("parts_of_this_test")
 
 
 def heavy_toy(dataset: SlateDataset) -> Case:
@@ -174,12 +167,10 @@ def test_the_contract_fails_for_a_model_that_is_not_saved_whole(
 
 def incomplete(**attributes: Any) -> Callable[[], type[FeatureTerm]]:
     """Return what makes the class of a term with only these attributes."""
-    kept = ("columns", "fit", "met")
-    whole = {"name": "toy", "acts_on": "items", "ranks": "items met"} | {
-        name: toys.Beside.__dict__[name] for name in kept
-    }
+    whole = {"name": "toy", "acts_on": "items", "ranks": "items met", "met": toys.Beside.met}
     chosen = {name: value for name, value in (whole | attributes).items() if value is not None}
     types = {name: ClassVar[str] for name in ("name", "acts_on", "ranks") if name in chosen}
+    types |= {name: float for name in attributes if name == "size"}
     return lambda: type("Toy", (FeatureTerm,), chosen | {"__annotations__": types})
 
 
@@ -190,7 +181,7 @@ def incomplete(**attributes: Any) -> Callable[[], type[FeatureTerm]]:
         ({"ranks": "sometimes"}, "does not say `ranks`"),
         ({"acts_on": "everything"}, "does not say `acts_on`"),
         ({"met": None}, "ranks 'items met' and has no `met`"),
-        ({"columns": None}, "has no `columns`"),
+        ({"size": ...}, "has no `fit`"),
         ({"ranks": "all items"}, "ranks 'all items' and has no `item_state`"),
         ({"acts_on": "no click"}, "cannot rank items"),
     ],
@@ -212,6 +203,20 @@ def test_other_incomplete_parts_are_refused_by_what_they_lack() -> None:
         DYNAMICS.register(type("Bare", (toys.Dynamics,), {"name": "bare"}))
     with pytest.raises(SlatewiseError, match="is not a dynamics"):
         DYNAMICS.register(toys.SquaredDistance)
+
+
+def test_dynamics_that_would_take_evidence_for_clicks_refuse_it() -> None:
+    DYNAMICS.register(toys.Average)
+    with pytest.raises(ValueError, match="average dynamics take no evidence"):
+        ModelConfig(dynamics="average", evidence=("search",))
+
+
+def test_a_part_derived_from_another_has_its_settings() -> None:
+    PRIORS.register(toys.NarrowPrior)
+    config = ModelConfig(prior="narrow", sigma_v=0.3)
+    assert config.of(toys.NarrowPrior).sigma_v == 0.3
+    again = ModelConfig.build(config.model_dump(), "a test")
+    assert again.of(toys.NarrowPrior).sigma_v == again.of(PRIORS["flat"]).sigma_v == 0.3
 
 
 def test_two_terms_of_one_name_are_refused() -> None:

@@ -7,7 +7,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from slatewise.data import SlateDataset
 from slatewise.data.ragged import Int64Array
 from slatewise.features.user_history import UserHistory
 from slatewise.model.dynamics import Dynamics
@@ -28,14 +27,6 @@ class Beside(FeatureTerm):
 
     name: ClassVar[str] = "beside"
     ranks: ClassVar[Ranks] = "items met"
-
-    @classmethod
-    def columns(cls, config: "ModelConfig") -> tuple[str, ...]:
-        return ("stood_beside_a_click",)
-
-    @classmethod
-    def fit(cls, config: "ModelConfig", dataset: SlateDataset) -> "Beside":
-        return cls()
 
     def met(
         self, history: UserHistory, items: Int64Array | None = None

@@ -96,9 +96,13 @@ class ModelConfig(Config):
         values.pop("parts", None)
         given: dict[str, Config] = {}
         for key, part in _parts_with_settings(values):
-            own = {name: values.pop(name) for name in part.Settings.model_fields if name in values}
+            own = {name: values[name] for name in part.Settings.model_fields if name in values}
             given[key] = _settings_of(part, own)
-        return values | {"parts": given}
+        # Parts may share a setting, as one that is derived from another does.
+        shared = {name for part in given.values() for name in type(part).model_fields}
+        return {name: value for name, value in values.items() if name not in shared} | {
+            "parts": given
+        }
 
     @model_serializer(mode="wrap")
     def _flatten(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

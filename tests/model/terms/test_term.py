@@ -92,9 +92,9 @@ class Complete:
 
 
 NEEDED: dict[Ranks, list[str]] = {
-    "all items": ["columns", "fit", "item_state", "at_times", "refresh"],
-    "items met": ["columns", "fit", "met"],
-    "never": ["columns", "fit", "describe_in"],
+    "all items": ["item_state", "at_times", "refresh"],
+    "items met": ["met"],
+    "never": ["describe_in"],
 }
 
 

@@ -7,7 +7,7 @@ Shapes: B users, K steps, M states, E events of one user, D dimensions, d_h hidd
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,9 @@ from torch import Tensor
 from slatewise.model.evidence import SlateEvidence, slate_share
 from slatewise.model.part import Device, Part
 from slatewise.model.steps import ClickSteps, SlateSteps
+
+if TYPE_CHECKING:
+    from slatewise.model.config import ModelConfig
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
@@ -28,6 +31,14 @@ class Dynamics(Part):
     devices: ClassVar[frozenset[Device]] = frozenset(["cpu"])
     first_stage: ClassVar[str | None] = "linear"
     """dynamics with which two-step training learns the items first; None: with these themselves"""
+    takes_evidence: ClassVar[bool] = False
+    """whether slates without a click move the state by `SlateEvidence.fractions`"""
+
+    @classmethod
+    def check(cls, config: "ModelConfig") -> None:
+        """Refuse evidence that these dynamics would take for clicks."""
+        if config.evidence and not cls.takes_evidence:
+            raise ValueError(f"{cls.name} dynamics take no evidence from slates without a click")
 
     @property
     def state_size(self) -> int:
@@ -77,6 +88,7 @@ class Dynamics(Part):
 class Recurrent(Dynamics):
     """Dynamics whose state moves step by step, each time part of the way to a target."""
 
+    takes_evidence: ClassVar[bool] = True
     devices: ClassVar[frozenset[Device]] = frozenset(["cpu", "cuda"])
 
     def inputs(self, moving: Tensor, weights: Any) -> Tensor:

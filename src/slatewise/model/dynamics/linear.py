@@ -37,6 +37,7 @@ class Linear(Recurrent):
     @classmethod
     def check(cls, config: Any) -> None:
         """Refuse a hidden dimension: the state is a point among the items."""
+        super().check(config)
         if config.hidden not in (None, config.dimensions):
             raise ValueError("linear dynamics have no hidden dimension of their own")
 

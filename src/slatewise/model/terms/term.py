@@ -139,7 +139,8 @@ class FeatureTerm(Term):
                 f"the term {cls.__name__} acts on clicking nothing and cannot rank items.",
                 "Set `ranks` to 'never'.",
             )
-        for verb in ("columns", "fit", *_VERBS[cls.ranks]):
+        read_off = [name for name, field in cls.model_fields.items() if field.is_required()]
+        for verb in (*_VERBS[cls.ranks], *(["fit"] if read_off else [])):
             if getattr_static(cls, verb) is getattr_static(FeatureTerm, verb):
                 raise SlatewiseError(
                     f"the term {cls.__name__} ranks '{cls.ranks}' and has no `{verb}`.",
@@ -148,8 +149,8 @@ class FeatureTerm(Term):
 
     @classmethod
     def columns(cls, config: "ModelConfig") -> tuple[str, ...]:
-        """Name the features, of which each has a weight."""
-        raise NotImplementedError
+        """Name the features, of which each has a weight; one by default, called as the term."""
+        return (cls.name,)
 
     @classmethod
     def least_weights(cls, config: "ModelConfig") -> tuple[float, ...]:
@@ -166,8 +167,8 @@ class FeatureTerm(Term):
 
     @classmethod
     def fit(cls, config: "ModelConfig", dataset: SlateDataset) -> Self:
-        """Read off the training part what the features are computed with."""
-        raise NotImplementedError
+        """Read off the training part what the features are computed with; nothing by default."""
+        return cls()
 
     def describe_in(self, log: SlateDataset | None) -> Describe:
         """Return the function that computes the features of interactions of a log.
