@@ -47,7 +47,7 @@ def require_same(found: object, wanted: object, tolerance: float = SINGLE) -> No
 
 def training(case: Case, directory: Path) -> None:
     """The likelihood that training climbs is that of the utility: compiled, and in plain torch."""
-    log = case.model.terms.in_log(case.dataset).describe_all(case.dataset)
+    log = case.described
     parameters = case.model.posterior.mean()
     steps = ClickSteps.of(log, parameters.evidence)
     profiles = known_profiles(parameters, log, steps)
@@ -62,8 +62,7 @@ def training(case: Case, directory: Path) -> None:
 
 def training_steps(case: Case, directory: Path) -> None:
     """A step of training sees the same likelihood; on a GPU too, or the part is refused by name."""
-    log = case.model.terms.in_log(case.dataset).describe_all(case.dataset)
-    log = replace(log, train_end=log.user_offsets.diff())
+    log = replace(case.described, train_end=case.described.user_offsets.diff())
     users, wanted = torch.arange(log.num_users), case.log_likelihood.mean()
     posterior, config = case.model.posterior, TrainingConfig(batch_users=log.num_users)
     if case.model.config.initial_state == "causal":  # others choose what of a user is scored

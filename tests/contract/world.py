@@ -106,14 +106,16 @@ class Case:
         return posterior.parameters(posterior.items.mean.double(), shared)
 
     @cached_property
+    def described(self) -> Interactions:
+        """All interactions as training has them, with the features of the model's terms."""
+        return self.model.terms.in_log(self.dataset).describe_all(self.dataset)
+
+    @cached_property
     def log(self) -> Interactions:
-        """All interactions, with the features of the model's terms."""
-        log = self.model.terms.in_log(self.dataset).describe_all(self.dataset)
-        cells, steps = (
-            None if part is None else part.double()
-            for part in (log.cell_features, log.step_features)
-        )
-        return replace(log, cell_features=cells, step_features=steps)
+        """The same in float64."""
+        parts = self.described.cell_features, self.described.step_features
+        cells, steps = (None if part is None else part.double() for part in parts)
+        return replace(self.described, cell_features=cells, step_features=steps)
 
     @cached_property
     def _met_by(self) -> tuple[Tensor, Tensor]:
