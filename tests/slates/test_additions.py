@@ -304,10 +304,10 @@ def test_several_terms_of_a_kind_add_up(dataset: SlateDataset) -> None:
     both = RankingTerms(SimpleNamespace(shared=shared, parts=model.posterior.parts), terms, table)  # type: ignore[arg-type]
     assert both.unknown == ["popularity", "late"]
     with pytest.raises(SlatewiseError, match="popularity, late"):
-        both.refresh(popularity.state_after(dataset), END)
+        both.features(popularity.state_after(dataset), END)
     late = terms.by_name["late"]
     states = {"popularity": popularity.state_after(dataset), "late": late.state_after(dataset)}
-    both.refresh(states, END)
+    table.set_features(both.features(states, END))
     every, past = np.arange(ITEMS), UserHistory.of_showings(SHOWN)
     parts = both.mean_parts(past, every)
     assert list(parts) == ["popularity", "late", "history", "doubled"]

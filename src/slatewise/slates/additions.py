@@ -51,18 +51,18 @@ class RankingTerms:
         """The terms of which nothing is known yet: to them, all items are new."""
         return [] if self._table.num_features else list(self._of_all)
 
-    def refresh(self, states: ItemState | Mapping[str, ItemState], time: int) -> None:
-        """Take over what states say of all items at a time; one alone is that of the only term."""
+    def features(self, states: ItemState | Mapping[str, ItemState], time: int) -> Floats:
+        """Return the features of all items at a time; one state alone is that of the only term."""
         if not isinstance(states, Mapping):
             states = dict.fromkeys(list(self._of_all)[:1], states)
         for name in self._of_all.keys() & states.keys():
             self._of_all[name].require_own(states[name])
-        self.set_features({name: state.features(time) for name, state in states.items()})
+        return self.columns({name: state.features(time) for name, state in states.items()})
 
-    def set_features(self, features: Mapping[str, Floats]) -> None:
-        """Give all items the features [n, P] of each term; items beyond n are new, and have 0."""
-        count = self._table.num_items
-        self._table.set_features(feature_columns(self._of_all, features, count))
+    def columns(self, features: Mapping[str, Floats]) -> Floats:
+        """Put features [n, P] of each term side by side, 0 for items that a term has not met."""
+        count = max(map(len, features.values()), default=0)
+        return feature_columns(self._of_all, features, count)
 
     def mean(self, history: UserHistory) -> Additions:
         """Return what is added for a user by the posterior mean: weights [P], offsets [m]."""

@@ -141,7 +141,7 @@ def _slates(
     """Make slates [B, k] on all cores; who is in whose thread changes nothing."""
 
     def make(users: Users) -> Ints:
-        return strategy.slates(recommender.ranker, users, k)
+        return recommender.maker.rows(users, k, strategy)
 
     with ThreadPoolExecutor(os.cpu_count()) as threads:
         return np.concatenate(list(threads.map(make, _pieces(histories, seed))))
@@ -155,15 +155,19 @@ def _pieces(histories: list[UserHistory], seed: int) -> Iterator[Users]:
 
 def _rows(recommender: Recommender, users: pl.Series, shown: Ints, seed: int) -> pl.DataFrame:
     who, place = np.nonzero(shown >= 0)
-    items = pl.Series(Columns.ITEM, recommender.items.ids)
+    items = recommender.items.ids_of(shown[who, place])
     return pl.DataFrame(
         {
             Columns.USER: users.gather(who),
             Columns.POSITION: (place + 1).astype(np.int32),
-            Columns.ITEM: items.gather(shown[who, place]),
+            Columns.ITEM: pl.Series(items, dtype=_id_type(recommender)),
             "seed": seed + who,
         }
     )
+
+
+def _id_type(recommender: Recommender) -> parsing.IdType:
+    return pl.Int64 if isinstance(recommender.model.item_ids[0], int) else pl.String
 
 
 def _open_parts(parts: Path, identity: dict[str, Any]) -> None:

@@ -68,7 +68,7 @@ def explain(ranker: ExactRanker, catalogue: Catalogue, slate: Slate, draws: int)
                 uncertainty=float(slate.uncertainty[place]),
                 greedy_rank=greedy_rank,
                 ranks=quantiles[place],
-                nearest_click=None if click is None else catalogue.ids[click],
+                nearest_click=None if click is None else catalogue.ids_of(np.array([click]))[0],
                 nearest_distance=distance,
                 views=int(views[place]),
                 adds={name: float(values[place]) for name, values in parts.items()},

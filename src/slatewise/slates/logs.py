@@ -101,7 +101,7 @@ def refresh_from(recommender: Recommender, dataset: SlateDataset, at: int | None
         known = term.state_after(dataset).features(time)
         features[name] = np.zeros((len(recommender.items), known.shape[1]), np.float32)
         features[name][rows] = known[numbers]
-    recommender.ranker.terms.set_features(features)
+    recommender.items.set_features(recommender.ranker.terms.columns(features))
     return time
 
 

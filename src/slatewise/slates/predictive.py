@@ -25,6 +25,10 @@ class Said(NamedTuple):
     variances: Floats
     """[R, C]"""
 
+    def of(self, rows: npt.NDArray[np.integer]) -> "Said":
+        """Return what they say of some of the items."""
+        return Said(self.means[rows], self.variances[rows])
+
 
 class Predictive:
     """What is believed of new items of a model: the predictive distribution of their group.

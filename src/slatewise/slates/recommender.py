@@ -2,8 +2,6 @@
 
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import Literal, overload
 
@@ -13,16 +11,17 @@ from slatewise.errors import SlatewiseError
 from slatewise.features.item_values import Columns
 from slatewise.model.fitted import ItemId, SlateModel
 from slatewise.model.terms.term import ItemState
-from slatewise.ranking import Filter, ItemTable
+from slatewise.ranking import ItemTable
 from slatewise.slates.catalogue import Catalogue
 from slatewise.slates.exact import ExactRanker
 from slatewise.slates.explanation import Reason, explain
+from slatewise.slates.maker import Constraints, SlateMaker, require_length
+from slatewise.slates.predictive import Predictive
 from slatewise.slates.propensities import Propensities, propensities
-from slatewise.slates.relevance import Relevance
 from slatewise.slates.slate import Slate
 from slatewise.slates.strategies import Strategy, named_strategy
 from slatewise.slates.tables import table_of, table_of_run
-from slatewise.slates.users import Event, Ints, Seen, Users, history_of_events
+from slatewise.slates.users import Event, KnownUser, Seen, history_of_events
 from slatewise.training import runs
 
 DEFAULT = "in-slate-thompson"
@@ -32,16 +31,21 @@ Events = Sequence[Event]
 
 
 class Recommender:
-    """Makes slates from a fitted model, for anybody with a click history or without one.
+    """Makes slates from a fitted model, for users with a click history or without one.
 
     Users are not stored: a user is what she clicked. Items can come and go without training.
     """
 
     def __init__(self, model: SlateModel, table: ItemTable | None = None) -> None:
         self.model = model
-        self._table = table if table is not None else table_of(model)
-        self.items = Catalogue(model, self._table)
-        self.ranker = ExactRanker(model.posterior, self._table, model.terms)
+        table = table if table is not None else table_of(model)
+        self._predictive = Predictive(model)
+        views = model.views.cpu().numpy().astype(np.int64)
+        self.items = Catalogue(
+            table, model.item_ids, model.group_names, self._predictive, views=views
+        )
+        self.ranker = ExactRanker(model.posterior, table, model.terms)
+        self.maker = SlateMaker(self.ranker, self.items)
 
     @classmethod
     def load(cls, run: str | Path) -> "Recommender":
@@ -111,28 +115,22 @@ class Recommender:
         """
         several = _are_several(clicks)
         histories: Sequence[Events] = clicks if several else [clicks]  # type: ignore[list-item,assignment]
+        require_length(k)
+        wanted = Constraints(exclude=exclude, allow=allow, groups=groups, clicked=clicked)
+        wanted.require_caps()
+        self._require_groups(groups)
         chosen = named_strategy(strategy) if isinstance(strategy, str) else strategy
-        asked = [
-            history_of_events(history, self.items.find, self.model.source_names)
+        users = [
+            KnownUser(*history_of_events(history, self.items.find, self.model.source_names))
             for history in histories
         ]
-        common = self._filter(exclude, allow, groups)
-        users = Users(
-            [history for history, _ in asked],
-            [_without(common, history.clicked, clicked) for history, _ in asked],
-            _seeds(seed, len(asked)),
-        )
-        shown = chosen.slates(self.ranker, users, _positive(k))
-        slates = [
-            self._slate(row, users, number, chosen.name, unknown)
-            for number, (row, (_, unknown)) in enumerate(zip(shown, asked, strict=True))
-        ]
+        slates = self.maker.make(users, wanted, k, chosen, _seeds(seed, len(users)))
         return slates if several else slates[0]
 
     def add_items(
         self, ids: Sequence[ItemId], groups: Sequence[str], features: Columns | None = None
     ) -> None:
-        """Offer new items at once, as uncertain as nobody has seen them.
+        """Offer new items at once, with the prior's full uncertainty.
 
         Args:
             ids: of the items; none that is on offer already.
@@ -141,7 +139,8 @@ class Recommender:
                 name, one value for each item, None where it is unknown. Without, all are unknown.
 
         """
-        self.items.add(ids, groups, features)
+        said = None if features is None else self._predictive.read(features, len(ids))
+        self.items.add(ids, groups, said)
 
     def remove_items(self, ids: Iterable[ItemId]) -> None:
         """Take items off for good."""
@@ -163,7 +162,7 @@ class Recommender:
         as `refresh` of a term says; before the first time, all items count as new, and slates say
         so in their notes. Requests under way go on with what they began with.
         """
-        self.ranker.terms.refresh(states, time)
+        self.items.set_features(self.ranker.terms.features(states, time))
 
     def explain(self, slate: Slate, draws: int = 100) -> list[Reason]:
         """Say of each item of a slate why it is there."""
@@ -184,55 +183,14 @@ class Recommender:
         chosen = named_strategy(strategy) if isinstance(strategy, str) else strategy
         return propensities(self.ranker, chosen, slate, draws, seed)
 
-    @cached_property
-    def _relevance(self) -> Relevance:
-        return Relevance(self.ranker)
-
-    def _filter(
-        self,
-        exclude: Iterable[ItemId],
-        allow: Iterable[ItemId] | None,
-        groups: Mapping[str, int] | int | None,
-    ) -> Filter:
-        caps = None
-        if groups is not None:
-            caps = np.full(len(self.items.group_names), -1, dtype=np.int64)
-            by_name = (
-                groups
-                if isinstance(groups, Mapping)
-                else dict.fromkeys(self.items.group_names, groups)
+    def _require_groups(self, groups: Mapping[str, int] | int | None) -> None:
+        unknown = [] if groups is None else self.items.caps(groups)[1]
+        if unknown:
+            names = self.items.group_names
+            raise SlatewiseError(
+                f"there is no group '{unknown[0]}'.",
+                f"The {len(names)} groups include '{names[0]}'.",
             )
-            for name, most in by_name.items():
-                caps[self.items.group(name)] = _not_negative(most, name)
-        return Filter(
-            exclude=self.items.known(exclude)[0],
-            allow=None if allow is None else self.items.known(allow)[0],
-            caps=caps,
-        )
-
-    def _slate(
-        self, row: Ints, users: Users, number: int, strategy: str, unknown: list[ItemId]
-    ) -> Slate:
-        numbers = row[row >= 0]
-        history, seed = users.histories[number], users.seeds[number]
-        profiles = self._relevance.profiles(history)
-        relevance, uncertainty = self._relevance.of(history, profiles, numbers)
-        return Slate(
-            items=[self.items.ids[number] for number in numbers],
-            groups=self.items.groups_of(numbers),
-            relevance=relevance,
-            uncertainty=uncertainty,
-            strategy=strategy,
-            seed=seed,
-            unknown=unknown,
-            numbers=numbers,
-            history=history,
-            filter=users.filters[number],
-            notes=[
-                f"the model ranks by {term}, and was not told of any: all items count as new"
-                for term in self.ranker.terms.unknown
-            ],
-        )
 
 
 def _are_several(clicks: Events | Sequence[Events]) -> bool:
@@ -241,12 +199,6 @@ def _are_several(clicks: Events | Sequence[Events]) -> bool:
             f"'{clicks}' is one text and no list of clicks.", f"Write ['{clicks}'] for one click."
         )
     return len(clicks) > 0 and not isinstance(clicks[0], str | int | np.integer | Seen)
-
-
-def _without(wanted: Filter, clicks: Ints, clicked: Clicked) -> Filter:
-    if clicked == "show" or not len(clicks):
-        return wanted
-    return replace(wanted, exclude=np.concatenate([np.asarray(wanted.exclude), clicks]))
 
 
 def _seeds(seed: int | Sequence[int] | None, count: int) -> list[int]:
@@ -258,17 +210,3 @@ def _seeds(seed: int | Sequence[int] | None, count: int) -> list[int]:
             "the seeds do not fit the users.", "Give one number from 0 up, or one to each user."
         )
     return seeds
-
-
-def _positive(k: int) -> int:
-    if k < 1:
-        raise SlatewiseError(f"a slate of {k} items cannot be made.", "Ask for one item or more.")
-    return k
-
-
-def _not_negative(most: int, name: str) -> int:
-    if most < 0:
-        raise SlatewiseError(
-            f"group '{name}' cannot have {most} items.", "Give 0 to leave a group out, or more."
-        )
-    return most

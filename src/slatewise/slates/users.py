@@ -87,6 +87,18 @@ def source_number(name: str | None, sources: Sequence[str]) -> int:
     return list(sources).index(name)
 
 
+@dataclass
+class KnownUser:
+    """A user as one model knows her."""
+
+    history: UserHistory
+    """in rows of the model's table"""
+    unknown: Sequence[ItemId] = ()
+    """ids in her past that the model does not know"""
+    profiles: npt.NDArray[np.float32] | None = None
+    """[J, D] where that leaves her in draws of the model, once they were asked for"""
+
+
 @dataclass(frozen=True)
 class Users:
     """B users, each with what she did, what she must not be shown, and a seed of her own."""

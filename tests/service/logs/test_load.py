@@ -108,7 +108,7 @@ def test_popularity_counts_what_it_counts_in_a_dataset(tmp_path: Path, store: St
     known.read(store)
     after = START + 300 * MINUTE
     wanted = PopularityState.of(popularity(), prepared).features(after)
-    positions = log.find(map(str, prepared.item_ids))
+    positions = log.items.find(map(str, prepared.item_ids))
     np.testing.assert_allclose(known.features(after)[positions], wanted, rtol=1e-5, atol=1e-6)
     assert np.ptp(wanted[:, 0]) > 0.1
 

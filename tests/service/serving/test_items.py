@@ -1,4 +1,4 @@
-"""Items are read once, in pages, and keep their places."""
+"""Items are read once, in pages, and keep their indices."""
 
 import threading
 from collections.abc import Sequence
@@ -40,12 +40,12 @@ def test_changes_come_back_as_they_were() -> None:
     log = ItemLog()
     log.read(Shop(("a", "x", "shown", {}), ("b", "y", "hidden"), ("a", "y", "removed")))
     changes = log.changes(0, 3)
-    assert [log.ids[place] for place in changes.places] == ["a", "b", "a"]
-    assert [log.groups[group] for group in changes.groups] == ["x", "y", "y"]
+    assert [log.items.ids[item] for item in changes.items] == ["a", "b", "a"]
+    assert [changes.group_names[group] for group in changes.groups] == ["x", "y", "y"]
     assert changes.shown.tolist() == [True, False, False]
-    assert changes.described.tolist() == [1, 0, 1]
-    assert len(log.changes(1, 2).places) == 1
-    assert len(log.changes(3, 3).places) == 0
+    assert changes.features.tolist() == [1, 0, 1]
+    assert len(log.changes(1, 2).items) == 1
+    assert len(log.changes(3, 3).items) == 0
 
 
 def test_only_what_is_new_is_read() -> None:
@@ -62,22 +62,22 @@ def test_a_long_log_is_read_in_pages() -> None:
     shop, log = Shop(*[(f"i{n}", "g", "shown") for n in range(count)]), ItemLog()
     log.read(shop)
     assert [since for since, _ in shop.asked] == [0, items._PAGE, 2 * items._PAGE]
-    assert len(log.changes(0, count).places) == count
+    assert len(log.changes(0, count).items) == count
 
 
-def test_ids_keep_their_places_and_unknown_ones_have_none() -> None:
+def test_ids_keep_their_indices_and_unknown_ones_have_none() -> None:
     log = ItemLog()
-    assert log.places(["b", "a", "b"]).tolist() == [0, 1, 0]
-    assert log.find(["a", "c"]).tolist() == [1, -1]
-    assert log.ids == ["b", "a"]
+    assert log.items.indices(["b", "a", "b"]).tolist() == [0, 1, 0]
+    assert log.items.find(["a", "c"]).tolist() == [1, -1]
+    assert log.items.ids == ["b", "a"]
 
 
 def test_threads_that_name_items_at_once_agree() -> None:
     log, names = ItemLog(), [f"i{n}" for n in range(3_000)]
-    threads = [threading.Thread(target=lambda: log.places(names)) for _ in range(4)]
+    threads = [threading.Thread(target=lambda: log.items.indices(names)) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(log.ids) == sorted(names)
-    assert [log.ids[place] for place in log.find(names)] == names
+    assert sorted(log.items.ids) == sorted(names)
+    assert [log.items.ids[index] for index in log.items.find(names)] == names

@@ -1,15 +1,16 @@
 """A model knows of a user's visits what `Recommender` would be told."""
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from slatewise.features import UserHistory
 from slatewise.features.user_history import NO_HISTORY
 from slatewise.service.serving.items import ItemLog
-from slatewise.service.serving.users import KnownUser, history_of_visits, known_user
+from slatewise.service.serving.users import history_of_visits, known_user
 from slatewise.service.store.records import SlateRecord, Visit
-from slatewise.slates.users import Seen, history_of_events
-from tests.service.serving.test_offers import TRAINED, offers_of
+from slatewise.slates.users import KnownUser, Seen, history_of_events
+from tests.service.serving.test_catalogue import TRAINED, catalogue_of
 
 SOURCES = ["search", "recommendation"]
 
@@ -35,8 +36,10 @@ def history_of(given_visits: Given, log: ItemLog) -> UserHistory:
 
 def known(given_visits: Given, clicks: list[str] | None = None) -> KnownUser:
     log = ItemLog()
-    offers = offers_of(log)
-    return known_user(history_of(given_visits, log), clicks or [], offers)
+    catalogue = catalogue_of(log)
+    history = history_of(given_visits, log)
+    names = [SOURCES.index(name) if name in SOURCES else -1 for name in log.sources.ids]
+    return known_user(history, clicks or [], catalogue, np.array(names))
 
 
 @given(given_visits=visits, now=st.lists(st.sampled_from([*TRAINED, "new"]), max_size=2))
@@ -46,11 +49,7 @@ def test_what_is_known_is_what_the_events_say(given_visits: Given, now: list[str
     for items, seen, clicks, source in given_visits:
         clicked = items[:seen][:clicks][::-1]
         events.append(Seen(items[:seen], clicked, source))
-    offers = offers_of(ItemLog())
-
-    def find(item: str | int) -> int | None:
-        return next(iter(offers.find([str(item)])[0].tolist()), None)
-
+    find = catalogue_of(ItemLog()).find
     expected, unknown = history_of_events([*events, *now], find, SOURCES)
     assert [(s.items, s.clicks, s.source) for s in found.history.showings()] == [
         (s.items, s.clicks, s.source) for s in expected.showings()
@@ -76,4 +75,6 @@ def test_clicks_that_the_model_does_not_know_are_named_once() -> None:
 
 
 def test_an_anonymous_user_has_no_history() -> None:
-    assert known_user(NO_HISTORY, (), offers_of(ItemLog())).history.same(NO_HISTORY)
+    assert known_user(NO_HISTORY, (), catalogue_of(ItemLog()), np.empty(0, int)).history.same(
+        NO_HISTORY
+    )

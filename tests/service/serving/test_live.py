@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from slatewise.service.serving import Request, Service
-from slatewise.service.serving.live import Answer
+from slatewise.service.serving.live import ServedSlate
 from slatewise.service.serving.users import NOBODY
 from slatewise.slates import Greedy, Ranker, Users
 from slatewise.slates.users import Ints
@@ -29,7 +29,7 @@ class Interrupted:
         return slates
 
 
-def ask(service: Service, strategy: Interrupted) -> Answer:
+def ask(service: Service, strategy: Interrupted) -> ServedSlate:
     request = Request(k=5)
     return service._live["main"].answer(NOBODY.knowing(()), request, strategy, 1)
 

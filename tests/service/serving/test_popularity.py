@@ -63,7 +63,7 @@ def counted(answers: Sequence[Answer], steps: Sequence[int] = ()) -> Popular:
 
 def features(popular: Popular) -> np.ndarray:
     log = popular._log
-    return popular.features(END)[log.find([f"i{item}" for item in range(30)])]
+    return popular.features(END)[log.items.find([f"i{item}" for item in range(30)])]
 
 
 def test_in_time_order_it_is_what_training_sees() -> None:
@@ -118,7 +118,7 @@ def test_counting_goes_on_from_what_was_saved(tmp_path: Path, late: bool) -> Non
     first.read(Log(answers), 200)
     first.save(tmp_path)
     log = ItemLog()
-    log.places(["other", "places"])
+    log.items.indices(["other", "places"])
     second = Popular(term(), log, tmp_path)
     assert second.counted == 200
     second.read(Log(answers))
@@ -129,7 +129,7 @@ def test_counting_goes_on_from_what_was_saved(tmp_path: Path, late: bool) -> Non
 
 def test_an_item_without_events_is_new() -> None:
     popular = counted([Answer(1, "s", START, ("i1",), 1, ())])
-    popular._log.places(["i2"])
+    popular._log.items.indices(["i2"])
     assert len(popular.features(END)) == 1
     assert not counted([]).features(END).any()
 

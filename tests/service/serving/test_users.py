@@ -1,11 +1,12 @@
 """What a model made of a user's history is kept as long as it is true."""
 
+import numpy as np
 import pytest
 
 from slatewise.service.serving.items import ItemLog
 from slatewise.service.serving.users import User
+from tests.service.serving.test_catalogue import TRAINED, catalogue_of
 from tests.service.serving.test_known_users import Given, history_of
-from tests.service.serving.test_offers import TRAINED, offers_of
 
 VISITS: Given = [(list(TRAINED), 3, 1, "search"), (list(TRAINED), 2, 0, "recommendation")]
 OTHERS: list[Given] = [
@@ -21,18 +22,18 @@ OTHERS: list[Given] = [
 
 def test_the_same_past_is_told_as_before() -> None:
     log = ItemLog()
-    offers = offers_of(log)
+    model = catalogue_of(log), np.arange(2)
     before, again = (User(history_of(VISITS, log), 9, stamp, 0.0) for stamp in (1, 2))
-    known = before.knowing(())(offers)
+    known = before.knowing(())(*model)
     again.remember(before)
-    assert again.knowing(())(offers) is known
+    assert again.knowing(())(*model) is known
 
 
 @pytest.mark.parametrize("visits", OTHERS)
 def test_another_past_is_told_anew(visits: Given) -> None:
     log = ItemLog()
-    offers = offers_of(log)
+    model = catalogue_of(log), np.arange(2)
     before, again = (User(history_of(given, log), 9, 1, 0.0) for given in (VISITS, visits))
-    known = before.knowing(())(offers)
+    known = before.knowing(())(*model)
     again.remember(before)
-    assert again.knowing(())(offers) is not known
+    assert again.knowing(())(*model) is not known

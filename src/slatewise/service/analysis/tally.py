@@ -20,9 +20,9 @@ import numpy.typing as npt
 
 from slatewise.evaluation.arms import ArmTotals
 from slatewise.service.analysis import queries
-from slatewise.service.serving.growing import Growing
 from slatewise.service.store import Store
 from slatewise.service.store.clock import DAY
+from slatewise.slates.arrays import GrowingArray
 
 _PAGE: Final = 100_000
 """Slates, or outcomes, in one statement: some 10 MB."""
@@ -104,9 +104,9 @@ class Tally:
         self._key = secrets.token_bytes(16)
         self._people: dict[bytes, int] = {}
         self._arms: dict[str, int] = {}
-        self._seq, self._time = Growing(np.int64), Growing(np.int64)
-        self._user, self._arm = Growing(np.int64), Growing(np.int32)
-        self._answered, self._clicked = Growing(np.bool_), Growing(np.bool_)
+        self._seq, self._time = GrowingArray(np.int64), GrowingArray(np.int64)
+        self._user, self._arm = GrowingArray(np.int64), GrowingArray(np.int32)
+        self._answered, self._clicked = GrowingArray(np.bool_), GrowingArray(np.bool_)
 
     def read(self, store: Store) -> None:
         """Read what is new."""

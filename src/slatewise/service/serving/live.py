@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
@@ -14,33 +13,31 @@ from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
 from slatewise.model.gaussian import Gaussian
 from slatewise.model.terms import FittedTerms
-from slatewise.ranking import Filter, ItemTable
-from slatewise.service.serving.described import Described, FeatureSource
+from slatewise.ranking import ItemTable
+from slatewise.service.serving.features import FeatureReader, FeatureSource
 from slatewise.service.serving.items import ItemLog
-from slatewise.service.serving.offers import Ints, NewItems, NewRows, Offers
 from slatewise.service.serving.popularity import AnswerSource, Popular
 from slatewise.service.serving.prior import prior_items, prior_model, prior_version
 from slatewise.service.serving.request import Request
 from slatewise.service.serving.turns import one_at_a_time
-from slatewise.service.serving.users import KnownUser
+from slatewise.service.serving.users import Know
 from slatewise.service.store.features import Features
+from slatewise.slates.catalogue import Catalogue, Ints, NewItems, NewRows
 from slatewise.slates.exact import ExactRanker
+from slatewise.slates.maker import SlateMaker
 from slatewise.slates.predictive import Predictive, Said
-from slatewise.slates.relevance import Relevance
 from slatewise.slates.slate import Slate
 from slatewise.slates.strategies import Strategy
 from slatewise.slates.tables import table_of, table_of_run
-from slatewise.slates.users import Users
 from slatewise.training.memory import give_back_freed_memory
 
 T = TypeVar("T")
-Know = Callable[[Offers], KnownUser]
 
 _TRIES: Final = 3
 
 
-class Answer(NamedTuple):
-    """A slate, and which state of things it was made from."""
+class ServedSlate(NamedTuple):
+    """A slate, and the state of items and popularity that it was made from."""
 
     slate: Slate
     catalogue: int
@@ -49,7 +46,6 @@ class Answer(NamedTuple):
     """the time of the popularity, None without"""
     counted: int | None
     """the number of the last answer in it"""
-    notes: list[str]
 
 
 class Live:
@@ -64,16 +60,19 @@ class Live:
         log: ItemLog,
         new_items: NewItems,
         run: Path | None = None,
-        described: Described | None = None,
+        features: FeatureReader | None = None,
     ) -> None:
         self.name, self.version, self.config = name, version, model.config
         self.terms: FittedTerms = model.terms
+        self.applied = 0
+        """the number of the last change of items that is taken into account"""
         ids = map(str, model.item_ids)
-        names = model.group_names, model.source_names
-        self.offers = Offers(log, table, ids, *names, new_items)
-        self._described = described
+        self.catalogue = Catalogue(table, ids, model.group_names, new_items, log.items, shown=False)
         self.ranker = ExactRanker(model.posterior, table, model.terms)
-        self._relevance = Relevance(self.ranker)
+        self._maker = SlateMaker(self.ranker, self.catalogue)
+        self._maker.relevance  # noqa: B018 (made now, so that no request waits for it)
+        self._log, self._features = log, features
+        self._sources = {name: number for number, name in enumerate(model.source_names)}
         self.popular = Popular.of(model.terms, log, run)
         self._refreshed: tuple[int, int] | None = None  # time, number
         self._moment: object | None = object()
@@ -85,10 +84,10 @@ class Live:
         with one_at_a_time(run):
             table = table_of_run(model, run)
         predictive = Predictive(model)
-        described = None
+        features = None
         if predictive.encoder is not None:
-            described = Described(version, predictive, predictive.encoder)
-        live = cls(name, version, model, table, log, predictive, run, described)
+            features = FeatureReader(version, predictive, predictive.encoder)
+        live = cls(name, version, model, table, log, predictive, run, features)
         _forget_items(model)
         return live
 
@@ -109,17 +108,20 @@ class Live:
 
         Features of new items are asked of the store, if the model reads any.
         """
-        if number > self.offers.applied:
-            told = None
-            if self._described is not None:  # before the change: nobody waits for the store
-                told = self._described.read(store, self.offers.described(number))
-            with self._changing():
-                self.offers.apply(number, told)
+        if number <= self.applied:
+            return
+        changes, predict = self._log.changes(self.applied, number), None
+        if self._features is not None:  # before the change: nobody waits for the store
+            untrained = self.catalogue.untrained(changes.items)
+            predict = self._features.read(store, changes.features[untrained])
+        with self._changing():
+            self.catalogue.apply(changes, predict)
+            self.applied = number
 
     def refuse_misfits(self, features: Features) -> None:
         """Refuse features of an item that the model knows and that are of another kind."""
-        if self._described is not None:
-            self._described.refuse_misfits(features)
+        if self._features is not None:
+            self._features.refuse_misfits(features)
 
     def refresh(self, store: AnswerSource, time: int, until: int | None = None) -> None:
         """Take the popularity of items at a time into account, if the model asks for it."""
@@ -129,7 +131,7 @@ class Live:
         time = max(time, self.popular.newest)
         features = self.popular.features(time)
         with self._changing():
-            self.offers.set_features(features)
+            self.catalogue.set_features(features)
             self._refreshed = time, self.popular.counted
 
     def due(self, time: int) -> bool:
@@ -139,58 +141,16 @@ class Live:
         ticks = self.popular.term.popularity.ticks(np.array([time, self._refreshed[0]]))
         return bool(ticks[0] > ticks[1])
 
-    def answer(self, know: Know, request: Request, strategy: Strategy, seed: int) -> Answer:
+    def answer(self, know: Know, request: Request, strategy: Strategy, seed: int) -> ServedSlate:
         """Make a slate for the user that `know` returns, from one state of items and popularity."""
         return self._consistently(lambda: self._answer(know, request, strategy, seed))
 
-    def _answer(self, know: Know, request: Request, strategy: Strategy, seed: int) -> Answer:
-        user, notes = know(self.offers), self._notes()
-        wanted = self._filter(request, user.history.clicked, notes)
-        users = Users([user.history], [wanted], [seed])
-        most = min(request.k, self.offers.shown)
-        rows = np.empty(0, np.int64)
-        if most and (wanted.allow is None or len(np.asarray(wanted.allow))):
-            rows = strategy.slates(self.ranker, users, most)[0]
-            rows = rows[rows >= 0]
+    def _answer(self, know: Know, request: Request, strategy: Strategy, seed: int) -> ServedSlate:
+        sources = [self._sources.get(name, -1) for name in self._log.sources.ids]
+        user = know(self.catalogue, np.array(sources, np.int64))
+        (slate,) = self._maker.make([user], request, request.k, strategy, [seed])
         refreshed, counted = self._refreshed or (None, None)
-        slate = self._slate(rows, users, user, strategy.name)
-        return Answer(slate, self.offers.applied, refreshed, counted, notes)
-
-    def _notes(self) -> list[str]:
-        return [
-            f"{term} is not known yet: items count as new" for term in self.ranker.terms.unknown
-        ]
-
-    def _filter(self, request: Request, clicks: Ints, notes: list[str]) -> Filter:
-        offers = self.offers
-        exclude = offers.find(request.exclude)[0]
-        if request.clicked == "exclude":
-            exclude = np.concatenate([exclude, clicks])
-        wanted = Filter(exclude=exclude)
-        if request.allow is not None:
-            wanted = replace(wanted, allow=offers.find(request.allow)[0])
-        if request.groups is not None:
-            caps, unknown = offers.caps(request.groups)
-            notes += [f"there is no group '{name}'" for name in unknown]
-            wanted = replace(wanted, caps=caps)
-        return wanted
-
-    def _slate(self, rows: Ints, users: Users, user: KnownUser, strategy: str) -> Slate:
-        if user.profiles is None:
-            user.profiles = self._relevance.profiles(user.history)
-        relevance, uncertainty = self._relevance.of(user.history, user.profiles, rows)
-        return Slate(
-            items=list(self.offers.ids_of(rows)),
-            groups=self.offers.groups_of(rows),
-            relevance=relevance,
-            uncertainty=uncertainty,
-            strategy=strategy,
-            seed=users.seeds[0],
-            unknown=list(user.unknown),
-            numbers=rows,
-            history=user.history,
-            filter=users.filters[0],
-        )
+        return ServedSlate(slate, self.applied, refreshed, counted)
 
     @contextmanager
     def _changing(self) -> Iterator[None]:

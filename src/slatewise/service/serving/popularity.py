@@ -18,10 +18,10 @@ from slatewise.errors import InputError, SlatewiseError
 from slatewise.features.popularity_state import CountedEvents
 from slatewise.model.terms import FittedTerms
 from slatewise.model.terms.popularity import PopularityTerm
-from slatewise.service.serving.items import ItemLog, Places
-from slatewise.service.serving.offers import Floats
+from slatewise.service.serving.items import ItemLog
 from slatewise.service.serving.turns import one_at_a_time
 from slatewise.service.store.records import Answer
+from slatewise.slates.catalogue import Floats
 
 logger = logging.getLogger(__name__)
 
@@ -121,7 +121,7 @@ class Popular:
         places = np.flatnonzero(opened.any(1) | closed.any((1, 2)))
         table = pl.DataFrame(
             {
-                "item_id": [self._log.ids[place] for place in places.tolist()],
+                "item_id": self._log.items.at(places),
                 "first": first[places],
                 "tick": tick[places],
                 "closed": closed[places].reshape(len(places), closed.shape[1] * 2),
@@ -142,7 +142,7 @@ class Popular:
 
     def _take(self, file: Path) -> None:
         table = pl.read_parquet(file, glob=False)
-        places = self._log.places(table["item_id"])
+        places = self._log.items.indices(table["item_id"])
         self._state.grow(int(places.max(initial=-1)) + 1)
         first, tick, closed, opened = self._state.sums.arrays
         first[places] = table["first"].to_numpy()
@@ -162,7 +162,7 @@ class Popular:
                 items.append(item)
                 views.append(view)
                 clicks.append(click)
-        places: Places = self._log.places(items)
+        places = self._log.items.indices(items)
         self._state.count(CountedEvents(times, places, np.array(views), np.array(clicks)))
 
     def _news(self, answer: Answer) -> Iterable[tuple[str, bool, bool]]:

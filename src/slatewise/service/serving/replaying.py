@@ -114,4 +114,4 @@ def _serving(record: SlateRecord) -> Serving:
 
 def _goes_forward(live: Live, serving: Serving) -> bool:
     counted = live.popular.counted if live.popular is not None else 0
-    return live.offers.applied <= serving.catalogue and counted <= (serving.counted or 0)
+    return live.applied <= serving.catalogue and counted <= (serving.counted or 0)

@@ -2,26 +2,20 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
+
+from slatewise.slates.maker import Constraints
 
 
 @dataclass(frozen=True)
-class Request:
-    """A slate that somebody wants; what is not said has the usual value."""
+class Request(Constraints):
+    """A slate that is asked for; what is not said has the usual value."""
 
     user_id: str | None = None
-    """None for somebody without a name"""
+    """None for an anonymous user"""
     clicks: tuple[str, ...] = ()
     """what she clicked just now, oldest first, after all that the service knows of her"""
     k: int = 20
-    exclude: tuple[str, ...] = ()
-    """ids not to show; unknown ones are no matter"""
-    allow: tuple[str, ...] | None = None
-    """ids to choose from; None for all"""
-    groups: Mapping[str, int] | int | None = None
-    """most items of each group: one number for all, or numbers by name"""
-    clicked: Literal["exclude", "show"] = "exclude"
-    """whether items of her own history may be shown"""
     source: str | None = None
     """what the slate is called in the log; None for the service's own name"""
     seed: int | None = None

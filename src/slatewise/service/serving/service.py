@@ -14,7 +14,7 @@ from slatewise.model.terms import FeatureTerm
 from slatewise.service.config import ServiceConfig
 from slatewise.service.serving.arms import assign
 from slatewise.service.serving.items import ItemLog
-from slatewise.service.serving.live import Answer, Live
+from slatewise.service.serving.live import Live, ServedSlate
 from slatewise.service.serving.missing import MissingPast
 from slatewise.service.serving.models import Models
 from slatewise.service.serving.popularity import Popular
@@ -25,6 +25,7 @@ from slatewise.service.store.clock import Clock
 from slatewise.service.store.features import Features
 from slatewise.service.store.records import Serving, SlateRecord
 from slatewise.service.store.stamps import Stamps
+from slatewise.slates.maker import require_length
 from slatewise.slates.propensities import propensities
 from slatewise.slates.slate import Slate
 
@@ -115,7 +116,7 @@ class Service:
             tuple(map(str, answer.slate.items)),
             serving,
         )
-        notes += answer.notes + self._past.notes(live.terms.by_name.values())
+        notes += answer.slate.notes + self._past.notes(live.terms.by_name.values())
         return record, answer.slate, notes
 
     def refresh(self) -> None:
@@ -175,7 +176,7 @@ class Service:
         ]
 
     def _serving(
-        self, name: str, live: Live, request: Request, answer: Answer, user: User
+        self, name: str, live: Live, request: Request, answer: ServedSlate, user: User
     ) -> Serving:
         return Serving(
             arm=name,
@@ -337,15 +338,7 @@ def _last_served(store: Store) -> int:
 
 
 def _require_sensible(request: Request) -> None:
-    if request.k < 1:
-        raise SlatewiseError(
-            f"a slate of {request.k} items cannot be made.", "Ask for one item or more."
-        )
-    caps = request.groups if request.groups is not None else 0
-    least = caps if isinstance(caps, int) else min(caps.values(), default=0)
-    if least < 0:
-        raise SlatewiseError(
-            f"a group cannot have {least} items.", "Give 0 to leave a group out, or more."
-        )
+    require_length(request.k)
+    request.require_caps()
     if request.seed is not None and not 0 <= request.seed < 1 << 63:
         raise SlatewiseError(f"the seed {request.seed} is no seed.", "Give a number from 0 up.")

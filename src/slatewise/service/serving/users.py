@@ -4,33 +4,23 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from slatewise.features.user_history import NO_HISTORY, UserHistory
 from slatewise.service.serving.items import ItemLog
-from slatewise.service.serving.offers import Offers
 from slatewise.service.store import Store
 from slatewise.service.store.records import Visit
 from slatewise.service.store.stamps import Stamps
+from slatewise.slates.catalogue import Catalogue
+from slatewise.slates.users import Ints, KnownUser
 
-
-@dataclass
-class KnownUser:
-    """A user as one model knows her."""
-
-    history: UserHistory
-    """in rows of the model's table"""
-    unknown: list[str]
-    """ids of clicks that the model does not know"""
-    profiles: npt.NDArray[np.float32] | None = None
-    """[J, D] where that leaves her in draws of the model, once they were asked for"""
+Know = Callable[[Catalogue, Ints], KnownUser]
+"""Tells a model of a user, by its catalogue and its numbers of the log's sources."""
 
 
 def history_of_visits(visits: Sequence[Visit], log: ItemLog) -> UserHistory:
-    """Return visits in the numbers of the log; only what was seen of a slate counts.
+    """Return visits in the indices of the log; only what was seen of a slate counts.
 
     In int32, since a worker keeps many.
     """
@@ -43,19 +33,27 @@ def history_of_visits(visits: Sequence[Visit], log: ItemLog) -> UserHistory:
         for item in visit.clicked
     ]
     return UserHistory(
-        log.places(item for items in seen for item in items).astype(np.int32),
+        log.items.indices(item for items in seen for item in items).astype(np.int32),
         offsets,
         np.array(clicks, np.int32),
-        log.source_numbers(visit.slate.source for visit in visits).astype(np.int32),
+        log.sources.indices(visit.slate.source for visit in visits).astype(np.int32),
         np.array([visit.slate.time for visit in visits], np.int64),
     )
 
 
-def known_user(history: UserHistory, clicks: Sequence[str], offers: Offers) -> KnownUser:
-    """Return what a model knows of a user, with clicks just now, which are slates of one."""
-    past, unknown = offers.history(history)
-    now, strange = offers.find(clicks)
-    return KnownUser(past.clicking(now), list(dict.fromkeys([*unknown, *strange])))
+def known_user(
+    history: UserHistory, clicks: Sequence[str], catalogue: Catalogue, sources: Ints
+) -> KnownUser:
+    """Return what a model knows of a user, with clicks just now, which are slates of one.
+
+    `history` is in the indices of the log, `sources` [its sources] are those of the model.
+    """
+    items = catalogue.rows(history.items.astype(np.int64))
+    lost = catalogue.ids_at(history.clicked[items[history.clicks] < 0])
+    numbers = sources[history.sources] if len(sources) else history.sources
+    now, unknown = catalogue.known(clicks)
+    past = history.renumbered(items, numbers)
+    return KnownUser(past.clicking(now), list(dict.fromkeys([*lost, *unknown])))
 
 
 class User:
@@ -65,12 +63,12 @@ class User:
         self.history, self.stamp, self.read_at = history, stamp, read_at
         self.seq = seq
         """the number of the last record in the history"""
-        self._known: tuple[Offers, int, KnownUser] | None = None
+        self._known: tuple[Catalogue, int, KnownUser] | None = None
 
-    def knowing(self, clicks: Sequence[str]) -> Callable[[Offers], KnownUser]:
+    def knowing(self, clicks: Sequence[str]) -> Know:
         """Return what tells a model of the history and of clicks just now."""
         if clicks:
-            return lambda offers: known_user(self.history, clicks, offers)
+            return lambda *model: known_user(self.history, clicks, *model)
         return self._as_known
 
     def remember(self, before: "User") -> None:
@@ -78,14 +76,14 @@ class User:
         if self.seq == before.seq and self.history.same(before.history):
             self._known = before._known
 
-    def _as_known(self, offers: Offers) -> KnownUser:
-        """Return what a model knows, as last time if nothing has been renumbered since."""
+    def _as_known(self, catalogue: Catalogue, sources: Ints) -> KnownUser:
+        """Return what a model knows, as last time if no item got another row since."""
         before = self._known
-        if before is not None and before[0] is offers and before[1] == offers.renumbered:
+        if before is not None and before[0] is catalogue and before[1] == catalogue.renumbered:
             return before[2]
-        number = offers.renumbered
-        known = known_user(self.history, (), offers)
-        self._known = offers, number, known
+        number = catalogue.renumbered
+        known = known_user(self.history, (), catalogue, sources)
+        self._known = catalogue, number, known
         return known
 
 

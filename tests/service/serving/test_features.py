@@ -10,14 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slatewise.errors import SlatewiseError
+from slatewise.model.fitted import SlateModel
 from slatewise.service.config import ServiceConfig
-from slatewise.service.serving import Replayer, Request, Service, described
-from slatewise.service.serving.described import Described
+from slatewise.service.serving import Replayer, Request, Service
+from slatewise.service.serving import features as reading
+from slatewise.service.serving.features import FeatureReader
 from slatewise.service.serving.items import ItemLog
-from slatewise.service.serving.offers import Offers
 from slatewise.service.store import Store, StoreError
 from slatewise.service.store.features import Features
 from slatewise.slates import Recommender
+from slatewise.slates.catalogue import Catalogue
 from slatewise.slates.predictive import Predictive
 from slatewise.slates.tables import table_of
 from tests.service.serving.test_items import Shop
@@ -25,27 +27,32 @@ from tests.service.serving.world import GROUPS, TERMS, a_model, a_service, made,
 
 TRAINED = ["a", "b", "c"]
 MODEL = a_model(ids=TRAINED, described=True)
-PREDICTIVE = Predictive(MODEL)
 assert MODEL.item_encoder is not None
-DESCRIBED = Described("1", PREDICTIVE, MODEL.item_encoder)
+READER = FeatureReader("1", Predictive(MODEL), MODEL.item_encoder)
 GREEDY = ServiceConfig.build({"arms": {"one": {"strategy": "greedy"}}}, "a test")
 
 
-def after(changes: list[tuple[Any, ...]], cuts: list[int]) -> Offers:
+def after(changes: list[tuple[Any, ...]], cuts: list[int]) -> Catalogue:
     """Apply changes, divided at the cuts, for a model with features."""
     log, shop = ItemLog(), Shop(*changes)
-    offers = Offers(
-        log, table_of(MODEL), TRAINED, MODEL.group_names, MODEL.source_names, PREDICTIVE
-    )
+    catalogue = catalogue_of(MODEL, log)
     for cut in [*sorted(cuts), len(changes)]:
+        since = log.number
         log.read(shop, cut)
-        offers.apply(cut, DESCRIBED.read(shop, offers.described(cut)))
-    return offers
+        told = log.changes(since, cut)
+        wanted = told.features[catalogue.untrained(told.items)]
+        catalogue.apply(told, READER.read(shop, wanted))
+    return catalogue
 
 
-def row_of(offers: Offers, item: str) -> list[float]:
-    row = offers.find([item])[0]
-    return [*offers.table.means_of(row)[0].tolist(), *offers.table.scales_of(row)[0].tolist()]
+def catalogue_of(model: SlateModel, log: ItemLog) -> Catalogue:
+    new_items = Predictive(model)
+    return Catalogue(table_of(model), TRAINED, model.group_names, new_items, log.items, shown=False)
+
+
+def row_of(catalogue: Catalogue, item: str) -> list[float]:
+    row = catalogue.known([item])[0]
+    return [*catalogue.table.means_of(row)[0].tolist(), *catalogue.table.scales_of(row)[0].tolist()]
 
 
 def expected(group: str, features: Features) -> list[float]:
@@ -62,7 +69,7 @@ SILENT: Features = {}
 
 
 def test_new_items_are_where_a_recommender_puts_them() -> None:
-    offers = after(
+    catalogue = after(
         [
             ("x", "red", "shown", DEAR),
             ("y", "green", "shown"),
@@ -71,23 +78,23 @@ def test_new_items_are_where_a_recommender_puts_them() -> None:
         ],
         [],
     )
-    assert row_of(offers, "x") == expected("red", DEAR)
-    assert row_of(offers, "y") == expected("green", SILENT)
-    assert row_of(offers, "z") == expected("green", {"brand": "birch"})
-    assert row_of(offers, "w") == expected("new", DEAR)
-    assert len({tuple(row_of(offers, item)) for item in "xyzw"}) == 4
+    assert row_of(catalogue, "x") == expected("red", DEAR)
+    assert row_of(catalogue, "y") == expected("green", SILENT)
+    assert row_of(catalogue, "z") == expected("green", {"brand": "birch"})
+    assert row_of(catalogue, "w") == expected("new", DEAR)
+    assert len({tuple(row_of(catalogue, item)) for item in "xyzw"}) == 4
 
 
 def test_other_features_move_a_new_item_and_not_one_that_training_knew() -> None:
     known = table_of(MODEL).means_of([1])
-    offers = after(
+    catalogue = after(
         [("x", "red", "shown", DEAR), ("b", "red", "shown", DEAR), ("x", "red", "shown", SILENT)],
         [2],
     )
-    assert row_of(offers, "x") == expected("red", SILENT)
-    assert offers.find(["x", "b"])[0].tolist() == [4, 1]
-    np.testing.assert_array_equal(offers.table.means_of([1]), known)
-    assert offers.table.available.tolist() == [False, True, False, False, True]
+    assert row_of(catalogue, "x") == expected("red", SILENT)
+    assert catalogue.known(["x", "b"])[0].tolist() == [4, 1]
+    np.testing.assert_array_equal(catalogue.table.means_of([1]), known)
+    assert catalogue.table.available.tolist() == [False, True, False, False, True]
 
 
 some_features = st.sampled_from([DEAR, SILENT, {"price": 2.5}])
@@ -122,42 +129,37 @@ def test_rows_do_not_depend_on_how_changes_are_divided(
 
 def test_to_a_model_without_features_they_are_no_change() -> None:
     model, log = a_model(ids=TRAINED), ItemLog()
-    offers = Offers(
-        log, table_of(model), TRAINED, model.group_names, model.source_names, Predictive(model)
-    )
+    catalogue = catalogue_of(model, log)
     log.read(Shop(*[("x", "red", "shown", each) for each in (DEAR, SILENT, DEAR)]))
-    offers.apply(3)
-    assert offers.table.num_items == len(TRAINED) + 1
+    catalogue.apply(log.changes(0, 3))
+    assert catalogue.table.num_items == len(TRAINED) + 1
 
 
 def test_only_features_of_items_that_training_did_not_know_are_read() -> None:
     log = ItemLog()
-    offers = Offers(
-        log, table_of(MODEL), TRAINED, MODEL.group_names, MODEL.source_names, PREDICTIVE
-    )
+    catalogue = catalogue_of(MODEL, log)
     log.read(Shop(("a", "red", "shown", DEAR), ("x", "red", "shown", DEAR), ("y", "red", "shown")))
-    assert offers.described(3).tolist() == [0, 2]
+    assert catalogue.untrained(log.changes(0, 3).items).tolist() == [False, True, True]
 
 
 def test_many_are_read_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     shop = Shop(*[(f"i{number}", "red", "shown", {"price": number}) for number in range(7)])
-    whole = DESCRIBED.read(shop, np.arange(8))
-    monkeypatch.setattr(described, "_PAGE", 3)
-    told = DESCRIBED.read(shop, np.arange(8))
-    assert told.numbers.tolist() == list(range(8))
-    np.testing.assert_array_equal(told.said.means, whole.said.means)
-    np.testing.assert_array_equal(told.of(np.array([0, 5])).means, whole.said.means[[0, 5]])
+    whole = READER.read(shop, np.arange(8))
+    monkeypatch.setattr(reading, "_PAGE", 3)
+    paged = READER.read(shop, np.arange(8))
+    np.testing.assert_array_equal(paged(np.arange(8)).means, whole(np.arange(8)).means)
+    assert len(np.unique(paged(np.array([0, 5])).means, axis=0)) == 2
 
 
 def test_what_is_of_another_kind_is_refused_or_unknown_and_said(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    DESCRIBED.refuse_misfits(DEAR | {"weight": [1, 2]})
+    READER.refuse_misfits(DEAR | {"weight": [1, 2]})
     with pytest.raises(SlatewiseError, match="column 'price': 'dear' is no number"):
-        DESCRIBED.refuse_misfits({"price": "dear"})
+        READER.refuse_misfits({"price": "dear"})
     with caplog.at_level(logging.WARNING):
-        offers = after([("x", "red", "shown", {"price": "dear", "brand": "birch"})], [])
-    assert row_of(offers, "x") == expected("red", {"brand": "birch"})
+        catalogue = after([("x", "red", "shown", {"price": "dear", "brand": "birch"})], [])
+    assert row_of(catalogue, "x") == expected("red", {"brand": "birch"})
     assert "1 features of items are of another kind" in caplog.text
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 
-class Growing:
+class GrowingArray:
     """A one-dimensional array with room to spare."""
 
     def __init__(self, dtype: type, fill: int = 0) -> None:
@@ -31,7 +31,7 @@ class Growing:
         self._array[start : start + len(added)] = added
 
     def resize(self, size: int) -> None:
-        """Have at least so many values; new ones are the filling."""
+        """Have at least `size` values; new ones are the fill value."""
         if size > len(self._array):
             larger = np.full(max(size, 2 * len(self._array)), self._fill, self._array.dtype)
             larger[: self._size] = self._array[: self._size]

@@ -1,0 +1,134 @@
+"""One way from users to slates, for the library, files of users, and the live service."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from slatewise.errors import SlatewiseError
+from slatewise.model.fitted import ItemId
+from slatewise.ranking import Filter
+from slatewise.slates.catalogue import Catalogue
+from slatewise.slates.exact import ExactRanker
+from slatewise.slates.relevance import Relevance
+from slatewise.slates.slate import Slate
+from slatewise.slates.strategies import Strategy
+from slatewise.slates.users import Ints, KnownUser, Users
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constraints:
+    """What a slate may show."""
+
+    exclude: Iterable[ItemId] = ()
+    """ids not to show; unknown ones do not matter"""
+    allow: Iterable[ItemId] | None = None
+    """ids to choose from; None for all"""
+    groups: Mapping[str, int] | int | None = None
+    """most items of each group: one number for all, or numbers by name"""
+    clicked: Literal["exclude", "show"] = "exclude"
+    """whether items of the user's own history may be shown"""
+
+    def require_caps(self) -> None:
+        """Refuse a group of less than no items."""
+        groups = self.groups if isinstance(self.groups, Mapping) else {"": self.groups or 0}
+        for name, most in groups.items():
+            if most < 0:
+                raise SlatewiseError(
+                    f"a group{name and f' ({name})'} cannot have {most} items.",
+                    "Give 0 to leave a group out, or more.",
+                )
+
+
+def require_length(k: int) -> None:
+    """Refuse a slate without any item."""
+    if k < 1:
+        raise SlatewiseError(f"a slate of {k} items cannot be made.", "Ask for one item or more.")
+
+
+class SlateMaker:
+    """Makes slates from a ranker and a catalogue as they are."""
+
+    def __init__(self, ranker: ExactRanker, catalogue: Catalogue) -> None:
+        self.ranker, self.catalogue = ranker, catalogue
+
+    @cached_property
+    def relevance(self) -> Relevance:
+        """What computes the relevance of the items of a slate; many slates can do without."""
+        return Relevance(self.ranker)
+
+    def make(
+        self,
+        users: Sequence[KnownUser],
+        wanted: Constraints,
+        k: int,
+        strategy: Strategy,
+        seeds: Sequence[int],
+    ) -> list[Slate]:
+        """Return the slates of users [B] with seeds [B], of k items or as many as there are."""
+        terms = self.ranker.terms.unknown
+        notes = [f"{term} is not known yet: items count as new" for term in terms]
+        common = self._filter(wanted, notes)
+        filters = [common] * len(users)
+        if wanted.clicked == "exclude":
+            filters = [_without(common, user.history.clicked) for user in users]
+        asking = Users([user.history for user in users], filters, seeds)
+        return [
+            self._slate(row[row >= 0], user, filter_, strategy.name, seed, notes)
+            for row, user, filter_, seed in zip(
+                self.rows(asking, k, strategy), users, filters, seeds, strict=True
+            )
+        ]
+
+    def rows(self, users: Users, k: int, strategy: Strategy) -> Ints:
+        """Return the rows of the items of slates [B, K], −1 where there is none left to show."""
+        most = min(k, self.catalogue.shown)
+        allowed = (one.allow is None or len(np.asarray(one.allow)) for one in users.filters)
+        if not most or not any(allowed):
+            return np.empty((len(users), 0), np.int64)
+        return strategy.slates(self.ranker, users, most)
+
+    def _filter(self, wanted: Constraints, notes: list[str]) -> Filter:
+        caps = None
+        if wanted.groups is not None:
+            caps, unknown = self.catalogue.caps(wanted.groups)
+            notes += [f"there is no group '{name}'" for name in unknown]
+        return Filter(
+            exclude=self.catalogue.known(wanted.exclude)[0],
+            allow=None if wanted.allow is None else self.catalogue.known(wanted.allow)[0],
+            caps=caps,
+        )
+
+    def _slate(
+        self,
+        rows: Ints,
+        user: KnownUser,
+        filter_: Filter,
+        strategy: str,
+        seed: int,
+        notes: list[str],
+    ) -> Slate:
+        if user.profiles is None:
+            user.profiles = self.relevance.profiles(user.history)
+        relevance, uncertainty = self.relevance.of(user.history, user.profiles, rows)
+        return Slate(
+            items=self.catalogue.ids_of(rows),
+            groups=self.catalogue.groups_of(rows),
+            relevance=relevance,
+            uncertainty=uncertainty,
+            strategy=strategy,
+            seed=seed,
+            unknown=list(user.unknown),
+            numbers=rows,
+            history=user.history,
+            filter=filter_,
+            notes=list(notes),
+        )
+
+
+def _without(common: Filter, clicks: Ints) -> Filter:
+    if not len(clicks):
+        return common
+    return replace(common, exclude=np.concatenate([np.asarray(common.exclude), clicks]))
