@@ -1,4 +1,4 @@
-"""What can go wrong, said so that a person can act on it."""
+"""Errors with a problem and a remedy, for people."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ class SlatewiseError(Exception):
 
 
 class InputError(SlatewiseError):
-    """Input that cannot be used, with the place in the file where it was found.
+    """Input that cannot be used, with its location in the file.
 
     Rows count from 1, the first row of data; a CSV header is not a row.
     """
@@ -32,7 +32,7 @@ class InputError(SlatewiseError):
         column: str | None = None,
     ) -> None:
         self.file, self.row, self.column = file, row, column
-        place = ", ".join(
+        location = ", ".join(
             part
             for part in (
                 str(file) if file is not None else "",
@@ -41,4 +41,4 @@ class InputError(SlatewiseError):
             )
             if part
         )
-        super().__init__(f"{place}: {problem}" if place else problem, remedy)
+        super().__init__(f"{location}: {problem}" if location else problem, remedy)

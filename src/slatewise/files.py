@@ -38,13 +38,13 @@ def atomic_directory(
 
 
 def _require_apart(target: Path, others: Collection[str | Path]) -> None:
-    place = target.resolve()
+    path = target.resolve()
     for other in others:
         source = Path(other).resolve()
-        if place.is_relative_to(source) or source.is_relative_to(place):
+        if path.is_relative_to(source) or source.is_relative_to(path):
             raise SlatewiseError(
                 f"{target} cannot hold the result: it is, holds or lies in {other}, which is read.",
-                "Choose another place.",
+                "Choose another directory.",
             )
 
 
@@ -55,13 +55,15 @@ def _require_replaceable(target: Path, overwrite: bool, contents: Collection[str
         )
     if not overwrite:
         raise SlatewiseError(
-            f"{target} exists already.", "Choose another place, or replace it with --overwrite."
+            f"{target} exists already.", "Choose another directory, or replace it with --overwrite."
         )
     if not target.is_dir():
-        raise SlatewiseError(f"{target} is a file and is not replaced.", "Choose another place.")
+        raise SlatewiseError(
+            f"{target} is a file and is not replaced.", "Choose another directory."
+        )
     if Path.cwd().is_relative_to(target.resolve()):
         raise SlatewiseError(
-            f"{target} is where this command runs and is not replaced.", "Choose another place."
+            f"{target} is where this command runs and is not replaced.", "Choose another directory."
         )
     present = {entry.name for entry in target.iterdir()}
     foreign, missing = sorted(present - set(contents)), sorted(set(contents) - present)
@@ -69,7 +71,7 @@ def _require_replaceable(target: Path, overwrite: bool, contents: Collection[str
         why = f"it holds {foreign[0]}" if foreign else f"it lacks {missing[0]}"
         raise SlatewiseError(
             f"{target} is something else and is not replaced: {why}.",
-            "Choose another place, or remove the directory yourself.",
+            "Choose another directory, or remove the directory yourself.",
         )
 
 

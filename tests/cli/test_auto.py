@@ -83,7 +83,7 @@ def test_a_choice_that_was_stopped_goes_on_and_leaves_nothing_behind(
 
     monkeypatch.setattr(forward, "fit", stopping)
     code, text, _ = run("train", place / "set", out, *options)
-    assert (code, "Go on with the same command and --resume" in text) == (130, True)
+    assert (code, "Resume with the same command and --resume" in text) == (130, True)
     assert not out.exists()
     fits[0] = 10
     assert run("train", place / "set", out, *options, "--resume")[0] == 0

@@ -51,7 +51,7 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(
     command = ("experiment", "posterior", tmp_path / "out", "--config", settings)
     code, printed, _ = run(*command)
     assert code == 130
-    assert "finished units are kept (1). Go on with the same command." in printed
+    assert "finished units are kept (1). Resume with the same command." in printed
     code, _, _ = run(*command)
     assert code == 0
     assert len(calls) == 4  # two of three seeds were left

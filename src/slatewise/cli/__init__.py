@@ -64,7 +64,8 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Say which.")
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
     """Bayesian dynamic slate recommendation, from exposure log to slates."""
@@ -72,9 +73,9 @@ def _options(
 
 def main() -> None:
     """Run the command line; a problem the user can fix ends as two lines, not a stack trace."""
-    show.never_fail_to_print()
+    show.replace_unprintable()
     signal.signal(signal.SIGTERM, _terminate)
-    with _heed_ctrl_c() as pressed:
+    with _watch_ctrl_c() as pressed:
         _run(pressed)
 
 
@@ -85,9 +86,9 @@ def _run(pressed: Callable[[], bool]) -> None:
         show.complain(error.problem, error.remedy)
         sys.exit(2)
     except OSError as error:
-        place = f"{error.filename}: " if error.filename else ""
+        path = f"{error.filename}: " if error.filename else ""
         show.complain(
-            f"{place}{error.strerror or error}.", "Check the path, its permissions and the disk."
+            f"{path}{error.strerror or error}.", "Check the path, its permissions and the disk."
         )
         sys.exit(2)
     except SystemExit as stop:
@@ -95,7 +96,7 @@ def _run(pressed: Callable[[], bool]) -> None:
             print("stopped.", file=sys.stderr)
         raise
     except BaseException:
-        # Some libraries make an error of their own of it: numpy, of an import that it ends.
+        # Some libraries turn it into their own error: numpy does when it ends an import.
         if not pressed():
             raise
         print("stopped.", file=sys.stderr)
@@ -103,8 +104,8 @@ def _run(pressed: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def _heed_ctrl_c() -> Iterator[Callable[[], bool]]:
-    """Give a function that says whether Ctrl-C was pressed, whatever became of the interrupt."""
+def _watch_ctrl_c() -> Iterator[Callable[[], bool]]:
+    """Yield a function that returns whether Ctrl-C was pressed, even if the interrupt was lost."""
     before, pressed = signal.getsignal(signal.SIGINT), threading.Event()
     if before is not signal.default_int_handler:  # such as one that ignores it, in the background
         yield pressed.is_set

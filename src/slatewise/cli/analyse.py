@@ -1,9 +1,8 @@
-"""`slatewise analyse`: what a service's log says of its arms, and of arms that did not run."""
+"""`slatewise analyse`: compare the arms of a service, and estimate arms that did not run."""
 
 import json
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+from slatewise.cli.service import TIMES, ServiceDirectory, ServiceSettings, opened_store
 from slatewise.cli.show import console, progress, table
-from slatewise.errors import SlatewiseError
 from slatewise.service.store.clock import DAY
 
 if TYPE_CHECKING:
@@ -21,22 +20,19 @@ if TYPE_CHECKING:
     from slatewise.service.config import ArmConfig, ServiceConfig
     from slatewise.service.store import Store
 
-_TIMES = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M"]
 _SAMPLE, _A_DAY, _DAYS = 20_000, 2_000, 60
-"""Slates of each arm that are looked at for variety, in all and a day; days that are."""
+"""Slates of each arm sampled for variety, in all and per day, and the number of days."""
 
 
 def analyse(
-    directory: Annotated[Path, typer.Argument(help="The directory of the service.")],
-    config: Annotated[
-        Path | None, typer.Option(help="The TOML file that the service runs with.")
-    ] = None,
+    directory: ServiceDirectory,
+    config: ServiceSettings = None,
     since: Annotated[
         datetime | None,
-        typer.Option(formats=_TIMES, help="First time that counts (UTC)."),
+        typer.Option(formats=TIMES, help="Start of the period, included (UTC)."),
     ] = None,
     until: Annotated[
-        datetime | None, typer.Option(formats=_TIMES, help="What comes then does not count (UTC).")
+        datetime | None, typer.Option(formats=TIMES, help="End of the period, excluded (UTC).")
     ] = None,
     reference: Annotated[
         str | None, typer.Option(help="Arm to compare with; the first of the configuration.")
@@ -49,23 +45,23 @@ def analyse(
     ] = 0.05,
     estimate: Annotated[
         list[str] | None,
-        typer.Option(help="Arm that did not run: model=main,strategy=greedy; may be given again."),
+        typer.Option(help="Arm that did not run: model=main,strategy=greedy; repeatable."),
     ] = None,
     slates: Annotated[
         int, typer.Option(min=1, help="Newest slates that an estimate is made from.")
     ] = 1_000,
     draws: Annotated[
-        int, typer.Option(min=1, help="Slates drawn to see how likely one is, for estimates.")
+        int, typer.Option(min=1, help="Slates drawn to estimate the probability of one.")
     ] = 100,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
-    """Say how the arms of a service do, when to stop, and what other arms would have done."""
+    """Compare the arms of a service, say when to stop, and estimate arms that did not run."""
     from slatewise.service import analysis  # noqa: PLC0415 (torch is slow to load)
     from slatewise.service.config import ServiceConfig  # noqa: PLC0415
 
     settings = ServiceConfig.read(config)
     targets = [analysis.read_target(text) for text in estimate or []]
-    with _opened(directory, settings) as store:
+    with opened_store(directory, settings) as store:
         tally = analysis.Tally()
         tally.read(store)
         found = analysis.report(
@@ -92,21 +88,6 @@ def analyse(
         typer.echo(json.dumps(plain, indent=2))
     else:
         _show(found, varieties, by_day, estimates)
-
-
-@contextmanager
-def _opened(directory: Path, settings: "ServiceConfig") -> "Iterator[Store]":
-    from slatewise.service.store import Store  # noqa: PLC0415
-
-    if settings.store.url is None and not (directory / "store.sqlite").exists():
-        raise SlatewiseError(
-            f"{directory} is not the directory of a service.", "Make one with: slatewise serve DIR"
-        )
-    store = Store.open(settings.store_url(directory))
-    try:
-        yield store
-    finally:
-        store.close()
 
 
 def _estimate(
@@ -140,7 +121,7 @@ def _show(
     estimates: "Sequence[Estimates]",
 ) -> None:
     if not found.end:
-        console.print("No slate of this time was served by the service.")
+        console.print("The service served no slate in this period.")
         return
     console.print(_rates(found))
     if len(found.arms) > 1:
@@ -246,8 +227,8 @@ def _explain(one: "Estimates") -> None:
         console.print(f"Refused, {names}: {problem}.")
     if one.slates and one.exact < 1:
         console.print(
-            f"Of {1 - one.exact:.0%} of the slates the probability is not known exactly: the "
-            "product over places stands for it in all estimators but per position."
+            f"For {1 - one.exact:.0%} of the slates the probability is not known exactly: the "
+            "product over positions stands for it in all estimators but per position."
         )
 
 

@@ -36,11 +36,11 @@ def _show(facts: dict[str, Any]) -> None:
     for label, value in {
         "users": f"{facts['users']:,}",
         "interactions": f"{facts['interactions']:,}",
-        "  a user": f"{per_user['least']:,} to {per_user['most']:,}, mean {per_user['mean']:.1f}",
+        "  per user": f"{per_user['least']:,} to {per_user['most']:,}, mean {per_user['mean']:.1f}",
         "clicks": f"{facts['clicks']:,}",
         "items": f"{facts['items']:,}, of which {facts['items_seen']:,} were seen",
         "groups": f"{facts['groups']:,}",
-        "items seen a slate": f"{facts['views'] / facts['interactions']:.1f}",
+        "items seen per slate": f"{facts['views'] / facts['interactions']:.1f}",
         "from": str(facts["first_time"]),
         "to": str(facts["last_time"]),
         "content hash": facts["content_hash"],

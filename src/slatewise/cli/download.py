@@ -22,7 +22,7 @@ from slatewise.data.public.fetcher import Fetcher
 
 
 class DownloadableDataset(StrEnum):
-    """Datasets that may be fetched without signing anything."""
+    """Datasets that can be downloaded without signing an agreement."""
 
     FINN = "finn"
 
@@ -30,11 +30,9 @@ class DownloadableDataset(StrEnum):
 def download(
     dataset: Annotated[DownloadableDataset, typer.Argument(help="Which public dataset.")],
     folder: Annotated[Path, typer.Argument(help="Directory to put its files in.")],
-    base_url: Annotated[
-        str, typer.Option(help="Where Google Drive, or a mirror, answers.")
-    ] = DRIVE,
+    base_url: Annotated[str, typer.Option(help="Address of Google Drive, or of a mirror.")] = DRIVE,
 ) -> None:
-    """Fetch a public dataset (FINN: 1.2 GB); a download that broke off is continued."""
+    """Download a public dataset (FINN: 1.2 GB); an interrupted download is resumed."""
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn())
     with Progress(*columns, TransferSpeedColumn(), console=Console(stderr=True)) as bar:
         tasks: dict[str, TaskID] = {}

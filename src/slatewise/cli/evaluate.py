@@ -24,23 +24,23 @@ def evaluate(
     run: Annotated[Path, typer.Argument(help="A run that slatewise train made.")],
     dataset: Annotated[Path, typer.Argument(help="A prepared dataset with the same items.")],
     part: Annotated[
-        Literal["test", "validation"], typer.Option(help="Which part is judged.")
+        Literal["test", "validation"], typer.Option(help="Which part to evaluate on.")
     ] = "test",
     k: Annotated[int, typer.Option("--k", min=1, help="Length of recommended lists.")] = 20,
     samples: Annotated[
-        int, typer.Option(min=1, help="Posterior draws that the predictive averages.")
+        int, typer.Option(min=1, help="Posterior draws that predictions average over.")
     ] = 20,
-    seed: Annotated[int, typer.Option(help="Of draws and intervals.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed of draws and intervals.")] = 0,
     against: Annotated[
         list[str] | None,
         typer.Option(
             help="A baseline to add, as package.module:Name, or a built-in one to keep, by name; "
-            "may be given several times."
+            "repeatable."
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
-    """Judge a model on held-out interactions, each predicted from what came before it."""
+    """Evaluate a model on held-out interactions, each predicted from the ones before it."""
     # Torch takes a second to load: only commands that need it pay.
     from slatewise import evaluation  # noqa: PLC0415
     from slatewise.training import runs  # noqa: PLC0415

@@ -41,14 +41,14 @@ def experiment(
         list[str] | None,
         typer.Option(
             help="A model of the study; one of yours as NAME=file.toml, or as package.module:NAME "
-            "of a ModelConfig (offline). May be given several times."
+            "of a ModelConfig (offline). Repeatable."
         ),
     ] = None,
     against: Annotated[
         list[str] | None,
         typer.Option(
             help="A baseline to add, as package.module:Name, or a built-in one to keep, by name "
-            "(offline). May be given several times."
+            "(offline). Repeatable."
         ),
     ] = None,
     trials: Annotated[int | None, typer.Option(help="Trials of a search (tune).")] = None,
@@ -90,7 +90,7 @@ def experiment(
 
 
 def _variants(given: list[str] | None) -> dict[str, object]:
-    """Return names of models, and what makes those that are of the user's own."""
+    """Return the names of models, and where the user's own models are defined."""
     if given is None:
         return {}
     models, names = {}, []
@@ -115,15 +115,17 @@ def _numbers(text: str) -> list[int]:
 
 @contextmanager
 def _stopping_cleanly(folder: Path) -> Iterator[None]:
-    """End with the exit code of Ctrl-C, after saying how to go on."""
+    """Turn an interrupt into the exit code of Ctrl-C, and print how to resume."""
     try:
         yield
     except KeyboardInterrupt:
         kept = len(list((folder / "units").glob("*.json")))
-        # A search keeps its trials, for one: what a unit under way has set aside is not lost.
-        begun = " and what was set aside of the next" * any((folder / "unfinished").glob("*/*"))
+        # An unfinished unit keeps its intermediate results too, such as the trials of a search.
+        begun = " and the intermediate results of the next" * any(
+            (folder / "unfinished").glob("*/*")
+        )
         console.print(
-            f"Stopped; finished units are kept ({kept}){begun}. Go on with the same command."
+            f"Stopped; finished units are kept ({kept}){begun}. Resume with the same command."
         )
         console.print(f"Study: {folder}")
         raise typer.Exit(130) from None
@@ -131,7 +133,7 @@ def _stopping_cleanly(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _bars(name: str) -> Iterator["Report"]:
-    """Show the study and what it is at, two bars on a terminal, gone when the work is done."""
+    """Show the study and its current stage as two bars on a terminal, removed at the end."""
     with bars() as shown:
         study, stage_now = shown.add_task(f"{name}, units"), shown.add_task("")
 

@@ -1,4 +1,4 @@
-"""Features of items as a person names them: a table, and which of its columns."""
+"""Item features as options of a command: a table, and which of its columns."""
 
 from pathlib import Path
 
@@ -16,22 +16,22 @@ from slatewise.model.item_features import ItemFeatures
 def read_item_features(
     dataset: SlateDataset, file: Path | None, names: str | None
 ) -> ItemFeatures | None:
-    """Read the columns named (all further ones of a file without names), and say what they are.
+    """Read the named columns, or all further columns of a file, and print their kinds.
 
-    Without a file they are those that the dataset kept of its items table. None if nothing is
-    asked for.
+    Without a file, read the columns that the dataset kept of its items table. Return None if
+    neither is given.
     """
     if file is None and names is None:
         return None
-    place = file or dataset.path / "items.parquet"
-    kinds = item_kinds(place, parse_kinds(names) if names is not None else None)
-    columns = read_item_columns(dataset, place, kinds)
-    encoder = ItemEncoder.fit(columns, kinds, file=place)
-    _tell(columns, encoder)
-    return ItemFeatures(torch.from_numpy(encoder.encode(columns, file=place)), encoder)
+    table_path = file or dataset.path / "items.parquet"
+    kinds = item_kinds(table_path, parse_kinds(names) if names is not None else None)
+    columns = read_item_columns(dataset, table_path, kinds)
+    encoder = ItemEncoder.fit(columns, kinds, file=table_path)
+    _show(columns, encoder)
+    return ItemFeatures(torch.from_numpy(encoder.encode(columns, file=table_path)), encoder)
 
 
-def _tell(columns: pl.DataFrame, encoder: ItemEncoder) -> None:
+def _show(columns: pl.DataFrame, encoder: ItemEncoder) -> None:
     account = table("Item features", "column", "kind", "numbers", "items without")
     for column in encoder.columns:
         missing = columns[column.name].null_count()
@@ -39,6 +39,6 @@ def _tell(columns: pl.DataFrame, encoder: ItemEncoder) -> None:
     console.print(account)
     without = columns.select(pl.all_horizontal(pl.all().is_null()).sum()).item()
     if without:
-        told = f"{without:,} of {columns.height:,} items have none of them"
-        console.print(f"{told}: only their groups tell where they are.", style="dim")
+        count = f"{without:,} of {columns.height:,} items"
+        console.print(f"{count} have no features: only their groups place them.", style="dim")
     console.print()

@@ -1,11 +1,20 @@
 """`slatewise load`: an exposure log into the store of a service."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slatewise.cli.prepare import read_formats
+from slatewise.cli.formats import (
+    Delimiter,
+    ItemColumns,
+    LogColumns,
+    Mapping,
+    NoClick,
+    Source,
+    TimeUnit,
+    read_formats,
+)
 from slatewise.cli.show import console, progress, table
 from slatewise.errors import SlatewiseError
 
@@ -13,12 +22,13 @@ if TYPE_CHECKING:
     from slatewise.service.logs import LoadReport
 
 SECONDS_BETWEEN_LINES = 10.0
-"""of progress, without a terminal"""
-_COLUMNS = "Other people's columns"
+"""Seconds between two lines of progress without a terminal."""
 
 
 def load(
-    directory: Annotated[Path, typer.Argument(help="Of the service; made if it is not there.")],
+    directory: Annotated[
+        Path, typer.Argument(help="Directory of the service; created if missing.")
+    ],
     log: Annotated[
         Path, typer.Argument(help="Parquet, CSV or JSON lines, a directory of them, or a dataset.")
     ],
@@ -32,56 +42,29 @@ def load(
         str | None, typer.Option(help="postgresql://… or sqlite:///…; else a file in DIRECTORY.")
     ] = None,
     strict: Annotated[bool, typer.Option(help="Refuse input that needs a repair.")] = False,
-    mapping: Annotated[
-        Path | None,
-        typer.Option(help=r"TOML file with \[log] and \[items].", rich_help_panel=_COLUMNS),
-    ] = None,
-    map_log: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--map", help="FIELD=COLUMN of the log; repeatable.", rich_help_panel=_COLUMNS
-        ),
-    ] = None,
-    map_items: Annotated[
-        list[str] | None,
-        typer.Option(help="FIELD=COLUMN of the items table.", rich_help_panel=_COLUMNS),
-    ] = None,
-    source: Annotated[
-        str | None,
-        typer.Option(help="Source of all slates, if no column.", rich_help_panel=_COLUMNS),
-    ] = None,
-    no_click: Annotated[
-        str | None,
-        typer.Option(help="Value of click that means none.", rich_help_panel=_COLUMNS),
-    ] = None,
-    delimiter: Annotated[
-        str | None,
-        typer.Option(help="Between the items of a slate in text.", rich_help_panel=_COLUMNS),
-    ] = None,
-    time_unit: Annotated[
-        Literal["s", "ms", "us", "ns"] | None,
-        typer.Option(help="Unit of a numeric time since 1970.", rich_help_panel=_COLUMNS),
-    ] = None,
+    mapping: Mapping = None,
+    map_log: LogColumns = None,
+    map_items: ItemColumns = None,
+    source: Source = None,
+    no_click: NoClick = None,
+    delimiter: Delimiter = None,
+    time_unit: TimeUnit = None,
 ) -> None:
-    """Bring an exposure log into a service: histories, popularity and nights know of it."""
+    """Load an exposure log into a service, for histories, popularity and retraining."""
     from slatewise.data import SlateDataset  # noqa: PLC0415 (torch is slow to load)
     from slatewise.service.config import ServiceConfig  # noqa: PLC0415
     from slatewise.service.logs import load_dataset, load_log  # noqa: PLC0415
     from slatewise.service.store import Store  # noqa: PLC0415
 
-    conventions = {
-        "default_source": source,
-        "no_click": no_click,
-        "delimiter": delimiter,
-        "time_unit": time_unit,
-    }
-    log_format, items_format = read_formats(mapping, map_log, map_items, conventions)
+    log_format, items_format = read_formats(
+        mapping, map_log, map_items, source, no_click, delimiter, time_unit
+    )
     settings = ServiceConfig.read(config)
     if store is not None:
         settings = settings.changed(store={"url": store})
     prepared = (log / "dataset.json").is_file()
     if prepared and items is not None:
-        raise SlatewiseError(f"{log} is a dataset and has its items.", "Leave --items out.")
+        raise SlatewiseError(f"{log} is a dataset and has its own items.", "Leave out --items.")
     dataset = SlateDataset.open(log) if prepared else None
     directory.mkdir(parents=True, exist_ok=True)
     opened = Store.open(settings.store_url(directory))
@@ -107,7 +90,7 @@ def load(
 
 
 def show_load(report: "LoadReport") -> None:
-    """Print what became of a log."""
+    """Print how much of a log was loaded."""
     account = table("From log to service", "", "count", "")
     account.columns[2].justify = "left"
     account.columns[2].overflow = "fold"

@@ -1,20 +1,32 @@
 """`slatewise prepare`: from a log to a dataset."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
+from slatewise.cli.formats import (
+    Delimiter,
+    ItemColumns,
+    LogColumns,
+    Mapping,
+    NoClick,
+    Source,
+    TimeUnit,
+    given,
+    read_formats,
+)
 from slatewise.cli.show import console, progress, table
 from slatewise.data.dataset import SlateDataset
 from slatewise.data.description import split_counts
-from slatewise.data.formats import ItemsFormat, LogFormat, load_formats
 from slatewise.data.preparation import prepare as prepare_dataset
 from slatewise.data.reductions import PRESETS, PrepareConfig
 from slatewise.data.split import SplitConfig
 
-_WHY_NOTHING = "users are too few, have no more than --prefix interactions, or none so late."
-_REDUCTIONS, _COLUMNS, _SPLIT = "Reductions", "Columns of the log", "Split"
+_WHY_NOTHING = (
+    "there are too few users, none has more than --prefix interactions, or the log ends earlier."
+)
+_REDUCTIONS, _SPLIT = "Reductions", "Split"
 
 
 def prepare(
@@ -57,59 +69,40 @@ def prepare(
             help="Seed of the draw of slates without a click.", rich_help_panel=_REDUCTIONS
         ),
     ] = None,
-    mapping: Annotated[
-        Path | None,
-        typer.Option(help=r"TOML file with \[log] and \[items].", rich_help_panel=_COLUMNS),
-    ] = None,
-    map_log: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--map", help="FIELD=COLUMN of the log; repeatable.", rich_help_panel=_COLUMNS
-        ),
-    ] = None,
-    map_items: Annotated[
-        list[str] | None,
-        typer.Option(help="FIELD=COLUMN of the items table.", rich_help_panel=_COLUMNS),
-    ] = None,
-    source: Annotated[
-        str | None,
-        typer.Option(help="Source of all slates, if no column.", rich_help_panel=_COLUMNS),
-    ] = None,
-    no_click: Annotated[
-        str | None,
-        typer.Option(help="Value of click that means no click.", rich_help_panel=_COLUMNS),
-    ] = None,
-    delimiter: Annotated[
-        str | None,
-        typer.Option(help="Between the items of a slate in text.", rich_help_panel=_COLUMNS),
-    ] = None,
-    time_unit: Annotated[
-        Literal["s", "ms", "us", "ns"] | None,
-        typer.Option(help="Unit of a numeric time since 1970.", rich_help_panel=_COLUMNS),
-    ] = None,
+    mapping: Mapping = None,
+    map_log: LogColumns = None,
+    map_items: ItemColumns = None,
+    source: Source = None,
+    no_click: NoClick = None,
+    delimiter: Delimiter = None,
+    time_unit: TimeUnit = None,
     split: Annotated[
         Literal["user", "time"],
         typer.Option(help="Split by user, as the paper, or by time.", rich_help_panel=_SPLIT),
     ] = "user",
     valid_share: Annotated[
-        float, typer.Option(help="For validation.", rich_help_panel=_SPLIT)
+        float, typer.Option(help="Share held out for validation.", rich_help_panel=_SPLIT)
     ] = 0.05,
-    test_share: Annotated[float, typer.Option(help="For test.", rich_help_panel=_SPLIT)] = 0.05,
+    test_share: Annotated[
+        float, typer.Option(help="Share held out for test.", rich_help_panel=_SPLIT)
+    ] = 0.05,
     prefix: Annotated[
         int,
         typer.Option(
             help="First interactions of held-out users in training.", rich_help_panel=_SPLIT
         ),
     ] = 5,
-    split_seed: Annotated[int, typer.Option(help="Which users.", rich_help_panel=_SPLIT)] = 0,
+    split_seed: Annotated[
+        int, typer.Option(help="Seed of the draw of held-out users.", rich_help_panel=_SPLIT)
+    ] = 0,
     valid_from: Annotated[
         str | None, typer.Option(help="Start of validation.", rich_help_panel=_SPLIT)
     ] = None,
     test_from: Annotated[
         str | None, typer.Option(help="Start of test.", rich_help_panel=_SPLIT)
     ] = None,
-    strict: Annotated[bool, typer.Option(help="Refuse input that needs a repair.")] = False,
-    overwrite: Annotated[bool, typer.Option(help="Replace what stands at OUT.")] = False,
+    strict: Annotated[bool, typer.Option(help="Refuse input that needs repair.")] = False,
+    overwrite: Annotated[bool, typer.Option(help="Replace OUT.")] = False,
 ) -> None:
     """Turn an exposure log into a dataset, and report what was read, dropped and kept."""
     asked = {
@@ -121,15 +114,11 @@ def prepare(
         "seed": seed,
     }
     config = PrepareConfig.build(
-        PRESETS[preset].model_dump() | _given(asked) | {"strict": strict}, "options"
+        PRESETS[preset].model_dump() | given(asked) | {"strict": strict}, "options"
     )
-    conventions = {
-        "default_source": source,
-        "no_click": no_click,
-        "delimiter": delimiter,
-        "time_unit": time_unit,
-    }
-    log_format, items_format = read_formats(mapping, map_log, map_items, conventions)
+    log_format, items_format = read_formats(
+        mapping, map_log, map_items, source, no_click, delimiter, time_unit
+    )
     division = SplitConfig.build(
         {
             "method": split,
@@ -156,22 +145,6 @@ def prepare(
         )
     _show(dataset)
     console.print(f"\nDataset: {out}")
-
-
-def read_formats(
-    mapping: Path | None,
-    map_log: list[str] | None,
-    map_items: list[str] | None,
-    conventions: dict[str, Any],
-) -> tuple[LogFormat, ItemsFormat]:
-    """Return the formats of log and items table from a mapping file and options; options win."""
-    log, items = load_formats(mapping) if mapping is not None else (LogFormat(), ItemsFormat())
-    log = LogFormat.build(log.model_dump() | _given(conventions), "options")
-    return log.mapped(map_log or ()), items.mapped(map_items or ())
-
-
-def _given(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def _show(dataset: SlateDataset) -> None:

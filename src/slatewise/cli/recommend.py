@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
+from slatewise.cli.service import TIMES
 from slatewise.cli.show import console, progress, table
 from slatewise.errors import SlatewiseError
 
@@ -16,14 +17,13 @@ if TYPE_CHECKING:
     from slatewise.slates import Reason, Recommender, Slate, Strategy
 
 _BAR = 20
-_TIMES = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M"]
 
 
 def recommend(
     run: Annotated[Path, typer.Argument(help="A run that slatewise train made.")],
     clicks: Annotated[
         str | None,
-        typer.Option(help="What one user clicked, oldest first: a,b,c; '' for nobody known."),
+        typer.Option(help="What one user clicked, oldest first: a,b,c; '' for a new user."),
     ] = None,
     users: Annotated[
         Path | None,
@@ -33,11 +33,14 @@ def recommend(
     ] = None,
     log: Annotated[
         Path | None,
-        typer.Option(help="Exposure log or dataset that says how popular items are."),
+        typer.Option(help="Exposure log or dataset to compute popularity from."),
     ] = None,
     at: Annotated[
         datetime | None,
-        typer.Option(formats=_TIMES, help="When (UTC); right after the last event of --log."),
+        typer.Option(
+            formats=TIMES,
+            help="Time of the slates (UTC); default: right after the last event of --log.",
+        ),
     ] = None,
     strategy: Annotated[
         str,
@@ -52,9 +55,11 @@ def recommend(
         Path | None, typer.Option(help="Parquet file for the slates of --users.")
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Of everything random; drawn if not given.")
+        int | None, typer.Option(min=0, help="Random seed; drawn if not given.")
     ] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Say why each item is there.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Explain why each item is shown.")
+    ] = False,
 ) -> None:
     """Make slates: for one user's clicks, or for every user of a file."""
     # Torch takes a second to load: only commands that need it pay.
@@ -62,17 +67,18 @@ def recommend(
 
     if (clicks is None) == (users is None):
         raise SlatewiseError(
-            "say who the slates are for.", "Give --clicks a,b,c or --users FILE, one of them."
+            "slates need either --clicks or --users.",
+            "Give --clicks a,b,c or --users FILE, one of them.",
         )
     if at is not None and log is None:
-        raise SlatewiseError("--at says when, and nothing changes by it.", "Give --log too.")
+        raise SlatewiseError("--at has no effect without --log.", "Give --log too.")
     chosen = named_strategy(strategy)
-    place = None if users is None else _free_place(out)
+    target = None if users is None else _new_file(out)
     recommender = Recommender.load(run)
     popularity = _refresh(recommender, log, at)
-    if users is not None and place is not None:
+    if users is not None and target is not None:
         about = {"run": str(run.resolve()), "popularity": popularity}
-        _for_all(recommender, users, place, chosen, k, seed or 0, about)
+        _for_all(recommender, users, target, chosen, k, seed or 0, about)
         return
     slate = recommender.recommend(
         _ids(recommender, clicks or ""),
@@ -89,12 +95,12 @@ def recommend(
         console.print(_shown(slate))
     if slate.unknown:
         names = ", ".join(map(str, slate.unknown))
-        console.print(f"Not known and ignored: {names}", style="dim")
-    _say_what_is_missing(recommender, slates_told=False, popularity_told=popularity is not None)
+        console.print(f"Unknown items, ignored: {names}", style="dim")
+    _print_missing(recommender, slates_known=False, popularity_known=popularity is not None)
     console.print(f"\n{slate.strategy}, seed {slate.seed}", style="dim")
 
 
-def _free_place(out: Path | None) -> Path:
+def _new_file(out: Path | None) -> Path:
     if out is None:
         raise SlatewiseError("slates of many users need a file.", "Give --out FILE.parquet.")
     if out.exists():
@@ -105,7 +111,7 @@ def _free_place(out: Path | None) -> Path:
 def _refresh(
     recommender: "Recommender", log: Path | None, at: datetime | None
 ) -> dict[str, Any] | None:
-    """Tell the model what is popular, by what a log says; return what tells this from others."""
+    """Update popularity from a log; return the log's hash and the time, for the file of slates."""
     from slatewise.slates import logs  # noqa: PLC0415 (torch is slow to load)
 
     if log is None:
@@ -131,12 +137,12 @@ def _for_all(
     from slatewise.slates import bulk, logs  # noqa: PLC0415
     from slatewise.training import runs  # noqa: PLC0415
 
-    told = logs.is_log(users)
+    is_log = logs.is_log(users)
     with ExitStack() as stack:
         visitors: bulk.Visitors
-        if told:
+        if is_log:
             dataset = stack.enter_context(logs.opened_log(users, recommender))
-            _say_what_was_repaired(dataset)
+            _print_repairs(dataset)
             visitors = logs.LoggedUsers(dataset, recommender)
         else:
             clicks = bulk.read_histories(users, type(recommender.items.ids[0]))
@@ -154,37 +160,37 @@ def _for_all(
         )
     result = table("Slates", "", "count")
     result.add_row("users", f"{len(visitors.users):,}")
-    what = "items in slates" if told else "clicks on items"
-    result.add_row(f"{what} that are not known, ignored", f"{unknown:,}")
+    what = "items in slates" if is_log else "clicks on items"
+    result.add_row(f"unknown {what}, ignored", f"{unknown:,}")
     console.print(result)
     popular = about["popularity"] is not None
-    _say_what_is_missing(recommender, slates_told=told, popularity_told=popular)
+    _print_missing(recommender, slates_known=is_log, popularity_known=popular)
     console.print(f"\nSlates: {out}")
 
 
-def _say_what_was_repaired(dataset: "SlateDataset") -> None:
-    """Name what was wrong with a log, but for items that the model does not know."""
+def _print_repairs(dataset: "SlateDataset") -> None:
+    """Print the repairs of a log, except for items that the model does not know."""
     for problem in dataset.meta["report"]["problems"]:
         if problem["what"] != "item is not in the items table":
-            place = f"{problem['repair']}; first: {problem['file']}, row {problem['row']:,}"
-            console.print(f"{problem['count']:,} times: {problem['what']} ({place})", style="dim")
+            repair = f"{problem['repair']}; first: {problem['file']}, row {problem['row']:,}"
+            console.print(f"{problem['count']:,} times: {problem['what']} ({repair})", style="dim")
 
 
-def _say_what_is_missing(
-    recommender: "Recommender", *, slates_told: bool, popularity_told: bool
+def _print_missing(
+    recommender: "Recommender", *, slates_known: bool, popularity_known: bool
 ) -> None:
-    """Name what the model ranks by and was not told."""
-    model, untold = recommender.model, list[str]()
-    if not popularity_told:
-        untold += [
-            f"{name} (items count as new; --log tells it)"
+    """Print which inputs of the ranking are missing."""
+    model, missing = recommender.model, list[str]()
+    if not popularity_known:
+        missing += [
+            f"{name} (items count as new; give --log)"
             for name in model.terms.that_rank("all items")
         ]
-    if not slates_told:
-        untold += [f"{name} beyond the clicks" for name in model.terms.that_rank("items met")]
-        untold += ["slates without a click"] * bool(model.config.evidence)
-    if untold:
-        console.print(f"Not known here: {', '.join(untold)}.", style="dim")
+    if not slates_known:
+        missing += [f"{name} beyond the clicks" for name in model.terms.that_rank("items met")]
+        missing += ["slates without a click"] * bool(model.config.evidence)
+    if missing:
+        console.print(f"Not known here: {', '.join(missing)}.", style="dim")
 
 
 def _ids(recommender: "Recommender", text: str) -> list[int | str]:
@@ -237,7 +243,7 @@ def _reasons(reasons: "list[Reason]") -> Table:
 
 
 def _sums(reasons: "list[Reason]", recommender: "Recommender") -> Table:
-    """Show what each term adds to the utility of each item."""
+    """Show what each part adds to the utility of each item."""
     adds = reasons[0].adds if reasons else {}
     parts = [name for name in adds if name != "bias" or "bias" in recommender.model.config.terms]
     result = table("\nUtility at the posterior mean, term by term", "item", *parts, "sum")

@@ -1,19 +1,19 @@
-"""`slatewise rollback`: let the version before serve again."""
+"""`slatewise rollback`: serve the previous version of a model again."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from slatewise.cli.service import ServiceDirectory
 from slatewise.cli.show import console
 from slatewise.errors import SlatewiseError
 
 
 def rollback(
-    directory: Annotated[Path, typer.Argument(help="The directory of the service.")],
+    directory: ServiceDirectory,
     model: Annotated[str | None, typer.Option(help="Which model, where there are several.")] = None,
 ) -> None:
-    """Return to the version that served before; servers take it up by themselves."""
+    """Return to the previous version of a model; running servers switch by themselves."""
     from slatewise.service.serving.models import Models  # noqa: PLC0415 (torch is slow to load)
 
     folder = directory / "models"
@@ -21,10 +21,12 @@ def rollback(
     if not names:
         raise SlatewiseError(f"{directory} has no model.", "Check the directory.")
     if (model is None and len(names) > 1) or (model is not None and model not in names):
-        problem = "say which model" if model is None else f"there is no model '{model}'"
+        problem = (
+            "the service has several models" if model is None else f"there is no model '{model}'"
+        )
         raise SlatewiseError(f"{problem}.", f"Give --model with one of {', '.join(names)}.")
     models = Models.of(directory, model or names[0])
     before = models.current()
     now = models.rollback()
-    left = "" if before is None else f" in place of {before.version}"
+    left = "" if before is None else f" instead of {before.version}"
     console.print(f"{model or names[0]}: {now.version} serves again{left}.")

@@ -15,33 +15,36 @@ if TYPE_CHECKING:
 
 
 def serve(
-    directory: Annotated[Path, typer.Argument(help="Of the service; made if it is not there.")],
+    directory: Annotated[
+        Path, typer.Argument(help="Directory of the service; created if missing.")
+    ],
     config: Annotated[
         Path | None, typer.Option(help="TOML file with settings: arms, models, limits, nights.")
     ] = None,
     run: Annotated[
-        Path | None, typer.Option(help="A run of slatewise train to begin with.")
+        Path | None, typer.Option(help="A run of slatewise train to serve first.")
     ] = None,
     no_log: Annotated[
         bool, typer.Option("--no-log", help="Do not load the log that the run was trained on.")
     ] = False,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="0 takes a free one.")] = 8_000,
-    workers: Annotated[int, typer.Option(min=1, max=256, help="Processes that answer.")] = 1,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="0 takes any free port.")] = 8_000,
+    workers: Annotated[int, typer.Option(min=1, max=256, help="Number of processes.")] = 1,
     tokens: Annotated[
         Path | None, typer.Option(help="File with role:token lines; else SLATEWISE_TOKENS.")
     ] = None,
     open_: Annotated[
-        bool, typer.Option("--open", help="No tokens; only where no other machine can connect.")
+        bool,
+        typer.Option("--open", help="Require no tokens; only where no other machine can connect."),
     ] = False,
     retrain_at: Annotated[
-        str | None, typer.Option(help="Time of day to train at, such as 03:00.")
+        str | None, typer.Option(help="Time of day to retrain at, such as 03:00.")
     ] = None,
     store: Annotated[
         str | None, typer.Option(help="postgresql://… or sqlite:///…; else a file in DIRECTORY.")
     ] = None,
 ) -> None:
-    """Answer requests for slates, take feedback, and train at night."""
+    """Serve slates over HTTP, record feedback, and retrain at night."""
     # Torch and the web framework take seconds to load: only commands that need them pay.
     from slatewise.service.config import ServiceConfig  # noqa: PLC0415
     from slatewise.service.http.startup import prepare  # noqa: PLC0415
@@ -59,7 +62,7 @@ def serve(
 
 
 def _tokens(file: Path | None, open_: bool, host: str) -> "Tokens | None":
-    """Read the tokens; none only where that is meant and does no harm."""
+    """Read the tokens, or return None if `--open` allows requests without them."""
     from slatewise.service.http.security import check_open, read_tokens  # noqa: PLC0415
 
     found = read_tokens(file)
@@ -79,7 +82,7 @@ def _tokens(file: Path | None, open_: bool, host: str) -> "Tokens | None":
 
 
 def _settings(config: "ServiceConfig", at: str | None, store: str | None) -> "ServiceConfig":
-    """Replace settings by what the command line says."""
+    """Return the settings with the options of the command line."""
     changes: dict[str, object] = {}
     if at is not None:
         changes["retraining"] = config.retraining.model_dump() | {"at": at}

@@ -22,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 console = Console(markup=False, emoji=False, highlight=False)
-"""Prints text as it is: names and paths are other people's and may hold [brackets] or :colons:."""
+"""Prints text as it is: names and paths of users may hold [brackets] or :colons:."""
 
 _BAR_WIDTH = 32
 _PLAIN = {"−": "-", "–": "-", "█": "#", "…": "..."}
@@ -35,8 +35,8 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
     return "".join(_PLAIN.get(character, "?") for character in lost), error.end
 
 
-def never_fail_to_print() -> None:
-    """Let output that cannot show a character show a plainer one, and not die of it."""
+def replace_unprintable() -> None:
+    """Replace characters that the output cannot encode by plainer ones instead of failing."""
     codecs.register_error("slatewise", _plain)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -73,7 +73,7 @@ def histogram(title: str, counts: Mapping[str, int]) -> Table:
 
 @contextmanager
 def bars() -> Iterator[Progress]:
-    """Give bars on standard error that are gone when the work is done; none without a terminal."""
+    """Yield progress bars on standard error, removed at the end; hidden without a terminal."""
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -91,17 +91,17 @@ def bars() -> Iterator[Progress]:
 def progress(seconds: float = math.inf) -> Iterator[Callable[[str, int, int | None], None]]:
     """Show a bar per stage on standard error, gone when the work is done.
 
-    Call what it gives with a stage, how much of it is done, and how much there is, if known.
-    Without a terminal, a line is printed every so many seconds.
+    It yields a function of a stage, the amount done and the total, if known. Without a terminal,
+    print a line every `seconds`.
     """
     with bars() as shown:
         tasks: dict[str, TaskID] = {}
-        said = time.monotonic()
+        printed = time.monotonic()
 
         def report(stage: str, done: int, total: int | None) -> None:
-            nonlocal said
-            if shown.disable and time.monotonic() - said >= seconds:
-                said = time.monotonic()
+            nonlocal printed
+            if shown.disable and time.monotonic() - printed >= seconds:
+                printed = time.monotonic()
                 whole = "" if total is None else f" of {total:,}"
                 print(f"{stage}: {done:,}{whole}", file=sys.stderr, flush=True)
             if stage not in tasks:

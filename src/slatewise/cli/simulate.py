@@ -10,7 +10,7 @@ from slatewise.simulation import SourceSummary, load_config, write_log
 
 
 def simulate(
-    out: Annotated[Path, typer.Argument(help="Directory to make.")],
+    out: Annotated[Path, typer.Argument(help="Directory to create.")],
     preset: Annotated[
         Literal["tiny", "demo", "finn", "news", "video"], typer.Option(help="Kind of world.")
     ] = "demo",
@@ -29,9 +29,9 @@ def simulate(
     config: Annotated[
         Path | None, typer.Option(help="TOML file of further settings; options win over it.")
     ] = None,
-    overwrite: Annotated[bool, typer.Option(help="Replace what stands at OUT.")] = False,
+    overwrite: Annotated[bool, typer.Option(help="Replace OUT.")] = False,
 ) -> None:
-    """Simulate a marketplace: a log as a platform would have it, and beside it the truth."""
+    """Simulate a marketplace: the log that a platform would have, and the truth beside it."""
     settings = load_config(
         preset,
         config,

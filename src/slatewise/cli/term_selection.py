@@ -1,4 +1,4 @@
-"""Choosing terms for `slatewise train --auto`: afresh, or from where it was stopped."""
+"""The choice of terms for `slatewise train --auto`, which can be interrupted and resumed."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from slatewise.training.config import TrainingConfig
 
 
-class Place(NamedTuple):
-    """Where a run is, or will be."""
+class SelectionFiles(NamedTuple):
+    """The files of a run whose terms are chosen first."""
 
     run: Path
     memory: Path
-    """finished trials, beside the run: a directory that holds anything is a run that has begun"""
+    """finished trials; beside the run, because a directory that is not empty is a run"""
     begun: bool
-    """whether its training was begun and is to go on"""
+    """whether training has started, to be resumed"""
 
 
 def require_cpu(device: str) -> None:
@@ -35,18 +35,18 @@ def require_cpu(device: str) -> None:
         )
 
 
-def place_of(run: Path, *, resume: bool) -> Place:
-    """Look what there is to go on from; refuse to overwrite a run, and to go on from none."""
+def selection_files(run: Path, *, resume: bool) -> SelectionFiles:
+    """Find what can be resumed; refuse to overwrite a run, or to resume where nothing is."""
     memory, begun = run.with_name(f".{run.name}.trials"), run.exists() and any(run.iterdir())
     if begun and not resume:
         raise SlatewiseError(
-            f"{run} exists already.", "Go on with --resume, or choose another place."
+            f"{run} exists already.", "Resume it with --resume, or choose another directory."
         )
     if resume and not begun and not memory.exists():
-        raise SlatewiseError(f"there is nothing of {run} to go on from.", "Leave out --resume.")
+        raise SlatewiseError(f"there is nothing in {run} to resume.", "Leave out --resume.")
     if not resume:
         memory.unlink(missing_ok=True)
-    return Place(run, memory, begun)
+    return SelectionFiles(run, memory, begun)
 
 
 def choose(
@@ -54,13 +54,13 @@ def choose(
     model: "ModelConfig",
     training: "TrainingConfig",
     item_features: "ItemFeatures | None",
-    place: Place,
+    files: SelectionFiles,
     seed: int,
 ) -> "tuple[Choice, Selection | None]":
-    """Choose terms, or take those that a stopped run was begun with; say which and why."""
+    """Choose terms and print why, or take the terms of the run to be resumed."""
     from slatewise.selection import read_choice, select  # noqa: PLC0415 (torch is slow to load)
 
-    stored = read_choice(place.run, model) if place.begun else None
+    stored = read_choice(files.run, model) if files.begun else None
     if stored is not None:
         return stored, None
     with progress() as bars:
@@ -70,7 +70,7 @@ def choose(
             training=training,
             item_features=item_features,
             seed=seed,
-            memory=place.memory,
+            memory=files.memory,
             progress=bars,
         )
     console.print(_account(found))
@@ -81,7 +81,7 @@ def choose(
 
 
 def _account(found: "Selection") -> Table:
-    """Show every candidate with its gain in the round that settled it."""
+    """Show every candidate with its gain in the round that decided on it."""
     judged = f"{found.about['judged_interactions']:,} interactions"
     title = f"What a term gains, in nats per interaction, with 95 % intervals over users ({judged})"
     result = table(title, "term", "round", "gain", "interval", "")

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from slatewise.cli.show import console, table
-from slatewise.cli.term_selection import choose, place_of, require_cpu
+from slatewise.cli.term_selection import choose, require_cpu, selection_files
 from slatewise.config import read_toml
 from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
@@ -22,29 +22,32 @@ if TYPE_CHECKING:
 
 def train(
     dataset: Annotated[Path, typer.Argument(help="A prepared dataset.")],
-    run: Annotated[Path, typer.Argument(help="Directory of the run, made or resumed.")],
+    run: Annotated[Path, typer.Argument(help="Directory of the run, created or resumed.")],
     likelihood: Annotated[
         Literal["slate", "all-item", "source-aware"] | None,
         typer.Option(help="What a click is compared with."),
     ] = None,
     relevance: Annotated[
-        str | None, typer.Option(help=f"How user and item make a utility: {one_of(RELEVANCES)}.")
+        str | None, typer.Option(help=f"Utility of an item to a user: {one_of(RELEVANCES)}.")
     ] = None,
     dynamics: Annotated[
         str | None, typer.Option(help=f"How clicks move the user: {one_of(DYNAMICS)}.")
     ] = None,
     prior: Annotated[
-        str | None, typer.Option(help=f"What groups tell of items: {one_of(PRIORS)}.")
+        str | None, typer.Option(help=f"Prior of items given their groups: {one_of(PRIORS)}.")
     ] = None,
     auto: Annotated[
-        bool, typer.Option("--auto", help="First choose the terms that this log pays for.")
+        bool,
+        typer.Option("--auto", help="First choose the terms that improve held-out likelihood."),
     ] = False,
     item_features: Annotated[
-        Path | None, typer.Option(help="Table with item_id and a column for each feature of items.")
+        Path | None, typer.Option(help="Table with item_id and a column for each item feature.")
     ] = None,
     features: Annotated[
         str | None,
-        typer.Option(help="Which columns, of that table or of the dataset: price,brand=category."),
+        typer.Option(
+            help="Which columns of that table or of the dataset to use: price,brand=category."
+        ),
     ] = None,
     config: Annotated[
         Path | None,
@@ -52,12 +55,12 @@ def train(
     ] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     seed: Annotated[int, typer.Option(help="The same seed gives the same model.")] = 0,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on where the run stopped.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted run.")] = False,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Also log to RUN/tensorboard.")
     ] = False,
 ) -> None:
-    """Fit a model; stop it with Ctrl-C and go on with --resume, to the same result."""
+    """Fit a model; interrupt it with Ctrl-C and continue with --resume, to the same result."""
     # Torch takes a second to load: only commands that need it pay.
     from slatewise.cli.item_features import read_item_features  # noqa: PLC0415
     from slatewise.evaluation import ModelRecommender, calibrate  # noqa: PLC0415
@@ -87,18 +90,18 @@ def train(
     if auto:
         require_cpu(device)
         training = recipe_for(opened, training)
-        place = place_of(run, resume=resume)
+        files = selection_files(run, resume=resume)
         with _stopping_cleanly(KeyboardInterrupt, run):
-            choice, selection = choose(opened, model, training, described, place, seed)
+            choice, selection = choose(opened, model, training, described, files, seed)
         model, described = choice.model, described if choice.described else None
-        resume = place.begun
+        resume = files.begun
     board = _Board(run / "tensorboard") if tensorboard else None
 
     def observe(at: "State") -> None:
         nonlocal selection
         if selection is not None:  # now there is a run to keep it in
             selection.write(run)
-            place.memory.unlink()
+            files.memory.unlink()
             selection = None
         bar.show(at)
         if board is not None:
@@ -130,11 +133,11 @@ def train(
 
 @contextmanager
 def _stopping_cleanly(stopped: type[BaseException], run: Path) -> Iterator[None]:
-    """End with the exit code of Ctrl-C, after saying how to go on."""
+    """Turn an interrupt into the exit code of Ctrl-C, and print how to resume."""
     try:
         yield
     except stopped:
-        console.print(f"Stopped and saved. Go on with the same command and --resume.\nRun: {run}")
+        console.print(f"Stopped and saved. Resume with the same command and --resume.\nRun: {run}")
         raise typer.Exit(130) from None
 
 
@@ -187,7 +190,7 @@ class _Board:
         self._epochs: int | None = None
 
     def show(self, at: "State") -> None:
-        """Write the epochs that have ended since; those of before a --resume stand there."""
+        """Write the epochs that have ended since; those before a --resume are there already."""
         if self._epochs is None:
             self._epochs = len(at.history) - (at.step == 0)  # at 0, one has just ended
         fresh = at.history[self._epochs :]

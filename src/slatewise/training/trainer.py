@@ -1,4 +1,4 @@
-"""Fitting a model to a dataset: in memory, or as a run that can be stopped and resumed."""
+"""Fits a model to a dataset: in memory, or as a run that can be interrupted and resumed."""
 
 import json
 import signal
@@ -24,13 +24,13 @@ from slatewise.training.loop import Progress, Training
 from slatewise.training.warm import take_over
 
 Observer = Callable[[Progress], None]
-"""Told after every step where training stands; at `step` 0 an epoch has just ended."""
+"""Called after every step with the progress; at `step` 0 an epoch has just ended."""
 
 _SECONDS_BETWEEN_CHECKPOINTS = 60.0
 
 
 class StoppedError(SlatewiseError):
-    """Training was interrupted, and can go on from where it was."""
+    """Training was interrupted and saved, and can be resumed."""
 
 
 def fit(
@@ -46,15 +46,15 @@ def fit(
     resume: bool = False,
     observer: Observer = lambda progress: None,
 ) -> SlateModel:
-    """Fit a model; with `run`, save it there, with checkpoints from which `resume` goes on.
+    """Fit a model; with `run`, save it there, with checkpoints from which `resume` continues.
 
-    With `start`, go on from where that model ended, items matched by id (see `warm`): an epoch
+    With `start`, start from the posterior of that model, items matched by id (see `warm`): an epoch
     that does not improve its validation likelihood is not kept.
 
-    With `item_features`, items are expected where these say, beside their group.
+    With `item_features`, the prior mean of an item depends on them and on its group.
 
     On the CPU, the same dataset, configuration and seed give the same model bit for bit, however
-    often the run was stopped and resumed; a GPU adds in no fixed order.
+    often the run was interrupted and resumed; a GPU adds in no fixed order.
     """
     model, training = model or ModelConfig(), training or TrainingConfig()
     _require_device(device)
@@ -90,7 +90,7 @@ def fit(
                 if checkpoint is None:
                     raise KeyboardInterrupt
                 checkpoint.write(work)
-                raise StoppedError("training was stopped and saved.", "Go on with --resume.")
+                raise StoppedError("training was stopped and saved.", "Resume it with --resume.")
         posterior = work.result()
         posterior.to_("cpu")
     fitted = SlateModel(
@@ -119,7 +119,7 @@ class _Checkpoint:
         self._file = path / runs.CHECKPOINT
         self._log = path / runs.LOG
         self._path = path
-        # What must be the same for a run to go on; where the dataset lies does not matter.
+        # What must be unchanged to resume a run; the path of the dataset does not matter.
         self._settings = {
             "model": model.model_dump(mode="json"),
             "training": about["training"],
@@ -132,21 +132,22 @@ class _Checkpoint:
         self._epochs = 0
 
     def begin(self, work: Training, *, resume: bool) -> None:
-        """Start afresh in a new directory, or go on from the checkpoint."""
+        """Start in a new directory, or resume from the checkpoint."""
         if resume:
-            self._go_on(work)
+            self._resume(work)
             return
         if self._path.exists() and any(self._path.iterdir()):
             raise SlatewiseError(
-                f"{self._path} exists already.", "Go on with --resume, or choose another place."
+                f"{self._path} exists already.",
+                "Resume it with --resume, or choose another directory.",
             )
         self._path.mkdir(parents=True, exist_ok=True)
         self.write(work)
 
-    def _go_on(self, work: Training) -> None:
+    def _resume(self, work: Training) -> None:
         if not self._file.exists():
             raise SlatewiseError(
-                f"{self._path} has no checkpoint to go on from.", "Leave out --resume."
+                f"{self._path} has no checkpoint to resume from.", "Leave out --resume."
             )
         stored = runs.read_about(self._file)
         settings = json.loads(stored["settings"])
@@ -172,7 +173,7 @@ class _Checkpoint:
             self.write(work)
 
     def write(self, work: Training) -> None:
-        """Write everything that is needed to go on, in one file that appears whole."""
+        """Write everything needed to resume, in one file that appears whole."""
         tensors, progress = work.state()
         about = {"settings": json.dumps(self._settings), "progress": json.dumps(progress)}
         runs.write_tensors(self._file, tensors, about)
@@ -201,7 +202,7 @@ def _one_thread() -> Iterator[None]:
 
 @contextmanager
 def _stop_on_interrupt() -> Iterator[Callable[[], bool]]:
-    """Give a function that says whether Ctrl-C was pressed; the step in hand is finished first."""
+    """Yield a function that returns whether Ctrl-C was pressed; the current step is finished."""
     pressed = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield pressed.is_set
