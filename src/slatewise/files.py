@@ -1,5 +1,6 @@
-"""Directories that appear whole or not at all."""
+"""Files and directories that appear whole or not at all."""
 
+import os
 import shutil
 import uuid
 from collections.abc import Collection, Iterator
@@ -7,6 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from slatewise.errors import SlatewiseError
+
+
+@contextmanager
+def atomic_file(target: Path) -> Iterator[Path]:
+    """Yield the path of a file beside `target` that replaces it on success."""
+    partial = target.with_name(f".{target.name}.partial")
+    yield partial
+    os.replace(partial, target)  # noqa: PTH105 (the one call that is atomic by contract)
 
 
 @contextmanager

@@ -63,7 +63,7 @@ def test_json_has_the_same_numbers(place: Path, run: Run) -> None:
 def test_a_time_without_slates_is_said_to_be_one(place: Path, run: Run) -> None:
     code, out, _ = run("analyse", place / "shop", "--until", "2020-01-01")
     assert code == 0
-    assert "No slate of this time" in out
+    assert "served no slate in this period" in out
 
 
 @pytest.mark.parametrize(

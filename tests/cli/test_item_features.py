@@ -55,7 +55,7 @@ def test_every_further_column_of_a_table_is_a_feature(
     assert ["price", "number", "1", "60"] in shown
     assert ["brand", "category", "3", "30"] in shown
     assert ["text", "embedding", "2", "30"] in shown
-    assert f"30 of {ITEMS} items have none of them" in text
+    assert f"30 of {ITEMS} items have no features" in text
     model = load(out)
     assert model.item_encoder is not None
     assert model.item_encoder.names[:2] == ["price", "price is missing"]

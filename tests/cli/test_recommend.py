@@ -26,7 +26,7 @@ def test_a_slate_is_printed_with_its_seed(run: Run, made: Path) -> None:
     assert [line.split()[0] for line in text.splitlines()[2:7]] == expected.items
     assert f"{expected.relevance[0]:.4f}" in text
     assert "█" in text
-    assert "Not known and ignored: zzz" in text
+    assert "Unknown items, ignored: zzz" in text
     assert "in-slate-thompson, seed 3" in text
 
 
@@ -127,8 +127,8 @@ def test_a_run_that_was_trained_again_does_not_go_on_with_old_slates(
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ([], "say who"),
-        (["--clicks", "a03", "--users", "x.csv"], "say who"),
+        ([], "either --clicks or --users"),
+        (["--clicks", "a03", "--users", "x.csv"], "either --clicks or --users"),
         (["--clicks", "a03", "--strategy", "ucb"], "no strategy 'ucb'"),
         (["--users", "missing.csv", "--out", "o.parquet"], "no such file"),
         (["--users", "VISITORS"], "need a file"),

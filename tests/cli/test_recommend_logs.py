@@ -70,7 +70,7 @@ def test_a_log_tells_whole_histories_and_what_is_popular(
     assert "Popularity as of 2023-11-1" in text
     assert slates_of(full) == expected(place, slates=True, popular=True)
     code, text, _ = run("recommend", place / "run", "--users", log, "--out", bare, *ASK)
-    assert "Not known here: popularity (items count as new; --log tells it)." in text
+    assert "Not known here: popularity (items count as new; give --log)." in text
     assert slates_of(bare) == expected(place, slates=True, popular=False)
     assert slates_of(bare) != slates_of(full)
 

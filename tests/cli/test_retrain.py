@@ -65,7 +65,7 @@ def test_nights_follow_one_another_and_the_last_can_be_taken_back(
     code, out, _ = run("retrain", shop, *quick, "--now", "2024-01-04", "--json")
     (night,) = json.loads(out)
     assert (code, night["serving"], night["started_from"]) == (0, "2", "1")
-    assert run("rollback", shop)[1] == "main: 1 serves again in place of 2.\n"
+    assert run("rollback", shop)[1] == "main: 1 serves again instead of 2.\n"
     code, _, errors = run("rollback", shop, "--model", "main")
     assert (code, "no earlier version" in errors) == (2, True)
 

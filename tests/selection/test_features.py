@@ -61,7 +61,7 @@ def found(dataset: SlateDataset, features: ItemFeatures) -> Selection:
 def test_features_that_tell_of_new_items_are_kept_with_a_bias(
     found: Selection, tmp_path: Path
 ) -> None:
-    settled = {tried.name: tried for _, tried in found.last_tried()}
+    settled = {tried.name: tried for _, tried in found.last_results()}
     assert settled["features"].outcome == "kept"
     assert settled["features"].low > 0.1
     assert found.described

@@ -12,7 +12,7 @@ from slatewise.evaluation.bootstrap import Estimate
 from slatewise.model.config import ModelConfig
 from slatewise.selection import SELECTION, Choice, Selection, SelectionConfig, read_choice, select
 from slatewise.selection.candidates import added, candidates_of
-from slatewise.selection.forward import _Judged, _round
+from slatewise.selection.forward import _round, _ScoredChoice
 from slatewise.training import TrainingConfig
 from tests.evaluation.test_logits import choosing_rows
 from tests.model.terms.logs import dataset_of, rows_of
@@ -37,7 +37,7 @@ def test_the_causes_are_kept_and_the_rest_is_not(dataset: SlateDataset, found: S
     assert {"history", "position"} <= {*found.model.terms}
     assert not {"bias", "popularity", "propensity"} & {*found.model.terms}
     assert found.rounds[0].added_to == "slate-linear-flat"
-    settled = {tried.name: tried for _, tried in found.last_tried()}
+    settled = {tried.name: tried for _, tried in found.last_results()}
     assert settled["history"].low > 0
     assert set(settled) == {*candidates_of(MODEL, dataset)[0]}
 
@@ -84,10 +84,10 @@ def test_features_bring_the_bias_they_speak_of(dataset: SlateDataset) -> None:
     assert added(added(Choice(MODEL), "bias"), "features") == described
 
 
-def judged(value: float, spread: float) -> _Judged:
+def judged(value: float, spread: float) -> _ScoredChoice:
     """A score whose difference from 0 has an interval of twice the spread."""
     replicates = value + spread * np.linspace(-1, 1, 101)
-    return _Judged(Choice(ModelConfig()), Estimate.of(value, replicates, 1, "users"))
+    return _ScoredChoice(Choice(ModelConfig()), Estimate.of(value, replicates, 1, "users"))
 
 
 def test_only_a_gain_that_can_be_told_from_none_and_is_worth_it_is_kept() -> None:

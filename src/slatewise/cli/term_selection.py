@@ -85,7 +85,7 @@ def _account(found: "Selection") -> Table:
     judged = f"{found.about['judged_interactions']:,} interactions"
     title = f"What a term gains, in nats per interaction, with 95 % intervals over users ({judged})"
     result = table(title, "term", "round", "gain", "interval", "")
-    for number, one in found.last_tried():
+    for number, one in found.last_results():
         gain, low, high = (f"{x:+.4f}".replace("-", "−") for x in (one.gain, one.low, one.high))
         kept = "kept" if one.outcome == "kept" else "not kept"
         result.add_row(one.name, str(number), gain, f"[{low}, {high}]", kept)

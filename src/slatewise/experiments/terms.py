@@ -145,7 +145,7 @@ def run(config: TermsConfig, unit: Unit, bench: Bench) -> Tables:
             head
             | {"term": t.name, "round": number, "gain": t.gain, "low": t.low, "high": t.high}
             | {"kept": t.outcome == "kept"}
-            for number, t in chosen.last_tried()
+            for number, t in chosen.last_results()
         ]
 
     def observe(at: State) -> None:

@@ -21,7 +21,7 @@ _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 def _goes_on(
     n: Any, times: Any, sources: Any, clicks: Any, slate_offsets: Any, slate_items: Any
 ) -> Any:
-    """Say whether interaction n is a further click on the slate of n - 1."""
+    """Return whether interaction n is a further click on the slate of n - 1."""
     if times[n] != times[n - 1] or sources[n] != sources[n - 1]:
         return False
     if clicks[n] < 0 or clicks[n - 1] < 0 or clicks[n] == clicks[n - 1]:
@@ -91,7 +91,7 @@ def _largest(user_offsets: Any, slate_offsets: Any) -> Any:
 
 @exact
 def _bits_for(cells: Any) -> Any:
-    """Return the bits of a hash table that at most half fills with so many cells."""
+    """Return the bits of a hash table that `cells` fill at most by half."""
     bits = np.int64(1)
     while (np.int64(1) << bits) < 2 * cells:
         bits += 1

@@ -99,14 +99,14 @@ def stream(
     clicks: Any,
     slate_offsets: Any,
     slate_items: Any,
-    places: Any,
+    rows: Any,
     numbers: Any,
     sums: Any,
     out: Any,
 ) -> Any:
     """Go through interactions in time order: describe the cells of each, then count its events.
 
-    Those with `places` >= 0 are described, from that row of `out` [·, 2 H + 1] on. Returns -1, or
+    Those with `rows` >= 0 are described, from that row of `out` [·, 2 H + 1] on. Returns -1, or
     the first bad interaction.
     """
     for m in range(len(order)):
@@ -118,8 +118,8 @@ def stream(
             item = np.int64(slate_items[j])
             if item < 0 or item >= len(sums[0]):
                 return n
-            if places[n] >= 0:
-                describe_item(item, now, numbers, sums, out[places[n] + j - start])
+            if rows[n] >= 0:
+                describe_item(item, now, numbers, sums, out[rows[n] + j - start])
         for j in range(start, end):
             click = np.int64(j - start == clicks[n])
             if begins[n] or click:

@@ -43,7 +43,7 @@ def search_half_lives(
 
     All candidates are computed in one pass over the log. For each, the two features predict which
     item of a slate was clicked, in at most 10,000 slates drawn with the seed; the best stays, then
-    the best beside it if the likelihood pays for its two weights (BIC), and so on.
+    the best beside it if the gain in likelihood exceeds the BIC penalty of two weights, and so on.
     """
     tried = _candidates(dataset)
     wide = (settings or PopularityConfig()).model_copy(update={"half_lives": tried})

@@ -1,4 +1,4 @@
-"""What passed between a user and an item before: clicked, shown, clicked last.
+"""Features of a user and an item from their past: clicked, shown, clicked last.
 
 | feature | value |
 |---|---|
@@ -6,8 +6,8 @@
 | `shown_before` | log(1 + how often the user was shown it before, clicked or not) |
 | `last_click` | 1 if it is what the user clicked last, else 0 |
 
-Logarithms, because the first time says most: they tell never from once as a flag would, and still
-tell once from ten times. What was shown and *not* clicked needs no feature of its own: it is a
+Logarithms, because the first time matters most: they separate never from once as a flag would, and
+still separate once from ten times. *Shown and not clicked* needs no feature of its own: it is a
 difference of the first two.
 """
 

@@ -36,7 +36,7 @@ class _Column(Config):
     name: str
     """Of the column in the items table."""
     missing: bool
-    """Whether a column tells missing values."""
+    """Whether a column marks missing values."""
 
 
 class NumberColumn(_Column):
@@ -128,7 +128,7 @@ class EmbeddingColumn(_Column):
     @property
     def names(self) -> list[str]:
         """What the columns made of it are called."""
-        return [f"{self.name}[{place}]" for place in range(len(self.mean))]
+        return [f"{self.name}[{index}]" for index in range(len(self.mean))]
 
     def encode(self, values: pl.Series, file: Path) -> Doubles:
         """Return [I, length of the vector]."""

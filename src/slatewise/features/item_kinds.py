@@ -1,4 +1,4 @@
-"""What the columns of an items table are, where nobody says: numbers, categories or embeddings."""
+"""Kinds of the columns of an items table, named or guessed: number, category or embedding."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -49,10 +49,10 @@ def item_kinds(path: str | Path, asked: Mapping[str, Kind | None] | None = None)
                 "Bring a table with a column for each feature, and item_id.",
                 file=table.path,
             )
-    unsure = [name for name, kind in asked.items() if kind is None]
-    for name in unsure:
+    unnamed = [name for name, kind in asked.items() if kind is None]
+    for name in unnamed:
         table.require(name, "--features", "price,brand=category")
-    rows = table.read(unsure)
+    rows = table.read(unnamed)
     return {name: kind or _guess(rows[name], rows[ROW], table.path) for name, kind in asked.items()}
 
 
@@ -91,7 +91,7 @@ def _guess_text(values: pl.Series, rows: pl.Series, file: Path) -> Kind:
             at = int(odd.arg_max() or 0)
             raise InputError(
                 f"{texts[at]!r} is not a number, and most of the column are.",
-                f"Correct it or leave it empty, or say what it is: --features "
+                f"Correct it or leave it empty, or name its kind: --features "
                 f"{values.name}=category.",
                 file=file,
                 row=int(rows[at]),

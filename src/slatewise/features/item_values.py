@@ -1,7 +1,7 @@
-"""Features of items that come one by one, after an encoder was fitted.
+"""Features of single new items, encoded after an encoder was fitted.
 
-A table is refused as a whole for one bad row. Of an item that comes later, some values may be
-unknown, and whoever brings it can be told at once which of them does not fit.
+A table is refused as a whole for one bad row. An item that comes later may miss some values, and a
+value that does not fit is reported at once.
 """
 
 import math
@@ -57,8 +57,8 @@ def encode_values(
 ) -> tuple[Floats, int]:
     """Encode items with values by column, [R, Q], and count the values that do not fit.
 
-    Those are unknown then, as are the columns that an item says nothing of; columns that the
-    encoder does not know do not matter.
+    Those count as missing, as do columns that an item does not have; columns that the encoder does
+    not know are ignored.
     """
     if not encoder.columns:
         return np.empty((len(items), 0), np.float32), 0
@@ -67,15 +67,15 @@ def encode_values(
         values = [item.get(column.name) for item in items]
         fitting = [value if misfit(column, value) is None else None for value in values]
         misfits += fitting.count(None) - values.count(None)
-        told = [None if value is None else _plain(column, value) for value in fitting]
-        columns[column.name] = pl.Series(column.name, told, dtype=_TYPES[column.kind])
+        plain = [None if value is None else _plain(column, value) for value in fitting]
+        columns[column.name] = pl.Series(column.name, plain, dtype=_TYPES[column.kind])
     return encoder.encode(pl.DataFrame(columns)), misfits
 
 
 def refuse_misfits(
     encoder: ItemEncoder, values: Mapping[str, object], *, row: int | None = None
 ) -> None:
-    """Refuse values of an item that do not fit their columns; others do not matter."""
+    """Refuse values of an item that do not fit their columns; ignore other columns."""
     for column in encoder.columns:
         problem = misfit(column, values.get(column.name))
         if problem is not None:
@@ -88,7 +88,7 @@ def refuse_misfits(
 
 
 def misfit(column: Column, value: object) -> str | None:
-    """Say why a value is none of a column; None where it is one. None fits: it is unknown."""
+    """Return why a value does not fit a column, or None if it fits. Missing values always fit."""
     if value is None:
         return None
     if isinstance(column, NumberColumn):
@@ -120,7 +120,7 @@ def _of_vector(column: EmbeddingColumn, value: object) -> str | None:
 
 
 def is_finite(value: object) -> TypeGuard[float]:
-    """Say whether a value is a number, and none without end."""
+    """Return whether a value is a finite number."""
     try:
         return isinstance(value, int | float) and math.isfinite(value)
     except OverflowError:  # a whole number of hundreds of digits

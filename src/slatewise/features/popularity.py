@@ -144,12 +144,12 @@ def stream(
     popularity: Popularity,
     events: Interactions,
     sums: Sums,
-    places: Int64Array | None = None,
+    rows: Int64Array | None = None,
     out: Floats | None = None,
 ) -> None:
     """Add events to the sums in time order; before each, describe its items where asked.
 
-    The items of interaction n go to `out` [·, 2 H + 1] from row `places[n]` on, if that is not -1.
+    The items of interaction n go to `out` [·, 2 H + 1] from row `rows[n]` on, if that is not -1.
     """
     from slatewise.features import _popularity_numba as loops  # noqa: PLC0415 (numba takes time to load)
 
@@ -161,7 +161,7 @@ def stream(
         events.clicks.cpu().numpy(),
         events.slate_offsets.cpu().numpy(),
         events.slate_items.cpu().numpy(),
-        np.full(len(ticks), -1) if places is None else places,
+        np.full(len(ticks), -1) if rows is None else rows,
         popularity.numbers,
         sums.arrays,
         np.empty((0, len(popularity.names)), dtype=np.float32) if out is None else out,

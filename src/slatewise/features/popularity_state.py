@@ -33,24 +33,24 @@ class CountedEvents(NamedTuple):
         """Return the events of a log in the order of their times; a further click is no view."""
         lengths = interactions.scroll_lengths
         seen = torch.repeat_interleave(showing_starts(interactions), lengths).numpy()  # [F]
-        places = torch.repeat_interleave(interactions.clicks, lengths) == positions(interactions)
-        kept = np.flatnonzero(seen | places.numpy())
+        clicked = torch.repeat_interleave(interactions.clicks, lengths) == positions(interactions)
+        kept = np.flatnonzero(seen | clicked.numpy())
         times = torch.repeat_interleave(interactions.times, lengths).numpy()[kept]
         order = np.argsort(times, kind="stable")
         kept = kept[order]
         items = interactions.slate_items.numpy()[kept].astype(np.int64)
-        return cls(times[order], items, seen[kept], places.numpy()[kept])
+        return cls(times[order], items, seen[kept], clicked.numpy()[kept])
 
 
 class PopularityState:
-    """Sums of all events so far; what it says is what training saw at that time."""
+    """Sums of all events so far; its features are those that training saw at that time."""
 
     def __init__(
         self, popularity: Popularity, sums: Sums, sizes: tuple[float, ...] | None = None
     ) -> None:
         self.popularity, self.sums = popularity, sums
         self.sizes = sizes
-        """by which a model divides the features, if it is that of a model"""
+        """by which a model divides the features; None without a model"""
 
     @classmethod
     def empty(
@@ -104,7 +104,7 @@ class PopularityState:
         )
 
     def grow(self, num_items: int) -> None:
-        """Have room for so many items; new ones have had no events."""
+        """Make room for `num_items` items; new ones have had no events."""
         have = len(self.sums.tick)
         if num_items > have:
             more = Sums.empty(max(num_items, 2 * have) - have, self.popularity)

@@ -145,9 +145,8 @@ class ModelConfig(Config):
         return ModelConfig.build(self.model_dump() | values, "the changed model")
 
     def is_given(self, name: str) -> bool:
-        """Say whether a setting was given, and is not merely the default."""
-        places = [self, *self.parts.values()]
-        return any(name in place.model_fields_set for place in places)
+        """Return whether a setting was given, instead of left at its default."""
+        return any(name in one.model_fields_set for one in (self, *self.parts.values()))
 
     @classmethod
     def settings(cls) -> dict[str, FieldInfo]:

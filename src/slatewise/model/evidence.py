@@ -1,4 +1,4 @@
-"""What slates without a click say of the user who saw them; the paper's model has none of it.
+"""Slates without a click as evidence about the user; not in the paper's model.
 
 Such a slate, once it is past, moves the state a fraction ρ of the way that a click on the mean of
 its items would show, and every source of slates has a ρ of its own. What people searched for tells
@@ -60,7 +60,7 @@ class Evidence(Part):
         return {"evidence": Parameter(start, self.settings.sigma_evidence, rows=sources)}
 
     def value(self, values: Mapping[str, Tensor]) -> SlateEvidence | None:
-        """Return what a draw of the parameters says; None for a model without evidence."""
+        """Return the evidence in a draw of the parameters; None for a model without evidence."""
         if "evidence" not in values:
             return None
         return SlateEvidence(self.source_index, torch.tanh(values["evidence"]))

@@ -91,10 +91,10 @@ class SlateModel:
         """
         rows = [
             {"term": name, "feature": column, "words": term.words(column), "acts_on": term.acts_on}
-            | {"mean": weights.mean[place].item(), "scale": weights.scale[place].item()}
+            | {"mean": weights.mean[index].item(), "scale": weights.scale[index].item()}
             for name, term in self.terms.by_name.items()
             for weights in [self.posterior.shared[name]]
-            for place, column in enumerate(term.columns(self.config))
+            for index, column in enumerate(term.columns(self.config))
         ]
         return sorted(rows, key=lambda row: -abs(row["mean"]))
 

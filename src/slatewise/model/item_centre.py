@@ -1,8 +1,8 @@
-"""Where the features of an item say that it is, beside its group.
+"""The prior mean of an item given its features, beside its group.
 
 The prior mean of an item's row (v_i, b_i) is μ_g + W x_i with features x_i and W ~ N(0, σ_W²). Like
 the group means, W has a Gaussian posterior whose expectation is taken in closed form: it is never
-drawn. Items that nobody has seen start where their features say.
+drawn. Items that were never seen start at this mean.
 
 Shapes: R items, Q features, C numbers of an item, G groups.
 """
@@ -29,7 +29,7 @@ class ItemCentreSettings(Config):
 
 
 class ItemCentre(Part):
-    """The posterior of W, and what it says of items."""
+    """The posterior of W, and the item means that it implies."""
 
     name = "item features"
     Settings = ItemCentreSettings
@@ -53,7 +53,7 @@ class ItemCentre(Part):
         return features.to(self.weights.mean.dtype).square() @ self.weights.scale.square()
 
     def without(self, items: Gaussian, features: Tensor) -> Gaussian:
-        """Return items relative to where their features say, at the mean of W."""
+        """Return items relative to W x, at the mean of W."""
         return Gaussian(items.mean - self.mean(features), items.raw, items.sigma_max)
 
     def variances(self, features: Tensor, groups: Tensor, shares: Tensor, count: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Columns of the items table that tell where an item is to be expected, before anybody saw it."""
+"""Columns of the items table that predict the vector of an item, also before it was seen."""
 
 import hashlib
 from collections.abc import Mapping
@@ -33,5 +33,5 @@ class ItemFeatures:
 
     @property
     def digest(self) -> str:
-        """Tells features from others."""
+        """Hash that identifies the features."""
         return hashlib.sha256(self.matrix.numpy().tobytes()).hexdigest()

@@ -1,12 +1,12 @@
-"""What clicks say: choice within the slate, and exposure within the catalogue (Section 3.1).
+"""Likelihoods of clicks: choice within the slate, exposure within the catalogue (Section 3.1).
 
 log P = slate + λ · exposure, with exposure = log Σ_slate r^κ − log Σ_I r^κ and r = exp(utility).
 λ = 0 is the slate likelihood. λ = κ = 1 with the no-click option in both sums is the all-item
 likelihood. λ by source, with no-click in neither sum, is the source-aware likelihood.
 
 What is in one sum of the exposure term must be in the other. The catalogue's is of items that were
-not shown: they have no position, and their features at that moment are those of a million items
-nobody asked for. The item bias is in both for all-item, where the sum is what a click competes
+not shown: they have no position, and their features at that moment would be those of a million
+items. The item bias is in both for all-item, where the sum is what a click competes
 with. It is in neither for source-aware: there it would learn what is shown much, instead of what is
 clicked where it is shown.
 """
@@ -93,7 +93,7 @@ def batch_likelihood(
 ) -> BatchLikelihood:
     """Weigh and sum the log-likelihood of N interactions (eq. likelihood, eq. all-item-likelihood).
 
-    `profiles` [M, D] are user profiles, `state_of` [N] says which of them met each interaction,
+    `profiles` [M, D] are user profiles, `state_of` [N] the profile of each interaction,
     `weights` [N] how much it counts. `batch.slate_items` points into `parameters.items`.
     """
     no_click = no_click_utilities(parameters, batch)  # [N]

@@ -42,13 +42,13 @@ class PaddedBatch(NamedTuple):
         num_items: int,
     ) -> "PaddedBatch":
         """Gather the first `ends` [B] interactions of users [B]; the shape is (T, S)."""
-        step, place = (torch.arange(size, device=users.device) for size in shape)
+        step, position = (torch.arange(size, device=users.device) for size in shape)
         real = step < ends[:, None]
         rows = torch.where(real, interactions.user_offsets[users][:, None] + step, 0)
         starts = interactions.slate_offsets[rows]
         lengths = torch.where(real, interactions.slate_offsets[rows + 1] - starts, 1)
-        seen = real[..., None] & (place < lengths[..., None])
-        items = interactions.slate_items[torch.where(seen, starts[..., None] + place, 0)]
+        seen = real[..., None] & (position < lengths[..., None])
+        items = interactions.slate_items[torch.where(seen, starts[..., None] + position, 0)]
         # Padding names all items in turn. Were it one item, or popular ones, the GPU would queue
         # up to add so many zeros to their gradients.
         others = torch.arange(seen.numel(), device=users.device).view_as(seen) % num_items
@@ -63,8 +63,8 @@ class PaddedBatch(NamedTuple):
     @property
     def clicked_items(self) -> Tensor:
         """[B, T] the item clicked; any item for none."""
-        place = self.clicks.clamp(min=0).long()[..., None]
-        return self.cells.gather(2, place).squeeze(2)
+        position = self.clicks.clamp(min=0).long()[..., None]
+        return self.cells.gather(2, position).squeeze(2)
 
 
 def vectors_of(items: Tensor, numbers: Tensor) -> Tensor:
@@ -84,14 +84,14 @@ def padded_likelihood(
 
     `profiles` [B, T, D] are those before each interaction, `clicked` [B, T, D] what was clicked.
     """
-    place = torch.arange(batch.cells.shape[2], device=batch.cells.device)
+    position = torch.arange(batch.cells.shape[2], device=batch.cells.device)
     vectors = vectors_of(parameters.items, batch.cells)  # [B, T, S, D], never in memory
     relevance = parameters.parts.relevance
     utility = relevance.pairs(profiles[:, :, None], vectors)  # [B, T, S]
-    utility = torch.where(place < batch.lengths[..., None], utility, _NEVER)
+    utility = torch.where(position < batch.lengths[..., None], utility, _NEVER)
     no_click = parameters.no_click_after(batch.lengths.flatten()).view_as(batch.lengths)
     is_click = batch.clicks >= 0
-    chosen = torch.where(place == batch.clicks[..., None], utility, 0.0).sum(2)
+    chosen = torch.where(position == batch.clicks[..., None], utility, 0.0).sum(2)
     chosen = torch.where(is_click, chosen, no_click)
     slate = chosen - torch.logaddexp(torch.logsumexp(utility, dim=2), no_click)  # [B, T]
     slate = torch.where(batch.real, slate, 0.0)

@@ -23,11 +23,11 @@ class Parameters:
     weights: Any
     """of the user dynamics"""
     initial_state: Tensor
-    """[d_h] h_0 of a user nobody knows yet"""
+    """[d_h] h_0 of a new user"""
     no_click: Tensor
     """[S] log β_s, the utility of not clicking after s = 1 … S items seen"""
     evidence: SlateEvidence | None = None
-    """what slates without a click say of the user, if anything"""
+    """how slates without a click move the user; None if they do not"""
     cell_weights: Tensor | None = None
     """[P] of the features of items seen"""
     step_weights: Tensor | None = None

@@ -62,11 +62,11 @@ class Posterior:
         centres = self.prior.centres
         of_item = item_groups.cpu() if len(centres) > 1 else torch.zeros_like(item_groups.cpu())
         self.items = self._around(centres[of_item] + offsets)  # [I, C]
-        self._place_parameters(noise, longest_slate)
+        self._collect_parameters(noise, longest_slate)
         self.to_(item_groups.device)  # drawn on the CPU: the same everywhere
 
-    def _place_parameters(self, noise: Noise, longest_slate: int) -> None:
-        """Collect the parameters of all parts, and start the posterior where they say."""
+    def _collect_parameters(self, noise: Noise, longest_slate: int) -> None:
+        """Collect the parameters of all parts, and start the posterior at their start values."""
         parts, config = self.parts, self.config
         # Twice the items seen make a click about twice as likely: β_s starts in proportion.
         growth = torch.log(torch.arange(1, longest_slate + 1, dtype=torch.float32))
@@ -75,7 +75,7 @@ class Posterior:
         first["no_click"] = Parameter(growth - 1, config.sigma_no_click, rows=lengths)
         then = self.evidence.parameters(noise) | parts.dynamics.parameters(noise)
         self.moving = [name for name in (*first, *then) if name != "no_click"]
-        """names of the parameters that say where users are"""
+        """names of the parameters that determine user states"""
         for term in parts.terms.values():
             then |= term.parameters(config, longest_slate)
         self.free = first | then
@@ -97,7 +97,7 @@ class Posterior:
 
     @property
     def trained_parts(self) -> Iterator[Any]:
-        """All parts that training has to do with."""
+        """All parts that are trained."""
         parts = self.parts
         yield from (parts.relevance, parts.dynamics, parts.initial_state, self.prior)
         yield from parts.terms.values()
@@ -204,7 +204,7 @@ class Posterior:
             self.items.raw[unseen] = torch.log(share / (1 - share))
 
     def widen(self, views: Tensor) -> None:
-        """Start the item scales where so many views [I] are likely to leave them.
+        """Start the item scales near where training is likely to end, given views [I].
 
         An item seen a few times an epoch is updated a few times an epoch: from one small scale
         for all, its own would not have arrived when training ends.

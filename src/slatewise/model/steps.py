@@ -1,7 +1,7 @@
-"""Which events move whom, in which order: the layout of user states in a batch.
+"""The layout of user states in a batch: which events move which users, and in which order.
 
 The state changes with clicks only, so a user with C clicks has C + 1 states however many slates
-she met. All users of a batch advance together, those with most clicks first: step t concerns the
+she saw. All users of a batch advance together, those with most clicks first: step t concerns the
 first `active[t]` of them, and nothing is computed for users who have no click left. Where slates
 without a click are evidence too (see `evidence`), they are steps among the clicks.
 """

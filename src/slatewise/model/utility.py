@@ -19,7 +19,7 @@ from slatewise.model.parameters import Parameters
 
 
 def item_utilities(parameters: Parameters, profiles: Tensor, batch: Interactions) -> Tensor:
-    """Return the utility of every item seen, to the profile [N, D] that met its slate: [F].
+    """Return the utility of every item seen, given the profile [N, D] that saw its slate: [F].
 
     `batch.slate_items` points into `parameters.items`, and the batch has its features where the
     model has terms.
@@ -58,7 +58,7 @@ def ranking_utilities(parameters: Parameters, profiles: Tensor, added: Tensor | 
 
 
 def required(features: Tensor | None) -> Tensor:
-    """Refuse to go on without features where a model has weights for them."""
+    """Return features, refusing None where a model has weights for them."""
     if features is None:
         raise ValueError("the model has terms whose features the interactions lack: describe them")
     return features

@@ -1,8 +1,8 @@
 """One page of everything that the studies found, to read offline, on a phone or on paper."""
 
-import os
 from pathlib import Path
 
+from slatewise.files import atomic_file
 from slatewise.report.contents import collect
 from slatewise.report.markdown import markdown_page
 from slatewise.report.page import html_page
@@ -15,7 +15,6 @@ def build_report(out: str | Path, *, markdown: bool = False) -> Path:
     report = collect(out)
     file = Path(out) / (MARKDOWN if markdown else HTML)
     text = markdown_page(report) if markdown else html_page(report)
-    partial = file.with_name(f".{file.name}.partial")
-    partial.write_text(text, encoding="utf-8")
-    os.replace(partial, file)  # noqa: PTH105 (the one call that is atomic by contract)
+    with atomic_file(file) as partial:
+        partial.write_text(text, encoding="utf-8")
     return file

@@ -1,4 +1,4 @@
-"""What a directory of studies holds, and how each of them is shown."""
+"""The studies of a directory, and the section of each."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ def collect(out: str | Path) -> Report:
             f"there is no study in {out}.", f"Run one: slatewise experiment offline {out}"
         )
     order = list(STUDIES)
-    found.sort(key=lambda folder: (_place(order, folder.name), folder.name))
+    found.sort(key=lambda folder: (_position(order, folder.name), folder.name))
     finished = [folder for folder in found if read_json(folder / STUDY).get("finished")]
     studies = [StudyResult.load(folder) for folder in finished]
     return Report(
@@ -50,7 +50,7 @@ def collect(out: str | Path) -> Report:
     )
 
 
-def _place(order: Sequence[str], name: str) -> int:
+def _position(order: Sequence[str], name: str) -> int:
     return order.index(name) if name in order else len(order)
 
 
@@ -80,7 +80,7 @@ def agreement(report: Report) -> str:
 
 
 def what_was_run(result: StudyResult) -> str:
-    """Say in a sentence what was run, and how long it took."""
+    """Return a sentence on what was run, and how long it took."""
     about, settings = result.about, result.about["settings"]
     if about["dataset"] is not None:
         on = f"the dataset {about['dataset']}"
@@ -99,7 +99,7 @@ def what_was_run(result: StudyResult) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return seconds as a person says them."""
+    """Return seconds in words, such as 5 min."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     minutes = seconds / 60

@@ -165,10 +165,8 @@ def _caption(caption: str, file: str, study: str) -> str:
 
 
 def _link(study: str, table: str) -> str:
-    place = escape(f"{study}/{table}")
-    return (
-        f'{escape(table)} (<a href="{place}.parquet">Parquet</a>, <a href="{place}.json">JSON</a>)'
-    )
+    path = escape(f"{study}/{table}")
+    return f'{escape(table)} (<a href="{path}.parquet">Parquet</a>, <a href="{path}.json">JSON</a>)'
 
 
 def _figure(figure: Figure, study: str, number: int) -> str:

@@ -1,4 +1,4 @@
-"""What may be added to a model, each by a name: a term, features of items, evidence of a source."""
+"""Candidates that may be added to a model: a term, item features, evidence of a source."""
 
 from typing import Final, NamedTuple
 
@@ -11,24 +11,24 @@ FEATURES: Final = "features"
 
 
 class Choice(NamedTuple):
-    """A model that a selection may come to."""
+    """A model that a selection may choose."""
 
     model: ModelConfig
     described: bool = False
-    """whether the features of items are in it"""
+    """whether it has item features"""
 
     @property
     def name(self) -> str:
-        """What it is called in tables and files."""
+        """Name in tables and files."""
         return self.model.name + f"+{FEATURES}" * self.described
 
 
 def candidates_of(
     model: ModelConfig, dataset: SlateDataset, *, described: bool = False
 ) -> tuple[list[str], dict[str, str]]:
-    """Return what can be added, and what cannot with the reason; `described`: items have features.
+    """Return the names of the candidates, and of those that are impossible with the reason.
 
-    Without any, features are not among the candidates: nobody asked for them.
+    Item features are a candidate only if there are any (`described`).
     """
     terms = [term for term in TERMS if term not in model.terms]
     obstacles = {term: TERMS[term].obstacle(dataset) for term in terms}
@@ -39,7 +39,7 @@ def candidates_of(
 
 
 def added(choice: Choice, name: str) -> Choice:
-    """Return a choice with a candidate more; features speak of biases too, and bring them along."""
+    """Return a choice with one more candidate; item features also predict, and so add, biases."""
     model = choice.model
     if name.startswith(EVIDENCE):
         evidence = (*model.evidence, name.removeprefix(EVIDENCE))

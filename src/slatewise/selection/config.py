@@ -21,7 +21,7 @@ class SelectionConfig(Config):
     interactions: PositiveInt = 60_000
     """Interactions that trial models are fitted to, at most, of whole users."""
     judged: PositiveInt = 20_000
-    """Interactions that they are judged on, at most."""
+    """Interactions that trial models are judged on, at most."""
     ending: PositiveInt = 6_000
     """Interactions of other users that say when a fit ends, and calibrate, at most."""
     judged_share: float = Field(default=0.25, gt=0, lt=1)

@@ -1,14 +1,14 @@
 """Forward selection: in every round the candidate with the greatest gain joins the model.
 
 In every round each candidate is added to the model so far, and the richer model is fitted to part
-of the log. Its gain is the difference in log-likelihood one step ahead, on users who had no say in
-any fit, with a paired interval over users. The rounds end when no interval lies above 0 with a gain
+of the log. Its gain is the difference in log-likelihood one step ahead, on users who were in no
+fit, with a paired interval over users. The rounds end when no interval lies above 0 with a gain
 worth having.
 
 Models are judged after calibration by source, as they are used: the posterior mean alone expects
 too many clicks, more so the less is known, and that would be mistaken for what a term explains.
-Trials are fitted by the slate likelihood whatever the model's own: it is the one that says how
-probable what happened was, and a term adds the same to a slate under all three.
+Trials are fitted by the slate likelihood whatever the model's own: only it is a probability of what
+happened, and a term adds the same to a slate under all three.
 """
 
 from collections.abc import Callable, Mapping
@@ -51,12 +51,12 @@ def select(
     memory: Path | None = None,
     progress: Progress = lambda stage, done, total: None,
 ) -> Selection:
-    """Choose terms and evidence for a log; what `model` has already stays.
+    """Choose the terms and evidence that improve held-out likelihood; those of `model` stay.
 
     `training` is how the chosen model will be fitted; trials do the same with fewer epochs.
     `item_features` are a candidate like the terms. The same dataset, configurations and seed give
     the same choice, bit for bit on one machine. With `memory`, a file, finished trials are kept
-    there, and a selection that was stopped goes on after the last.
+    there, and an interrupted selection resumes after the last.
     """
     model, config = model or ModelConfig(), config or SelectionConfig()
     trial = trial_of(dataset, config, seed)
@@ -105,16 +105,16 @@ def select(
     )
 
 
-class _Judged(NamedTuple):
+class _ScoredChoice(NamedTuple):
     choice: Choice
     score: Estimate
 
 
-def _round(current: _Judged, found: Mapping[str, _Judged], least: float) -> Round:
-    """Compare every candidate with the model without it, and keep the best if it pays."""
+def _round(current: _ScoredChoice, found: Mapping[str, _ScoredChoice], least: float) -> Round:
+    """Compare every candidate with the model without it, and keep the best if it gains enough."""
     gains = {name: one.score - current.score for name, one in found.items()}
-    paying = {name: g.value for name, g in gains.items() if g.low > 0 and g.value >= least}
-    best = max(paying, key=paying.__getitem__, default=None)
+    improving = {name: g.value for name, g in gains.items() if g.low > 0 and g.value >= least}
+    best = max(improving, key=improving.__getitem__, default=None)
 
     def outcome(name: str) -> Outcome:
         if name == best:
@@ -131,7 +131,7 @@ def _round(current: _Judged, found: Mapping[str, _Judged], least: float) -> Roun
 
 @dataclass(frozen=True)
 class _Trials:
-    """Fits and judges models, always in the same way."""
+    """Fits and scores models, always in the same way."""
 
     trial: Trial
     training: TrainingConfig
@@ -140,10 +140,10 @@ class _Trials:
     memory: Memory
     progress: Progress
 
-    def judge(self, choice: Choice, stage: str) -> _Judged:
-        """Fit a model and return the mean log-likelihood of what judging users did."""
+    def judge(self, choice: Choice, stage: str) -> _ScoredChoice:
+        """Fit a model and return its mean log-likelihood on the judging users."""
         trial = choice.model.model_dump_json() + f" described={choice.described}"
-        return _Judged(choice, self.memory.score(trial, lambda: self._score(choice, stage)))
+        return _ScoredChoice(choice, self.memory.score(trial, lambda: self._score(choice, stage)))
 
     def _score(self, choice: Choice, stage: str) -> Estimate:
         def observe(at: State) -> None:
@@ -167,7 +167,7 @@ class _Trials:
 
 
 def _notes(dataset: SlateDataset, trial: Trial) -> list[str]:
-    """Say what split terms were judged by, and what another part of the work has seen."""
+    """Return remarks on the split that terms were judged by."""
     if not trial.by_time:
         return [
             "The times of the log are only an order: terms were judged on users whom the trial "

@@ -1,8 +1,8 @@
-"""The scores of finished trials in a file, so that a selection that was stopped can go on.
+"""The scores of finished trials in a file, from which an interrupted selection resumes.
 
-The first line says what the trials belong to, each further one is a trial. A selection asked for
-again goes through the same trials in the same order and takes from here what it finds; a file of
-another selection, or a line that was cut off, is as good as none.
+The first line identifies the selection, each further one is a trial. A repeated selection goes
+through the same trials in the same order and takes known scores from here; a file of another
+selection, and a truncated line, are ignored.
 """
 
 import json
@@ -16,7 +16,7 @@ from slatewise.evaluation import Estimate
 
 
 class Memory:
-    """Scores by a text that tells a trial from others; without a file, nothing is remembered."""
+    """Scores by a text that identifies a trial; without a file, nothing is kept."""
 
     def __init__(self, file: Path | None, belongs_to: Mapping[str, Any]) -> None:
         self._file = file
@@ -30,7 +30,7 @@ class Memory:
         file.write_text("".join(f"{line}\n" for line in [head, *kept]), encoding="utf-8")
 
     def score(self, trial: str, make: Callable[[], Estimate]) -> Estimate:
-        """Return the score of a trial, made and kept if it is not known yet."""
+        """Return the score of a trial, computed and kept if it is not known yet."""
         if trial not in self._known:
             self._known[trial] = made = make()
             if self._file is not None:

@@ -1,4 +1,4 @@
-"""The record of a selection: what was tried, what was kept, and why."""
+"""The result of a selection: what was chosen, and the gains that led to it."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from slatewise.training.runs import write_json
 from slatewise.version import __version__
 
 SELECTION: Final = "selection.json"
-"""The file of a run that has it."""
+"""Name of the file in a run."""
 FORMAT: Final = "slatewise-selection"
 VERSION: Final = 1
 CHOSEN: Final = ("terms", "evidence", "half_lives")
@@ -25,7 +25,7 @@ Outcome = Literal["kept", "tried again", "not kept", "hopeless"]
 
 @dataclass(frozen=True)
 class CandidateResult:
-    """A candidate in one round."""
+    """The gain of a candidate in one round."""
 
     name: str
     gain: float
@@ -38,38 +38,38 @@ class CandidateResult:
 
 @dataclass(frozen=True)
 class Round:
-    """All candidates, each added to the same model."""
+    """The gains of all candidates, each added to the same model."""
 
     added_to: str
-    """the name of that model"""
+    """name of that model"""
     log_likelihood: float
-    """what it reaches, after calibration, on the users who judge"""
+    """of that model on the judging users, after calibration"""
     tried: Sequence[CandidateResult]
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What was chosen."""
+    """The chosen model, and how it was found."""
 
     model: ModelConfig
-    """what to train"""
+    """the model to train"""
     rounds: Sequence[Round]
     impossible: Mapping[str, str]
-    """what could not be tried, with the reason"""
+    """candidates that could not be tried, with the reason"""
     notes: Sequence[str]
-    """what to know about the split"""
+    """remarks on the split"""
     about: Mapping[str, Any]
     """seed, settings, and how many users and interactions judged"""
     described: bool = False
-    """whether the features of items are to be in it"""
+    """whether it has item features"""
 
     @property
     def choice(self) -> Choice:
-        """What to train, in one."""
+        """The model to train, with or without item features."""
         return Choice(self.model, self.described)
 
-    def last_tried(self) -> Iterator[tuple[int, CandidateResult]]:
-        """Yield for every candidate the round (from 1) that settled it, and how."""
+    def last_results(self) -> Iterator[tuple[int, CandidateResult]]:
+        """Yield for every candidate its last round (from 1), and its gain there."""
         found = {
             tried.name: (number, tried)
             for number, one in enumerate(self.rounds, start=1)
@@ -93,12 +93,12 @@ class Selection:
         }
 
     def write(self, run: Path) -> None:
-        """Write it into a run."""
+        """Write the selection into a run."""
         write_json(run / SELECTION, self.to_json())
 
 
 def read_choice(run: Path, model: ModelConfig) -> Choice | None:
-    """Return `model` with what an earlier selection chose; None if a run has none."""
+    """Return `model` with the choice of an earlier selection; None if the run has none."""
     file = run / SELECTION
     if not file.exists():
         return None
@@ -108,6 +108,6 @@ def read_choice(run: Path, model: ModelConfig) -> Choice | None:
         described = bool(chosen.get(FEATURES, False))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
-            "the selection is damaged.", "Remove the file: it is made again.", file=file
+            "the selection is damaged.", "Remove the file; it will be made again.", file=file
         ) from error
     return Choice(ModelConfig.build(model.model_dump() | values, str(file)), described)

@@ -1,4 +1,4 @@
-"""The part of a log that a selection works with, cut once more inside what is not for test.
+"""The part of a log that a selection works with, split once more outside the test part.
 
 Where times mean something, the latest interactions are judged: nothing that a trial model was
 fitted on came after them, neither for item biases nor for anything else. Where times are only an
@@ -21,7 +21,7 @@ from slatewise.selection.config import SelectionConfig
 Ends = npt.NDArray[np.int64]
 
 _USERS: Final = 20_000
-"""Users whose times say where the cut is, at most: a log may be larger than memory."""
+"""Most users whose times determine the cut: a log may be larger than memory."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Trial:
     """One log under two splits."""
 
     fitting: SlateDataset
-    """its training part is fitted to, its validation part says when a fit ends"""
+    """its training part is fitted to, its validation part ends a fit"""
     judging: SlateDataset
     """its validation part, of other users, is what models are judged on"""
     by_time: bool
@@ -52,7 +52,7 @@ class Trial:
 
 
 def trial_of(dataset: SlateDataset, config: SelectionConfig, seed: int) -> Trial:
-    """Draw who is fitted to, who ends the fits and who judges, leaving test interactions alone."""
+    """Draw the users of the fit, of its end and of judging, leaving test interactions alone."""
     rng = np.random.default_rng([seed, 6])
     end = np.minimum(dataset.valid_end, np.diff(dataset.user_offsets)).astype(np.int64)
     by_time = bool(dataset.meta["clock_times"]) or dataset.meta["split"]["method"] == "time"
@@ -60,7 +60,7 @@ def trial_of(dataset: SlateDataset, config: SelectionConfig, seed: int) -> Trial
     fitted = _within(config.interactions, cut, rng.permutation(np.flatnonzero(cut > 0)))
     train = np.zeros_like(end)
     train[fitted] = cut[fitted]
-    # Somebody left out of the fit would be judged from her first interaction on, before the cut.
+    # A user left out of the fit would be judged from the first interaction on, before the cut.
     able = rng.permutation(np.flatnonzero((end > cut) & (train == cut)))
     if len(able) < 2 or not len(fitted):
         raise SlatewiseError(

@@ -86,7 +86,7 @@ class ExactRanker:
         ).items
 
     def by_expectation(self, users: Users, k: int, draws: int) -> Ints:
-        """Rank by relevance averaged over the posterior, users over so many draws: [B, k].
+        """Rank by relevance averaged over the posterior, of users over `draws` draws: [B, k].
 
         Here a clicked item is taken for independent of the profile that it moved.
         """
@@ -131,7 +131,7 @@ class ExactRanker:
         return interleave_capped(rankings, k, groups, np.asarray(wanted.caps, dtype=np.int64))
 
     def mean_profiles(self, users: Users) -> Floats:
-        """Return where the posterior mean has users: [B, D]."""
+        """Return the profiles of users at the posterior mean: [B, D]."""
         profiles = []
         for history in users.histories:
             moves = history.moves(self.dynamics.places)
@@ -152,7 +152,7 @@ class ExactRanker:
         return parts | self.terms.mean_parts(users.histories[0], items)
 
     def draw_profiles(self, history: UserHistory, draws: int, seed: int) -> Profiles:
-        """Draw where one user is, with everything that is uncertain about it."""
+        """Draw the profile of one user J times, with everything that is uncertain about it."""
         rng = np.random.default_rng(seed)
         moves = history.moves(self.dynamics.places)
         items, local = np.unique(moves.items, return_inverse=True)

@@ -1,4 +1,4 @@
-"""Many rankings made into one slate (third step of in-slate Thompson sampling)."""
+"""Interleaving of many rankings into one slate (third step of in-slate Thompson sampling)."""
 
 from collections.abc import Iterable
 
@@ -10,7 +10,7 @@ from slatewise.slates.users import Ints
 def interleave(rankings: Ints, k: int) -> Ints:
     """Take the first of each ranking, then the second of each, and so on: [B, J, L] -> [B, k].
 
-    What was taken before is left out. −1 is no item, and fills places for which none is left.
+    Duplicates are left out. −1 is no item, and fills positions for which none is left.
     """
     users = len(rankings)
     offered = rankings.transpose(0, 2, 1).reshape(users, -1)  # [B, L J]
@@ -20,11 +20,11 @@ def interleave(rankings: Ints, k: int) -> Ints:
     first[:, 1:] = ascending[:, 1:] != ascending[:, :-1]
     taken = np.empty_like(first)
     np.put_along_axis(taken, order, first & (ascending >= 0), axis=1)
-    place = taken.cumsum(axis=1) - 1
-    taken &= place < k
+    position = taken.cumsum(axis=1) - 1
+    taken &= position < k
     slates = np.full((users, k), -1, dtype=np.int64)
     who, where = np.nonzero(taken)
-    slates[who, place[who, where]] = offered[who, where]
+    slates[who, position[who, where]] = offered[who, where]
     return slates
 
 
@@ -32,7 +32,7 @@ def interleave_capped(rankings: Ints, k: int, groups: Ints, caps: Ints) -> Ints:
     """Do the same for one user, [J, L] -> [k], with at most `caps` [G] of each group (−1: any).
 
     `groups` [J, L] are those of the items. Rankings that each keep the caps and have k items leave
-    no place empty: what is taken then can always be completed from any one of them.
+    no position empty: what is taken then can always be completed from any one of them.
     """
     left = caps.copy()
     slate: dict[int, None] = {}

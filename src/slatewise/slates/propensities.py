@@ -1,4 +1,4 @@
-"""How likely a strategy is to show an item in a place: what off-policy evaluation needs."""
+"""The probability that a strategy shows an item at a position, for off-policy evaluation."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ _AT_ONCE = 256
 
 @dataclass(frozen=True)
 class Propensities:
-    """Monte Carlo estimates of the probability of each item in each place."""
+    """Monte Carlo estimates of the probability of each item at each position."""
 
     numbers: Ints
     """[R] every item that came up, ascending"""
@@ -26,16 +26,16 @@ class Propensities:
     def of(self, slate: Slate) -> tuple[Doubles, Doubles]:
         """Return the probability of each item where the slate has it, and its standard error: [k].
 
-        An item that never came up in that place has probability 0 and still an error.
+        An item that never came up at that position has probability 0 and still an error.
         """
         rows = np.searchsorted(self.numbers, slate.numbers)
         rows = np.minimum(rows, len(self.numbers) - 1)
-        places = np.arange(len(slate))
+        positions = np.arange(len(slate))
         found = self.numbers[rows] == slate.numbers
         never = standard_error(np.zeros(1), self.draws)
         return (
-            np.where(found, self.probability[rows, places], 0.0),
-            np.where(found, self.standard_error[rows, places], never),
+            np.where(found, self.probability[rows, positions], 0.0),
+            np.where(found, self.standard_error[rows, positions], never),
         )
 
 

@@ -29,7 +29,7 @@ def columns(
 
 
 def table_of(model: SlateModel, path: Path | None = None) -> ItemTable:
-    """Lay out the items of a model, with how unsure their biases are, in memory or at a path."""
+    """Lay out the items of a model, with the scales of their biases, in memory or at a path."""
     return ItemTable.create(*columns(model), path=path, bias_scales=model.bias_scales)
 
 
@@ -38,15 +38,15 @@ def table_of_run(model: SlateModel, run: Path) -> ItemTable:
 
     Where it cannot be written, the table is made in memory: it works, but is not shared.
     """
-    place = run / f"table-{runs.fingerprint(run)}"
+    path = run / f"table-{runs.fingerprint(run)}"
     try:
-        return ItemTable.open(place)
+        return ItemTable.open(path)
     except InputError:
         pass
     try:
         for old in runs.tables_of(run):
             shutil.rmtree(old, ignore_errors=True)  # whoever has it mapped keeps it
-        return table_of(model, place)
+        return table_of(model, path)
     except OSError as error:
         logger.warning("The table of items is not kept in %s (%s).", run, error)
         return table_of(model)

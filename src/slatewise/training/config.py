@@ -1,4 +1,4 @@
-"""How a model is fitted; what it is stands in its own configuration."""
+"""How a model is trained; the model itself has its own configuration."""
 
 from typing import Annotated, Literal
 
@@ -8,12 +8,12 @@ from slatewise.config import Config, Search
 
 
 class TrainingConfig(Config):
-    """A recipe; the defaults are measured to work on simulated logs."""
+    """Settings of training; the defaults were measured on simulated logs."""
 
     learning_rate: Annotated[PositiveFloat | None, Search(1e-4, 1e-1)] = None
     """ℓ, of Adam; without it .02, and .04 where the likelihood has an exposure term."""
     batch_users: PositiveInt = 512
-    """B, users a step."""
+    """B, users per step."""
     max_epochs: PositiveInt = 200
     """Most passes over the training data, in each stage."""
     patience: PositiveInt = 8
@@ -23,7 +23,7 @@ class TrainingConfig(Config):
     drop: float = Field(default=0.3, gt=0, lt=1)
     """Factor by which it drops."""
     least_gain: PositiveFloat = 2e-4
-    """Gain in mean log-likelihood below which an epoch counts as none better."""
+    """Gain in mean log-likelihood below which an epoch counts as no improvement."""
     validation_draws: NonNegativeInt = 0
     """Posterior draws over which the validation likelihood averages; 0 takes the posterior mean,
     which on logs that leave items uncertain ends training too early."""

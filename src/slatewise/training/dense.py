@@ -21,7 +21,15 @@ from slatewise.model.likelihood import Candidates, Exposure
 from slatewise.model.padded import PaddedBatch, padded_likelihood, vectors_of
 from slatewise.model.parts import refuse_device
 from slatewise.model.posterior import Posterior
-from slatewise.training.steps import BETAS, EPSILON, SCALE_RATE, StepResult, training_views
+from slatewise.training.steps import (
+    BETAS,
+    EPSILON,
+    SCALE_RATE,
+    StepResult,
+    adam_state,
+    training_views,
+    without_prefix,
+)
 
 if TYPE_CHECKING:
     from slatewise.training.config import TrainingConfig
@@ -37,7 +45,7 @@ Noise = dict[str, Tensor]
 
 
 def draw_noise(posterior: Posterior, generator: torch.Generator) -> Noise:
-    """Draw all that a step needs."""
+    """Draw the noise of one step."""
     parts = {"items": posterior.items, **posterior.shared}
     noise = {name: part.noise(generator) for name, part in parts.items()}
     if "group_spreads" in parts:
@@ -63,7 +71,7 @@ def advance(
 
 
 class Passes(NamedTuple):
-    """What is compiled: not all at once, so that long users take no longer to compile."""
+    """The compiled functions: several small ones, so that long histories compile as fast."""
 
     pad: Callable[..., PaddedBatch] = PaddedBatch.of
     draw: Callable[..., tuple[Tensor, dict[str, Tensor], Tensor]] = draw_parameters
@@ -73,7 +81,7 @@ class Passes(NamedTuple):
 
     @classmethod
     def compiled(cls) -> "Passes":
-        """Compile each for the shapes it is first called with."""
+        """Return the functions compiled for the shapes of their first call."""
         # Whole float32 products are what is wanted: distances in fewer digits go wrong.
         warnings.filterwarnings("ignore", message="TensorFloat32 tensor cores")
         return cls(*(torch.compile(part, dynamic=False) for part in cls()))  # type: ignore[arg-type]
@@ -167,7 +175,7 @@ class DenseSteps:
         self._adam = torch.optim.Adam(groups, betas=BETAS, eps=EPSILON, fused=True)
 
     def step(self, users: Tensor, generator: torch.Generator, rate: float) -> StepResult:
-        """Improve the posterior a little, from the training interactions of some users [B]."""
+        """Update the posterior from the training interactions of some users [B]."""
         self._generator.manual_seed(int(torch.randint(1 << 62, (), generator=generator)))
         self._adam.zero_grad()
         loss, slate = dense_negative_elbo(
@@ -191,9 +199,9 @@ class DenseSteps:
 
     def _padded(self, users: Tensor) -> PaddedBatch:
         """Fill up a smaller last batch with users who have no interactions."""
-        place = torch.arange(self._batch, device=users.device)
-        filled = users[place % len(users)]
-        ends = torch.where(place < len(users), self._interactions.train_end[filled], 0)
+        row = torch.arange(self._batch, device=users.device)
+        filled = users[row % len(users)]
+        ends = torch.where(row < len(users), self._interactions.train_end[filled], 0)
         shape = (self._steps, self._longest)
         return self._passes.pad(self._interactions, filled, ends, shape, len(self.views))
 
@@ -226,21 +234,12 @@ class DenseSteps:
             )
 
     def state(self) -> dict[str, Tensor]:
-        """Return the optimiser's memory, to be saved."""
-        return {
-            f"adam.{name}.{key}": torch.as_tensor(value)
-            for name, parameter in self._learned.items()
-            for key, value in self._adam.state.get(parameter, {}).items()
-        }
+        """Return the state of the optimiser, to be saved."""
+        return adam_state(self._adam, self._learned)
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
-        """Continue where `state` was taken."""
+        """Restore what `state` returned."""
         for name, parameter in self._learned.items():
-            prefix = f"adam.{name}."
-            found = {
-                k.removeprefix(prefix): v.to(parameter.device)
-                for k, v in tensors.items()
-                if k.startswith(prefix)
-            }
-            if found:
-                self._adam.state[parameter] = found
+            if found := without_prefix(tensors, f"adam.{name}."):
+                device = parameter.device
+                self._adam.state[parameter] = {key: v.to(device) for key, v in found.items()}

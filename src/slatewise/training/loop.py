@@ -1,7 +1,7 @@
 """The training loop, top to bottom.
 
 Everything random in it is drawn from (seed, stage, epoch, step), so a run that stops between two
-steps and goes on later takes the very steps it would have taken.
+steps and is resumed takes the same steps as one that never stopped.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,12 +28,12 @@ _LARGE = 1_000_000
 _WORST = -1e30
 """A validation likelihood below any other; JSON has no infinity."""
 _SKIPPED_IN_A_ROW = 20
-"""Steps that are not finite, one after the other, after which training is given up."""
+"""Steps that are not finite, one after the other, after which training fails."""
 
 
 @dataclass
 class Progress:
-    """Where training stands: enough, with the tensors, to go on exactly from here."""
+    """The state of training that, with the tensors, is enough to resume exactly."""
 
     stage: int = 0
     epoch: int = 0
@@ -57,18 +57,18 @@ class Steps(Protocol):
     """Takes training steps on some device."""
 
     users: Tensor
-    """[users with something to train on]"""
+    """[users with training interactions]"""
     views: Tensor
     """[I] how often each item was seen in training"""
 
     def step(self, users: Tensor, generator: torch.Generator, rate: float) -> StepResult:
-        """Improve the posterior a little, from the training interactions of some users [B]."""
+        """Update the posterior from the training interactions of some users [B]."""
 
     def state(self) -> dict[str, Tensor]:
-        """Return the optimiser's memory."""
+        """Return the state of the optimiser."""
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
-        """Continue exactly where `state` was taken."""
+        """Restore what `state` returned."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Stage:
 
 
 def stages_of(model: ModelConfig, training: TrainingConfig, interactions: int) -> list[Stage]:
-    """Return what is optimised one after the other (two-step optimisation, Section posterior)."""
+    """Return the optimisation stages in order (two-step optimisation, Section posterior)."""
     two_step = training.optimisation == "two-step" or (
         training.optimisation == "auto" and interactions >= _LARGE
     )
@@ -106,13 +106,13 @@ class Training:
     seed: int
     progress: Progress = field(default_factory=Progress)
     item_features: Tensor | None = None
-    """[I, Q] around which items are expected"""
+    """[I, Q] on which the prior means of items depend"""
     start: Callable[[Posterior], Tensor] | None = None
-    """moves a fresh posterior to where training sets out from, and returns how often items [I] had
-    been seen by then; there is then one stage"""
+    """initialises a new posterior from an earlier model, and returns how often items [I] had been
+    seen by it; training then has one stage"""
 
     def __post_init__(self) -> None:
-        """Set out at the first stage."""
+        """Prepare the first stage."""
         self.exposure = Exposure.of(self.model, self.sources)
         self.longest = int(self.interactions.scroll_lengths.max())
         self.total = int(self.interactions.train_end.sum())
@@ -172,7 +172,7 @@ class Training:
 
     @property
     def views(self) -> Tensor:
-        """How often each item was seen, here or else where training set out from: [I]."""
+        """How often each item was seen, here or else in the earlier model: [I]."""
         own = self.steps.views
         return torch.where(own > 0, own, self._earlier_views)
 
@@ -245,7 +245,7 @@ class Training:
             self._enter_stage()
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return tensors and plain values from which `restore` goes on exactly."""
+        """Return tensors and plain values from which `restore` resumes exactly."""
         parts = {
             "posterior": self.posterior.tensors(),
             "best": self.best,
@@ -257,7 +257,7 @@ class Training:
         return tensors, asdict(self.progress)
 
     def restore(self, tensors: dict[str, Tensor], progress: dict[str, Any]) -> None:
-        """Go back to where `state` was taken."""
+        """Restore what `state` returned."""
         self.progress = Progress(**progress)
         if self.progress.stage < len(self.stages):
             self._enter_stage()

@@ -1,6 +1,6 @@
-"""What the C library does with memory that was freed: keep it for the next step, or give it back.
+"""Whether the C library keeps freed memory for the next step, or returns it to the system.
 
-Where it is another one than glibc it has no say in either, and nothing happens.
+With another library than glibc, nothing happens.
 """
 
 import ctypes
@@ -8,10 +8,9 @@ import functools
 from typing import Any
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-"""What glibc's `mallopt` calls the two settings."""
+"""The numbers of the two settings in glibc's `mallopt`."""
 _KEPT, _LARGEST = 256 << 20, 32 << 20
-"""Bytes that may lie free, and from which a block is asked of the system by itself; for the latter
-glibc takes no more."""
+"""Bytes that may stay free, and from which a block is mapped by itself (the most glibc allows)."""
 
 
 @functools.cache
@@ -19,8 +18,8 @@ def keep_freed_memory() -> bool:
     """Ask the C library, once a process, not to return what a step frees; False if it cannot.
 
     A step frees tens of megabytes, and the next one needs them. Left alone, glibc gives them back
-    and asks for them again now and then for thousands of steps in a row, whichever way the heap
-    has come to lie: 1,700 page faults a step, a fifth of its time.
+    and asks for them again, for thousands of steps in a row, depending on the layout of the heap:
+    1,700 page faults per step, a fifth of its time.
     """
     mallopt = _of_glibc("mallopt")
     if mallopt is None:
@@ -29,7 +28,7 @@ def keep_freed_memory() -> bool:
 
 
 def give_back_freed_memory() -> bool:
-    """Return to the system what Python has freed; False if there was nothing, or it cannot.
+    """Return freed memory to the system; False if there was none, or it cannot.
 
     For a process that will not need it again: after loading 1.3 million items, 116 MB.
     """

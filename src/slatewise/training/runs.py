@@ -1,8 +1,7 @@
-"""A run on disk: one directory with everything a model needs, readable by anybody, no pickle."""
+"""A run on disk: one directory with everything a model needs, in open formats, without pickle."""
 
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +14,7 @@ from torch import Tensor
 from slatewise.data.columns import Columns
 from slatewise.errors import InputError
 from slatewise.features.item_features import ItemEncoder
-from slatewise.files import atomic_directory
+from slatewise.files import atomic_directory, atomic_file
 from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
 from slatewise.model.posterior import Posterior
@@ -33,11 +32,11 @@ RUN, POSTERIOR, ITEMS, GROUPS, CHECKPOINT, LOG = (
     "log.jsonl",
 )
 _HASHED: Final = (POSTERIOR, ITEMS, GROUPS)
-"""The files of a model, whose digests its description has."""
+"""The files of a model whose digests are in its description."""
 
 
 def save(model: SlateModel, path: str | Path, *, overwrite: bool = False) -> None:
-    """Write a model to a directory of its own; with `overwrite`, in place of another saved one."""
+    """Write a model to a directory of its own; with `overwrite`, replace another saved one."""
     # Recommenders lay the items out beside the model; that goes with the model it was made from.
     contents = {RUN, *_HASHED, *(table.name for table in tables_of(Path(path)))}
     with atomic_directory(path, overwrite=overwrite, contents=contents) as directory:
@@ -142,7 +141,7 @@ def read_run(path: Path) -> dict[str, Any]:
     except FileNotFoundError as error:
         remedy = "Make one with: slatewise train DATASET RUN"
         if (path / CHECKPOINT).exists():
-            remedy = "Its training has not ended: go on with slatewise train … --resume"
+            remedy = "Its training was interrupted: resume it with slatewise train … --resume"
         raise InputError("this is not a run: it has no run.json.", remedy, file=path) from error
     except (OSError, ValueError) as error:
         raise InputError("the description is damaged.", "Train again.", file=file) from error
@@ -158,29 +157,27 @@ def read_run(path: Path) -> dict[str, Any]:
 
 
 def tables_of(path: Path) -> list[Path]:
-    """Return where items were laid out for ranking, of this posterior or of an earlier one."""
+    """Return the item tables for ranking, of this posterior or of an earlier one."""
     return sorted(path.glob("table-*"))
 
 
 def fingerprint(path: Path) -> str:
-    """Return what tells the posterior of a run from any other; `load` has checked that it is so."""
+    """Return an identifier of the posterior of a run, from its digest, which `load` has checked."""
     return str(read_run(path)["digests"][POSTERIOR])[:16]
 
 
 def write_json(file: Path, value: dict[str, Any]) -> None:
     """Write a JSON file that appears whole or not at all."""
-    partial = file.with_name(f".{file.name}.partial")
-    partial.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
-    os.replace(partial, file)  # noqa: PTH105 (the one call that is atomic by contract)
+    with atomic_file(file) as partial:
+        partial.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
 
 
 def write_tensors(file: Path, tensors: dict[str, Tensor], about: dict[str, str]) -> None:
-    """Write tensors with a few words about them, whole or not at all."""
-    partial = file.with_name(f".{file.name}.partial")
+    """Write tensors with metadata, whole or not at all."""
     whole = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    save_file(whole, partial, about)
-    partial.chmod(0o644)  # as the other files of a run: a service may be another user
-    os.replace(partial, file)  # noqa: PTH105
+    with atomic_file(file) as partial:
+        save_file(whole, partial, about)
+        partial.chmod(0o644)  # as the other files of a run: a service may be another user
 
 
 def read_tensors(file: Path, expected: dict[str, torch.Size] | None = None) -> dict[str, Tensor]:
@@ -203,7 +200,7 @@ def read_tensors(file: Path, expected: dict[str, torch.Size] | None = None) -> d
 
 
 def read_about(file: Path) -> dict[str, str]:
-    """Read the words that were written with tensors."""
+    """Read the metadata that were written with tensors."""
     try:
         with safe_open(file, "pt") as stored:
             return dict(stored.metadata())
@@ -224,9 +221,8 @@ def _digest(file: Path) -> str:
 
 
 def _write_table(file: Path, table: pl.DataFrame) -> None:
-    partial = file.with_name(f".{file.name}.partial")
-    table.write_parquet(partial)
-    os.replace(partial, file)  # noqa: PTH105
+    with atomic_file(file) as partial:
+        table.write_parquet(partial)
 
 
 def _read_table(file: Path) -> pl.DataFrame:

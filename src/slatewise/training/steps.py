@@ -1,7 +1,7 @@
 """One step of training on the CPU: only the items of the batch are read, and written."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -30,7 +30,7 @@ SCALE_RATE = 3.0
 
 @dataclass(frozen=True)
 class StepResult:
-    """What a step came to."""
+    """The loss and likelihood of a step, and whether it was taken."""
 
     loss: float
     log_likelihood: float
@@ -40,7 +40,7 @@ class StepResult:
 
 
 class SparseSteps:
-    """Takes steps of which the cost does not grow with the catalogue."""
+    """Takes steps whose cost does not grow with the catalogue."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class SparseSteps:
         self._scratch = torch.full((len(posterior.item_groups),), -1, dtype=torch.int32)
 
     def step(self, users: Tensor, generator: torch.Generator, rate: float) -> StepResult:
-        """Improve the posterior a little, from the training interactions of some users [B]."""
+        """Update the posterior from the training interactions of some users [B]."""
         batch = self._interactions.of_users(users, self._interactions.train_end[users])
         drawn = self._draw_candidates(generator)
         cells = batch.slate_items if drawn is None else torch.cat([batch.slate_items, drawn])
@@ -114,7 +114,7 @@ class SparseSteps:
             return torch.arange(catalogue, dtype=torch.int32)
         if catalogue <= 8 * wanted:
             return torch.randperm(catalogue, generator=generator)[:wanted].int()
-        # A quarter more than wanted, as some come twice: of so many items, a tenth at most.
+        # A quarter more than wanted: in a catalogue of this size, at most a tenth are duplicates.
         size = (wanted + wanted // 4 + 16,)
         drawn = torch.randint(catalogue, size, generator=generator, dtype=torch.int32)
         distinct = np.unique(drawn.numpy(), return_index=True)[1]
@@ -136,28 +136,19 @@ class SparseSteps:
         return True
 
     def state(self) -> dict[str, Tensor]:
-        """Return the optimiser's memory, to be saved."""
-        tensors = {
-            f"adam.{name}.{key}": torch.as_tensor(value)
-            for name, parameter in self._shared.items()
-            for key, value in self._adam.state.get(parameter, {}).items()
-        }
+        """Return the state of the optimiser, to be saved."""
+        tensors = adam_state(self._adam, self._shared)
         for name, rows in self._rows.items():
             tensors |= {f"rows.{name}.{key}": value for key, value in rows.state().items()}
         return tensors
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
-        """Continue exactly where `state` was taken."""
+        """Restore what `state` returned."""
         for name, parameter in self._shared.items():
-            prefix = f"adam.{name}."
-            found = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
-            if found:
+            if found := without_prefix(tensors, f"adam.{name}."):
                 self._adam.state[parameter] = found
         for name, rows in self._rows.items():
-            prefix = f"rows.{name}."
-            rows.load_state(
-                {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
-            )
+            rows.load_state(without_prefix(tensors, f"rows.{name}."))
 
 
 def training_views(interactions: Interactions, num_items: int) -> Tensor:
@@ -168,6 +159,20 @@ def training_views(interactions: Interactions, num_items: int) -> Tensor:
         part = interactions.of_users(users, interactions.train_end[users])
         views += torch.bincount(part.slate_items, minlength=num_items)
     return views
+
+
+def adam_state(adam: torch.optim.Adam, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the state of Adam for parameters by name, to be saved."""
+    return {
+        f"adam.{name}.{key}": torch.as_tensor(value)
+        for name, parameter in parameters.items()
+        for key, value in adam.state.get(parameter, {}).items()
+    }
+
+
+def without_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Return the tensors whose name starts with `prefix`, by the rest of their name."""
+    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
 
 
 def _all_finite(tensors: Iterable[Tensor | None]) -> bool:

@@ -92,5 +92,5 @@ class Validation:
 def held_out(batch: Interactions) -> Tensor:
     """Mark with 1 the interactions after each user's training part: [N]."""
     users = torch.repeat_interleave(batch.user_offsets.diff())
-    place = torch.arange(len(users), device=users.device) - batch.user_offsets[:-1][users]
-    return (place >= batch.train_end[users]).float()
+    index = torch.arange(len(users), device=users.device) - batch.user_offsets[:-1][users]
+    return (index >= batch.train_end[users]).float()

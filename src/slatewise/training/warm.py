@@ -1,4 +1,4 @@
-"""Starting from an earlier model: what it learned of items by id, of groups by name."""
+"""Warm starts from an earlier model, with items matched by id and groups by name."""
 
 from collections.abc import Hashable, Sequence
 
@@ -12,11 +12,11 @@ from slatewise.model.posterior import Posterior
 
 
 def take_over(posterior: Posterior, earlier: SlateModel, dataset: SlateDataset) -> Tensor:
-    """Move a fresh posterior to where an earlier model ended, in place.
+    """Set a new posterior to that of an earlier model, in place.
 
-    Parameters are found by name, and their rows by what these stand for: group, source, position,
-    feature. Items that the earlier model did not know get the predictive of their group. What it
-    has no counterpart for, such as a new group or a GRU after linear dynamics, stays as it is.
+    Parameters are matched by name, and their rows by group, source, position or feature. Items
+    that the earlier model did not know get the predictive of their group. Parameters that it does
+    not have, such as a new group or a GRU after linear dynamics, stay as they are.
     Returns how often the earlier training saw each item: [I].
     """
     _require_same_shape(posterior, earlier)
@@ -44,7 +44,7 @@ def take_over(posterior: Posterior, earlier: SlateModel, dataset: SlateDataset) 
 
 
 def _indices(names: Sequence[Hashable], earlier: Sequence[Hashable]) -> Tensor:
-    """Return where each of the names stands among the earlier ones, −1 for nowhere: [R]."""
+    """Return the index of each name among the earlier ones, −1 if missing: [R]."""
     index = {name: number for number, name in enumerate(earlier)}
     return torch.tensor([index.get(name, -1) for name in names], dtype=torch.int64)
 

@@ -115,7 +115,7 @@ def test_a_term_without_a_verb_that_its_ranking_needs_is_refused_by_name(ranks: 
 
 
 def test_a_term_has_to_say_how_it_ranks() -> None:
-    with pytest.raises(SlatewiseError, match="does not say `ranks`"):
+    with pytest.raises(SlatewiseError, match="does not define `ranks`"):
 
         class Silent(Complete, FeatureTerm):  # type: ignore[misc]
             acts_on: ClassVar[Literal["items", "no click"]] = "items"

@@ -1,4 +1,4 @@
-"""Where a user starts, before anything is known of her, a module each.
+"""The initial states of users, a module each.
 
 Shapes: B users, K steps, M states, N interactions, J draws, D dimensions, d_h hidden units.
 """
@@ -46,14 +46,14 @@ class TrainingStart(NamedTuple):
 
 
 class InitialState(Part):
-    """The state h_0 of users, around one that is learned for users nobody knows."""
+    """The state h_0 of users, around one that is learned for new users."""
 
     def __init__(self, config: "ModelConfig", state_size: int) -> None:
         super().__init__(config)
         self._state_size = state_size
 
     def parameters(self, noise: Noise) -> dict[str, Parameter]:
-        """Return the state of a user nobody knows yet."""
+        """Return the learned state of a new user."""
         return {"initial_state": Parameter(torch.zeros(self._state_size), self.config.sigma_h0)}
 
     @abstractmethod

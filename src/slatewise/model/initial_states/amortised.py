@@ -40,7 +40,7 @@ class InitialStates(NamedTuple):
     scale: Tensor
     """[B, D]"""
     known: Tensor
-    """[B] whether the prefix has a click; else mean and scale are those of nobody in particular"""
+    """[B] whether the prefix has a click; else the mean is that of a new user"""
 
     def sample(self, generator: torch.Generator | None) -> Tensor:
         """Draw the states of users whose prefix has a click; the others keep the mean."""

@@ -1,4 +1,4 @@
-"""One learned initial state for everybody: nothing of a user's own clicks is in it."""
+"""One learned initial state for all users: a user's own clicks are not in it."""
 
 from collections.abc import Callable
 from typing import Final

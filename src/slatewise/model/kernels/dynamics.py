@@ -32,7 +32,7 @@ def roll_linear(
         drift: [] γ.
         initial: [B, D] first states.
         fractions: [E] ρ.
-        kinds: [K] −1 for a click, else a place in the fractions.
+        kinds: [K] −1 for a click, else an index into the fractions.
         active: users in each step, never more than in the one before; K in all.
 
     """

@@ -2,7 +2,7 @@
 
 An item is a row of C numbers: its vector, and where the model has item biases, the bias last. The
 bias has prior scales of its own; otherwise a column is like the others. Where features of items are
-given, the prior is around what they say (`item_centre`).
+given, they shift the prior mean (`item_centre`).
 
 Shapes: R items, G groups, C numbers of an item, Q features.
 """
@@ -79,7 +79,7 @@ class ItemPrior(Part):
 
     @abstractmethod
     def predictive(self, groups: Tensor, features: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Mean and standard deviation [R, C] of items nobody has seen, of groups [R]."""
+        """Mean and standard deviation [R, C] of unseen items of groups [R]."""
 
     @classmethod
     @abstractmethod
@@ -119,7 +119,7 @@ class ItemPrior(Part):
 def by_column(config: "ModelConfig", of_vectors: float, further: str) -> Tensor:
     """Return a scale for each number of an item: [C].
 
-    Vectors have one; columns that terms add say theirs by the field `further` of `ItemColumn`.
+    Vectors have one; columns that terms add have theirs in the field `further` of `ItemColumn`.
     """
     columns = [column for name in config.terms for column in TERMS[name].item_columns(config)]
     scales = [of_vectors] * config.dimensions + [getattr(column, further) for column in columns]

@@ -1,4 +1,4 @@
-"""A flat prior: items know nothing of each other."""
+"""A flat prior: items are independent."""
 
 from typing import TYPE_CHECKING, Annotated, Final
 

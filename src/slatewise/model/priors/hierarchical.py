@@ -93,7 +93,7 @@ class HierarchicalPrior(ItemPrior):
     def predictive(self, groups: Tensor, features: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Mean μ_g, variance Var μ_g + E S_g²: the first two moments of the group predictive.
 
-        Features add the mean and the variance of what they say.
+        Features add the mean and the variance of W x.
         """
         spread = self.spreads.mean.square() + self.spreads.scale.square() + self._floor**2
         mean, variance = self.means.mean[groups], (self.means.scale.square() + spread)[groups]
@@ -103,7 +103,7 @@ class HierarchicalPrior(ItemPrior):
 
     @classmethod
     def before_data(cls, config: "ModelConfig") -> Tensor:
-        """√(κ_μ² + κ_Σ² + floor²), over groups too, which nobody has seen either."""
+        """√(κ_μ² + κ_Σ² + floor²): groups are unknown before data too."""
         own = config.of(cls)
         mean, spread = (
             by_column(config, kappa, "kappa") for kappa in (own.kappa_mu, own.kappa_sigma)

@@ -61,7 +61,7 @@ class Relevance(Part):
         )
 
     words: ClassVar[str] = "how well it suits the user"
-    """what it says of an item, in explanations"""
+    """its meaning, in explanations"""
 
 
 BASE = Relevance

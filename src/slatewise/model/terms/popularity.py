@@ -126,7 +126,7 @@ class PopularityTerm(FeatureTerm):
         return None if dataset.meta["clock_times"] else "the times of the log are only an order"
 
     def words(self, column: str) -> str:
-        """Say what a feature is."""
+        """Return the meaning of a feature."""
         if column == AGE:
             return "how long it has been shown"
         name, _, half_life = column.rpartition("_")

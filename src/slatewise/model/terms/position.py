@@ -41,7 +41,7 @@ class Position(Term):
 
     @classmethod
     def obstacle(cls, dataset: SlateDataset) -> str | None:
-        """Say why it cannot be learned from a log: slates of one item have one position."""
+        """Return why a log cannot teach it: slates of one item have one position."""
         if (np.diff(dataset.slate_offsets) > 1).any():
             return None
         return "every slate has one item"

@@ -45,7 +45,7 @@ class PropensityTerm(FeatureTerm):
         return lambda interactions: self.propensity.features(interactions)[:, None] / self.size
 
     def words(self, column: str) -> str:
-        """Say what the feature is."""
+        """Return the meaning of the feature."""
         return "how readily the user clicked so far"
 
 

@@ -57,7 +57,7 @@ class ItemState(Protocol):
         """Take events into account one after the other, as they are given."""
 
     def grow(self, num_items: int) -> None:
-        """Have room for so many items; new ones have had no events."""
+        """Make room for `num_items` items; new ones have had no events."""
 
     def features(self, time: int, items: Int64Array | None = None) -> Floats:
         """Return the features of items [K], or of all, at a time, as the model has them: [K, P]."""
@@ -92,7 +92,7 @@ class Term(Config):
     has_features: ClassVar[bool] = False
     """whether it is a sum over features of the strict past"""
     without_past: ClassVar[str | None] = None
-    """what to say where it ranks by what users did, and nothing of that is known"""
+    """note where it ranks by the past of users, and no past is known"""
 
     @classmethod
     def check(cls, config: "ModelConfig") -> None:
@@ -131,7 +131,7 @@ class FeatureTerm(Term):
         for name, allowed in choices.items():
             if getattr(cls, name, None) not in allowed:
                 raise SlatewiseError(
-                    f"the term {cls.__name__} does not say `{name}`.",
+                    f"the term {cls.__name__} does not define `{name}`.",
                     f"Set it to one of {', '.join(map(repr, allowed))}.",
                 )
         if cls.acts_on == "no click" and cls.ranks != "never":
@@ -221,7 +221,7 @@ class FeatureTerm(Term):
         raise NotImplementedError
 
     def words(self, column: str) -> str:
-        """Say in a few words what a feature is, to explain a slate."""
+        """Return the meaning of a feature in a few words, to explain a slate."""
         return column.replace("_", " ")
 
     def _replayed(self, interactions: Interactions) -> Tensor:

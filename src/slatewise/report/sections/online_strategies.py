@@ -29,8 +29,8 @@ def section(result: StudyResult) -> Section:
         [
             MEASURES,
             "Diversity: groups and mean true distance of two items of a slate, the share of the "
-            "catalogue that an arm showed at all, and the share of its places that went to items "
-            f"of which its model had seen fewer than {few} views.",
+            "catalogue that an arm showed at all, and the share of its positions that went to "
+            f"items of which its model had seen fewer than {few} views.",
         ],
         [_table(result, part) for part in parts],
         [figure for part in parts for figure in _figures(result, part)],
@@ -74,7 +74,7 @@ def _against_greedy(differences: pl.DataFrame, how: str) -> Figure:
 
 
 def _little_seen(slates: pl.DataFrame) -> Figure:
-    """Draw what share of the places went to little-seen items, all seeds together."""
+    """Draw what share of the positions went to little-seen items, all seeds together."""
     share = (pl.col("little_seen") * pl.col("slates")).sum() / pl.col("slates").sum()
     rows = (
         slates.filter(pl.col("slates") > 0).group_by("arm", "day", maintain_order=True).agg(share)
@@ -88,7 +88,7 @@ def _little_seen(slates: pl.DataFrame) -> Figure:
         )
         for (arm,), part in rows.sort("day").group_by("arm", maintain_order=True)
     ]
-    layout = figures.layout("day", "share of places")
+    layout = figures.layout("day", "share of positions")
     caption = "How much of what is shown are items that the model knows little of."
     title = "Places given to little-seen items, each learning from its own"
     return Figure(title, figures.lines(drawn), layout, caption, "slates")

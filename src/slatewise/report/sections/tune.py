@@ -140,7 +140,7 @@ def _course(trials: pl.DataFrame, name: str, objective: str) -> Figure:
 
 
 def _contour(surface: pl.DataFrame, trials: pl.DataFrame, name: str, objective: str) -> Figure:
-    """Draw the surrogate over two settings, and the trials at their places."""
+    """Draw the surrogate over two settings, and the trials at their values."""
     across, up, number = surface["across"][0], surface["up"][0], surface["figure"][0]
     values = surface.sort("y", "x")
     columns = values["x"].n_unique()
@@ -167,7 +167,7 @@ def _contour(surface: pl.DataFrame, trials: pl.DataFrame, name: str, objective: 
     layout = figures.layout(SYMBOLS[across], SYMBOLS[up], height=440, xaxis=log, yaxis=log)
     caption = (
         f"The paper's Figure {number}: what the surrogate expects of the {objective}, darker for "
-        "more, with the other settings as in the best trial. The marks are trials at their places "
+        "more, with the other settings as in the best trial. The marks are trials at their values "
         "in these two settings; their other settings differ. Far from marks it is a guess: the "
         "standard deviation is shown on hovering."
     )
