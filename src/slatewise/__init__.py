@@ -26,20 +26,15 @@ if TYPE_CHECKING:
     from slatewise.training import load as load
     from slatewise.training import save as save
 
-_HOMES = {
-    "SlateDataset": "slatewise.data.dataset",
-    "prepare": "slatewise.data.preparation",
-    "ModelConfig": "slatewise.model.config",
-    "SlateModel": "slatewise.model.fitted",
-    "TrainingConfig": "slatewise.training",
-    "fit": "slatewise.training",
-    "save": "slatewise.training",
-    "load": "slatewise.training",
-    "ModelRecommender": "slatewise.evaluation",
-    "evaluate": "slatewise.evaluation",
-    "Recommender": "slatewise.slates",
-}
-
-__all__ = sorted(_HOMES)  # noqa: PLE0605
-
-__getattr__ = exports(__name__, _HOMES)
+__all__, __getattr__ = exports(
+    __name__,
+    {
+        "data.dataset": "SlateDataset",
+        "data.preparation": "prepare",
+        "evaluation": "ModelRecommender evaluate",
+        "model.config": "ModelConfig",
+        "model.fitted": "SlateModel",
+        "slates": "Recommender",
+        "training": "TrainingConfig fit load save",
+    },
+)

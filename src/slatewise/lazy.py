@@ -1,20 +1,25 @@
-"""Names of a package that are loaded when they are first asked for."""
+"""Names of a package that are loaded on first use."""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
 
-def exports(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return a `__getattr__` for a package whose names (keys) live in modules (values).
+def exports(package: str, names: Mapping[str, str]) -> tuple[list[str], Callable[[str], Any]]:
+    """Return `__all__` and `__getattr__` of a package, from its names by module.
 
-    Torch and polars take their time to load, and a part of the package that needs neither should
-    work where one of them is missing.
+    Torch and polars take time to load, and a part of the package that needs neither should work
+    where one of them is missing.
+
+    Args:
+        package: its full name.
+        names: modules, relative to the package, with the names that live there, parted by spaces.
     """
+    homes = {name: module for module, listed in names.items() for name in listed.split()}
 
     def get(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module '{package}' has no attribute '{name}'")
-        return getattr(import_module(homes[name]), name)
+        return getattr(import_module(f"{package}.{homes[name]}"), name)
 
-    return get
+    return sorted(homes), get

@@ -158,7 +158,4 @@ __all__ = [
 ]
 
 # A model needs pydantic, which judging any other recommender does without.
-__getattr__ = exports(
-    __name__,
-    dict.fromkeys(["ModelRecommender", "require_same_items"], "slatewise.evaluation.model"),
-)
+_, __getattr__ = exports(__name__, {"model": "ModelRecommender require_same_items"})

@@ -24,27 +24,19 @@ if TYPE_CHECKING:
     from slatewise.features.showings import replay as replay
     from slatewise.features.user_history import UserHistory as UserHistory
 
-_HOMES = {
-    "HISTORY": "slatewise.features.history",
-    "HalfLives": "slatewise.features.half_lives",
-    "ItemEncoder": "slatewise.features.item_features",
-    "Popularity": "slatewise.features.popularity",
-    "PopularityConfig": "slatewise.features.popularity",
-    "PopularityIndex": "slatewise.features.popularity_index",
-    "PopularityState": "slatewise.features.popularity_state",
-    "Propensity": "slatewise.features.propensity",
-    "PropensityState": "slatewise.features.propensity",
-    "Showing": "slatewise.features.showings",
-    "cells_of_users": "slatewise.features.cells",
-    "UserHistory": "slatewise.features.user_history",
-    "history_features": "slatewise.features.history",
-    "met_features": "slatewise.features.history",
-    "positions": "slatewise.features.cells",
-    "read_item_columns": "slatewise.features.item_columns",
-    "search_half_lives": "slatewise.features.half_lives",
-    "replay": "slatewise.features.showings",
-}
-
-__all__ = sorted(_HOMES)  # noqa: PLE0605
-
-__getattr__ = exports(__name__, _HOMES)
+__all__, __getattr__ = exports(
+    __name__,
+    {
+        "cells": "cells_of_users positions",
+        "half_lives": "HalfLives search_half_lives",
+        "history": "HISTORY history_features met_features",
+        "item_columns": "read_item_columns",
+        "item_features": "ItemEncoder",
+        "popularity": "Popularity PopularityConfig",
+        "popularity_index": "PopularityIndex",
+        "popularity_state": "PopularityState",
+        "propensity": "Propensity PropensityState",
+        "showings": "Showing replay",
+        "user_history": "UserHistory",
+    },
+)

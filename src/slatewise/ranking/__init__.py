@@ -17,17 +17,15 @@ if TYPE_CHECKING:
     from slatewise.ranking.request import Ranking as Ranking
     from slatewise.ranking.table import ItemTable as ItemTable
 
-_HOMES = {
-    "Additions": "slatewise.ranking.additions",
-    "Filter": "slatewise.ranking.filters",
-    "ItemTable": "slatewise.ranking.table",
-    "Ranking": "slatewise.ranking.request",
-    "rank_draws": "slatewise.ranking.draws",
-    "rank_expected": "slatewise.ranking.expected",
-    "rank_means": "slatewise.ranking.greedy",
-    "rank_means_many": "slatewise.ranking.greedy",
-}
-
-__all__ = sorted(_HOMES)  # noqa: PLE0605
-
-__getattr__ = exports(__name__, _HOMES)
+__all__, __getattr__ = exports(
+    __name__,
+    {
+        "additions": "Additions",
+        "draws": "rank_draws",
+        "expected": "rank_expected",
+        "filters": "Filter",
+        "greedy": "rank_means rank_means_many",
+        "request": "Ranking",
+        "table": "ItemTable",
+    },
+)

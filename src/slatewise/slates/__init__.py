@@ -24,32 +24,19 @@ if TYPE_CHECKING:
     from slatewise.slates.users import Seen as Seen
     from slatewise.slates.users import Users as Users
 
-_HOMES = {
-    name: f"slatewise.slates.{module}"
-    for module, names in {
-        "dense": ["DenseRanker"],
-        "exact": ["ExactRanker"],
-        "explaining": ["Reason"],
-        "propensities": ["Propensities"],
-        "ranker": ["Ranker"],
-        "recommender": ["Recommender"],
-        "slate": ["Slate"],
-        "strategies": [
-            "STRATEGIES",
-            "EpsilonMix",
-            "Greedy",
-            "InSlateThompson",
-            "NamedStrategy",
-            "PosteriorMean",
-            "Strategy",
-            "Thompson",
-            "named_strategy",
-        ],
-        "users": ["Seen", "Users"],
-    }.items()
-    for name in names
-}
-
-__all__ = sorted(_HOMES)  # noqa: PLE0605
-
-__getattr__ = exports(__name__, _HOMES)
+__all__, __getattr__ = exports(
+    __name__,
+    {
+        "dense": "DenseRanker",
+        "exact": "ExactRanker",
+        "explanation": "Reason",
+        "propensities": "Propensities",
+        "recommender": "Recommender",
+        "slate": "Slate",
+        "strategies": """
+            STRATEGIES EpsilonMix Greedy InSlateThompson NamedStrategy
+            PosteriorMean Ranker Strategy Thompson named_strategy
+        """,
+        "users": "Seen Users",
+    },
+)

@@ -11,14 +11,11 @@ if TYPE_CHECKING:
     from slatewise.training.trainer import StoppedError as StoppedError
     from slatewise.training.trainer import fit as fit
 
-_HOMES = {
-    "TrainingConfig": "slatewise.training.config",
-    "StoppedError": "slatewise.training.trainer",
-    "fit": "slatewise.training.trainer",
-    "load": "slatewise.training.runs",
-    "save": "slatewise.training.runs",
-}
-
-__all__ = sorted(_HOMES)  # noqa: PLE0605
-
-__getattr__ = exports(__name__, _HOMES)
+__all__, __getattr__ = exports(
+    __name__,
+    {
+        "config": "TrainingConfig",
+        "runs": "load save",
+        "trainer": "StoppedError fit",
+    },
+)
