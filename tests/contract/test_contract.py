@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from slatewise.cli import app
 from slatewise.data import SlateDataset
+from slatewise.model.config import ModelConfig
 from slatewise.model.registry import DYNAMICS, INITIAL_STATES, PRIORS, RELEVANCES, TERMS
 from slatewise.training import save
 from tests.contract.checks import CHECKS, WHO
@@ -22,7 +23,13 @@ ONE_OF = {
     "initial_state": INITIAL_STATES,
 }
 PARTS: dict[str, dict[str, Any]] = {
-    **{f"{kind} {name}": {kind: name} for kind, all_of in ONE_OF.items() for name in all_of.names},
+    "defaults": {},
+    **{
+        f"{kind} {name}": {kind: name}
+        for kind, all_of in ONE_OF.items()
+        for name in all_of.names
+        if name != ModelConfig.model_fields[kind].default
+    },
     **{f"term {name}": {"terms": (name,)} for name in TERMS.names},
     **{f"evidence {name}": {"evidence": SOURCES[:1], "dynamics": name} for name in DYNAMICS.names},
     "all terms": {"terms": TERMS.names, "evidence": SOURCES, "relevance": "dot"},
