@@ -23,6 +23,7 @@ from slatewise.experiments.store import StudyResult
 from slatewise.experiments.study import find_study, run_study, study_config
 from slatewise.model.config import ModelConfig
 from slatewise.report.sections import exposure as section
+from slatewise.slates.dense import DenseRanker
 from slatewise.training import TrainingConfig, fit
 from tests.experiments.worlds import SMALL, bench
 
@@ -107,7 +108,15 @@ def test_evidence_reaches_the_slates_that_are_judged(tmp_path: Path) -> None:
     for strength in (0.0, 3.0):
         with torch.no_grad():
             model.posterior.shared["evidence"].mean.fill_(strength)
-        rates.append(judge_greedy(model, made.market, made.population.users, who, known))
+        rates.append(
+            judge_greedy(
+                DenseRanker(model.posterior, model.terms),
+                made.market,
+                made.population.users,
+                who,
+                known,
+            )
+        )
     moved = rates[0] != rates[1]
     searched = [0 in user.moves(np.array([-1, 0])).kinds for user in known]
     assert dataset.source_names[1] == "search"

@@ -38,7 +38,9 @@ def run_days(
         dataset = platform.log.dataset(day)  # of the past alone: the day is yet to come
         for variant in dict.fromkeys(arm.variant for arm in arms):
             models[variant] = retrain(config, models, variant, dataset, seed=1_000 * seed + day)
-        policies = [ModelPolicy(models[arm.variant], named_strategy(arm.strategy)) for arm in arms]
+        policies = [
+            ModelPolicy(models[arm.variant], named_strategy(arm.strategy), dataset) for arm in arms
+        ]
         met = platform.day(day, policies, lost=day in lost)
         outcomes.add(day, met, models, dataset)
     return outcomes.tables()

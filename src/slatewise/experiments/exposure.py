@@ -26,7 +26,6 @@ from slatewise.experiments.study import Bench, Study, Summary, Unit
 from slatewise.features.showings import Showing
 from slatewise.features.user_history import UserHistory
 from slatewise.model.config import ModelConfig
-from slatewise.model.fitted import SlateModel
 from slatewise.ranking import Filter
 from slatewise.simulation import Marketplace, Users, named_policy
 from slatewise.simulation.arrays import Doubles, Ints
@@ -119,7 +118,8 @@ def run(config: ExposureConfig, unit: Unit, bench: Bench) -> Tables:
     for number, name in enumerate(config.models):
         bench.progress(f"seed {unit.seed}, {unit.part}", number, len(config.models))
         model = fit(dataset, _model(config, name), config.training, seed=unit.seed)
-        expected = judge_greedy(model, platform.market, platform.population.users, who, known)
+        ranker = DenseRanker.after(model, dataset)
+        expected = judge_greedy(ranker, platform.market, platform.population.users, who, known)
         rows.append(head | {"arm": name, "users": who, "expected": expected.round(6)})
     return {"judged": rows}
 
@@ -138,10 +138,9 @@ def _fill(config: ExposureConfig, platform: Platform, kind: str, seed: int, benc
     for first, end in pairwise(starts):
         if first > starts[0]:
             bench.progress(f"seed {seed}, loop", first - starts[0], -starts[0])
-            earlier = fit(
-                platform.log.dataset(first), _model(config, SLATE), config.training, seed=seed
-            )
-            policy = ModelPolicy(earlier, Greedy())
+            log = platform.log.dataset(first)
+            earlier = fit(log, _model(config, SLATE), config.training, seed=seed)
+            policy = ModelPolicy(earlier, Greedy(), log)
         for day in range(first, end):
             platform.day(day, [policy])
 
@@ -248,7 +247,7 @@ def histories(log: pl.DataFrame, who: Ints, sources: Sequence[str]) -> list[User
 
 
 def judge_greedy(
-    model: SlateModel, market: Marketplace, users: Users, who: Ints, known: Sequence[UserHistory]
+    ranker: DenseRanker, market: Marketplace, users: Users, who: Ints, known: Sequence[UserHistory]
 ) -> Doubles:
     """Return the exact click probability of the greedy slate of each of `who`: [B].
 
@@ -256,7 +255,6 @@ def judge_greedy(
     """
     filters = [Filter(exclude=history.clicked) for history in known]
     asked = asking.Users(known, filters, [0] * len(who))
-    ranker = DenseRanker(model.posterior, model.terms)
     slates = Greedy().slates(ranker, asked, market.config.max_slate)
     return market.click_probability(users, slates, who)
 

@@ -122,7 +122,8 @@ def _judge_share(
     rows = []
     for number, variant in enumerate(variants):
         bench.progress(f"seed {seed}, search share {share:g}", number, len(variants))
-        policy = ModelPolicy(retrain(config, {}, variant, dataset, seed=seed), Greedy())
+        model = retrain(config, {}, variant, dataset, seed=seed)
+        policy = ModelPolicy(model, Greedy(), dataset)
         rng = np.random.default_rng(seed)
         slates = policy.recommend(users.observed(who), market.config.max_slate, rng)
         rows.append(

@@ -7,14 +7,22 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
+from slatewise.features.popularity import SECOND
+from slatewise.model.fitted import SlateModel
 from slatewise.model.parameters import Parameters
 from slatewise.model.posterior import Posterior
 from slatewise.model.profiles import present_profiles
 from slatewise.model.terms import FittedTerms
 from slatewise.model.utility import ranking_utilities
 from slatewise.ranking import Filter
-from slatewise.slates.additions import add_met, ranking_terms, weights_by_term
+from slatewise.slates.additions import (
+    add_met,
+    feature_columns,
+    ranking_terms,
+    weights_by_term,
+)
 from slatewise.slates.interleaving import interleave
 from slatewise.slates.users import Ints, Users
 
@@ -49,6 +57,18 @@ class DenseRanker:
             )
         device = posterior.items.mean.device
         self._features = None if features is None else torch.from_numpy(features).to(device)
+
+    @classmethod
+    def after(cls, model: SlateModel, log: SlateDataset) -> "DenseRanker":
+        """Rank by a model right after everything in a log of its items."""
+        terms = model.terms.that_rank("all items")
+        if not terms:
+            return cls(model.posterior, model.terms)
+        states = {name: term.state_after(log) for name, term in terms.items()}
+        time = int(log.times.max()) + round(max(t.refresh for t in terms.values()) * SECOND)
+        features = {name: state.features(time) for name, state in states.items()}
+        columns = feature_columns(terms, features, len(model.item_ids))
+        return cls(model.posterior, model.terms, columns)
 
     def by_mean(self, users: Users, k: int) -> Ints:
         """Rank by relevance at the posterior mean: [B, k]."""
