@@ -5,6 +5,7 @@ here they are sorted by part, and looked up with `ModelConfig.of`.
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -15,6 +16,7 @@ from pydantic import (
     SerializeAsAny,
     SerializerFunctionWrapHandler,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_serializer,
     model_validator,
@@ -22,6 +24,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from slatewise.config import Config, Search
+from slatewise.errors import SlatewiseError
 from slatewise.model.registry import DYNAMICS, INITIAL_STATES, PRIORS, RELEVANCES, TERMS, Registry
 
 _ONE_OF: Mapping[str, Registry[Any]] = {
@@ -111,6 +114,16 @@ class ModelConfig(Config):
         for settings in values.pop("parts").values():
             values |= settings
         return values
+
+    @field_validator(*_ONE_OF)
+    @classmethod
+    def _is_a_part(cls, name: str, info: ValidationInfo) -> str:
+        return _known(_ONE_OF[str(info.field_name)], name)
+
+    @field_validator("terms")
+    @classmethod
+    def _are_terms(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(_known(TERMS, name) for name in names)
 
     @field_validator("terms", "evidence")
     @classmethod
@@ -202,6 +215,15 @@ class ModelConfig(Config):
         return "+".join([base, *more])
 
 
+def _known(registry: Registry[Any], name: str) -> str:
+    """Return the name of a part, refusing one that there is not."""
+    try:
+        registry[name]
+    except SlatewiseError as error:
+        raise ValueError(f"{error.problem} {error.remedy}".rstrip(".")) from error
+    return name
+
+
 def _settings_of(part: Any, values: Mapping[str, Any]) -> Config:
     try:
         built: Config = part.Settings.model_validate(values)
@@ -231,6 +253,7 @@ def _parts_with_settings(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]
 
 def _of_kind(registry: Registry[Any], named: list[str]) -> Iterator[tuple[str, Any]]:
     for name in dict.fromkeys([*registry, *named]):
-        part = registry[name]
-        if part.Settings.model_fields:
-            yield _key(part), part
+        with suppress(SlatewiseError):  # the validator of the field says what is wrong
+            part = registry[name]
+            if part.Settings.model_fields:
+                yield _key(part), part
