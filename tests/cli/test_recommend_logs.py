@@ -125,7 +125,7 @@ def test_popularity_of_a_later_time_has_faded(run: Run, place: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--users", "LOG", "--log", "LOG", "--at", "2023-11-14 22:00:00"], "goes on after"),
+        (["--users", "LOG", "--log", "LOG", "--at", "2023-11-14 22:00:00"], "continues after"),
         (["--users", "LOG", "--at", "2033-01-01"], "Give --log too"),
         (["--users", "ELSEWHERE"], "knows no slates from 'billboard'"),
         (["--users", "OTHERS"], "knows none of the items"),

@@ -1,4 +1,4 @@
-"""Slates for a file full of users, written part by part so that it can be stopped and gone on."""
+"""Slates for a file of users, written in parts so that it can be interrupted and resumed."""
 
 import hashlib
 import json
@@ -30,7 +30,7 @@ Progress = Callable[[str, int, int | None], None]
 
 
 class Visitors(Protocol):
-    """Users who get a slate each, with what they did."""
+    """Users who get a slate each, with their histories."""
 
     @property
     def users(self) -> pl.Series:
@@ -38,7 +38,7 @@ class Visitors(Protocol):
 
     @property
     def digest(self) -> str:
-        """Tells them and their histories from others."""
+        """Hash that identifies the users and their histories."""
 
     def histories(self, first: int, count: int) -> tuple[list[UserHistory], int]:
         """Return what `count` users did, from number `first` on, and how many items are unknown."""
@@ -110,10 +110,10 @@ def recommend_to_file(
     about: dict[str, Any],
     progress: Progress,
 ) -> int:
-    """Write a Parquet file with a row per user and place; return how many items were unknown.
+    """Write a Parquet file with a row per user and position; return how many items were unknown.
 
     User number b has seed + b. Parts stay beside the file until it is whole; called again with the
-    same things, it goes on where it stopped.
+    same arguments, it resumes where it stopped.
     """
     users = visitors.users
     about = about | {"users": len(users), "histories": visitors.digest}
@@ -138,7 +138,7 @@ def recommend_to_file(
 def _slates(
     recommender: Recommender, strategy: Strategy, histories: list[UserHistory], k: int, seed: int
 ) -> Ints:
-    """Make slates [B, k] on all cores; who is in whose thread changes nothing."""
+    """Make slates [B, k] on all cores; the division into threads changes nothing."""
 
     def make(users: Users) -> Ints:
         return recommender.maker.rows(users, k, strategy)
@@ -154,12 +154,12 @@ def _pieces(histories: list[UserHistory], seed: int) -> Iterator[Users]:
 
 
 def _rows(recommender: Recommender, users: pl.Series, shown: Ints, seed: int) -> pl.DataFrame:
-    who, place = np.nonzero(shown >= 0)
-    items = recommender.items.ids_of(shown[who, place])
+    who, position = np.nonzero(shown >= 0)
+    items = recommender.items.ids_of(shown[who, position])
     return pl.DataFrame(
         {
             Columns.USER: users.gather(who),
-            Columns.POSITION: (place + 1).astype(np.int32),
+            Columns.POSITION: (position + 1).astype(np.int32),
             Columns.ITEM: pl.Series(items, dtype=_id_type(recommender)),
             "seed": seed + who,
         }
@@ -176,7 +176,7 @@ def _open_parts(parts: Path, identity: dict[str, Any]) -> None:
         return
     if parts.exists():
         raise SlatewiseError(
-            f"{parts} holds a part of other slates.", "Go on with those, or delete it."
+            f"{parts} holds a part of other slates.", "Resume those, or delete it."
         )
     parts.mkdir(parents=True)
     note.write_text(json.dumps(identity), encoding="utf-8")

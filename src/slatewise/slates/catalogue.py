@@ -17,17 +17,17 @@ from slatewise.errors import SlatewiseError
 from slatewise.model.fitted import ItemId
 from slatewise.ranking import ItemTable
 from slatewise.slates.arrays import GrowingArray
-from slatewise.slates.predictive import Said
+from slatewise.slates.predictive import FeaturePrediction
 
 T = TypeVar("T", bound=Hashable)
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 NewRows = tuple[Floats, Floats, Floats, Floats]
 """means and scales [R, D], biases and their scales [R]"""
-NewItems = Callable[[Ints, Said | None], NewRows]
+NewItems = Callable[[Ints, FeaturePrediction | None], NewRows]
 """What is believed of new items of groups [R], as numbers of the model, by what their features say
 where it reads any."""
-Predict = Callable[[Ints], Said]
+Predict = Callable[[Ints], FeaturePrediction]
 """Returns what features say, by their numbers in `Changes.features` [R]: [R, C]."""
 
 
@@ -213,7 +213,12 @@ class Catalogue:
         self._features = features
         self.table.set_features(self._features_of(self._items.values))
 
-    def add(self, ids: Sequence[ItemId], groups: Sequence[str], said: Said | None = None) -> None:
+    def add(
+        self,
+        ids: Sequence[ItemId],
+        groups: Sequence[str],
+        predicted: FeaturePrediction | None = None,
+    ) -> None:
         """Offer new items, by what groups and features say of them: [R, C].
 
         An id that was removed comes back as a new item.
@@ -228,7 +233,7 @@ class Catalogue:
             np.ones(len(ids), np.bool_),
             np.arange(len(ids)),
         )
-        self.apply(changes, None if said is None else said.of)
+        self.apply(changes, None if predicted is None else predicted.of)
 
     def hide(self, ids: Iterable[ItemId]) -> None:
         """Stop showing items, until they are shown again."""
@@ -321,8 +326,8 @@ class Catalogue:
             return
         items = changes.items[needed]
         rows = np.arange(self.table.num_items, self.table.num_items + len(needed))
-        said = None if predict is None else predict(changes.features[needed])
-        means, scales, biases, bias_scales = self._new_items(groups[needed], said)
+        predicted = None if predict is None else predict(changes.features[needed])
+        means, scales, biases, bias_scales = self._new_items(groups[needed], predicted)
         features = self._features_of(items)
         self.table.append(means, scales, biases, groups[needed], bias_scales, features)
         self._items.extend(items)

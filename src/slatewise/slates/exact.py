@@ -134,7 +134,7 @@ class ExactRanker:
         """Return the profiles of users at the posterior mean: [B, D]."""
         profiles = []
         for history in users.histories:
-            moves = history.moves(self.dynamics.places)
+            moves = history.moves(self.dynamics.source_index)
             vectors = moves.averages(self.table.means_of(moves.items))
             profiles.append(self.dynamics.mean(vectors, moves.kinds))
         return np.stack(profiles)
@@ -154,7 +154,7 @@ class ExactRanker:
     def draw_profiles(self, history: UserHistory, draws: int, seed: int) -> Profiles:
         """Draw the profile of one user J times, with everything that is uncertain about it."""
         rng = np.random.default_rng(seed)
-        moves = history.moves(self.dynamics.places)
+        moves = history.moves(self.dynamics.source_index)
         items, local = np.unique(moves.items, return_inverse=True)
         mean, scale = self.table.means_of(items), self.table.scales_of(items)
         vectors = rng.standard_normal((draws, *mean.shape), dtype=np.float32)

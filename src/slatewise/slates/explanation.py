@@ -13,7 +13,7 @@ from slatewise.slates.strategies import EpsilonMix
 from slatewise.slates.users import Ints
 
 DEPTH = 200
-"""Ranks are followed so far down; below, an item is out of reach in any case."""
+"""Depth to which ranks are computed; an item below it is out of reach in any case."""
 _FRESH = 1 << 60
 
 
@@ -44,10 +44,10 @@ class Reason:
 
 
 def explain(ranker: ExactRanker, catalogue: Catalogue, slate: Slate, draws: int) -> list[Reason]:
-    """Say of each item of a slate where it stands, how surely, and why."""
+    """Explain each item of a slate: its ranks, their uncertainty, and why it is shown."""
     depth = max(DEPTH, len(slate))
     by_mean = ranker.by_mean(slate.user, depth)[0]
-    # Draws of their own: those that made the slate would speak for what they chose.
+    # New draws: those that made the slate are biased towards what they chose.
     fresh = replace(slate.user, seeds=[slate.seed + _FRESH])
     drawn = ranker.by_draws(fresh, depth, draws)[0]  # [J, depth]
     quantiles = rank_quantiles(drawn, slate.numbers)
@@ -56,22 +56,22 @@ def explain(ranker: ExactRanker, catalogue: Catalogue, slate: Slate, draws: int)
     views = catalogue.views_of(slate.numbers)
     drawn_by_chance = _by_chance(ranker, slate)
     reasons = []
-    for place, number in enumerate(slate.numbers):
+    for position, number in enumerate(slate.numbers):
         found = np.flatnonzero(by_mean == number)
         greedy_rank = int(found[0]) + 1 if len(found) else None
-        click, distance = nearest[place]
+        click, distance = nearest[position]
         reasons.append(
             Reason(
-                item=slate.items[place],
-                group=slate.groups[place],
-                relevance=float(slate.relevance[place]),
-                uncertainty=float(slate.uncertainty[place]),
+                item=slate.items[position],
+                group=slate.groups[position],
+                relevance=float(slate.relevance[position]),
+                uncertainty=float(slate.uncertainty[position]),
                 greedy_rank=greedy_rank,
-                ranks=quantiles[place],
+                ranks=quantiles[position],
                 nearest_click=None if click is None else catalogue.ids_of(np.array([click]))[0],
                 nearest_distance=distance,
-                views=int(views[place]),
-                adds={name: float(values[place]) for name, values in parts.items()},
+                views=int(views[position]),
+                adds={name: float(values[position]) for name, values in parts.items()},
                 shown_as=_shown_as(greedy_rank, len(slate), chance=number in drawn_by_chance),
             )
         )
@@ -116,5 +116,5 @@ def nearest_clicks(
     distance = np.linalg.norm(vectors[:, None] - past, axis=2)  # [k, C]
     best = distance.argmin(axis=1)
     return [
-        (int(clicks[place]), float(row[place])) for row, place in zip(distance, best, strict=True)
+        (int(clicks[index]), float(row[index])) for row, index in zip(distance, best, strict=True)
     ]

@@ -1,7 +1,7 @@
-"""Logs told to a recommender that was trained on another: whole histories, and popularity now.
+"""Histories and current popularity from a log that the recommender was not trained on.
 
-A log is a dataset, or a table of what was shown and clicked that is prepared for the time being,
-with the items of the model as its items table. Items are matched by id, sources by name.
+A log is a dataset, or a table of slates and clicks, which is prepared in a temporary
+directory, with the items of the model as its items table. Items are matched by id, sources by name.
 """
 
 import tempfile
@@ -27,7 +27,7 @@ _CELLS = 1 << 22
 
 
 def is_log(path: str | Path) -> bool:
-    """Say whether this is a dataset or a table of slates, and not one of clicks."""
+    """Return whether this is a dataset or a table of slates, and not one of clicks."""
     if (Path(path) / "dataset.json").exists():
         return True
     columns = open_tables(path, "log")[0].schema
@@ -36,7 +36,7 @@ def is_log(path: str | Path) -> bool:
 
 @contextmanager
 def opened_log(path: str | Path, recommender: Recommender) -> Iterator[SlateDataset]:
-    """Open a dataset, or prepare a table of slates in a place that is gone afterwards."""
+    """Open a dataset, or prepare a table of slates in a temporary directory."""
     if (Path(path) / "dataset.json").exists():
         yield SlateDataset.open(path)
         return
@@ -78,19 +78,19 @@ class LoggedUsers:
 
 
 def refresh_from(recommender: Recommender, dataset: SlateDataset, at: int | None = None) -> int:
-    """Tell a model what a log knows of all items, and return the time that it is told of.
+    """Compute the features of all items from a log, and return the time they are for.
 
-    That is `at`, in microseconds since 1970, or the first tick after everything in the log.
+    That is `at`, in microseconds since 1970, or the first tick after the last event of the log.
     """
     terms = recommender.model.terms.that_rank("all items")
     if not terms:
         raise SlatewiseError(
-            "the model does not rank by popularity.", "Leave out --log, which would tell nothing."
+            "the model does not rank by popularity.", "Leave out --log, which has no effect."
         )
     last = int(dataset.times.max())
     if at is not None and at < last:
         raise SlatewiseError(
-            f"the log goes on after the time asked for, until {_shown(last)}.",
+            f"the log continues after the time asked for, until {_shown(last)}.",
             "Give a later time, or a log that ends before it.",
         )
     longest = max(term.refresh for term in terms.values())
@@ -116,7 +116,7 @@ def _shared(dataset: SlateDataset, recommender: Recommender) -> tuple[Ints, Ints
 
 
 def _seen(dataset: SlateDataset) -> Ints:
-    """Return the items that anybody saw, part by part: a log may be larger than memory."""
+    """Return the items that were seen, part by part: a log may be larger than memory."""
     seen = np.zeros(dataset.num_items, dtype=np.bool_)
     for start in range(0, len(dataset.slate_items), _CELLS):
         seen[dataset.slate_items[start : start + _CELLS]] = True

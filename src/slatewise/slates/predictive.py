@@ -1,4 +1,4 @@
-"""What is believed of items that nobody has seen: what group and features predict.
+"""The predictive distribution of unseen items, given their groups and features.
 
 Shapes: R new items, Q features, D dimensions, C numbers of an item (its vector, and its bias where
 the model has biases).
@@ -17,25 +17,25 @@ from slatewise.model.fitted import SlateModel
 Floats = npt.NDArray[np.float32]
 
 
-class Said(NamedTuple):
-    """What features say of R items beside their groups: E W x and Var W x."""
+class FeaturePrediction(NamedTuple):
+    """What features predict of R items beside their groups: E W x and Var W x."""
 
     means: Floats
     """[R, C]"""
     variances: Floats
     """[R, C]"""
 
-    def of(self, rows: npt.NDArray[np.integer]) -> "Said":
+    def of(self, rows: npt.NDArray[np.integer]) -> "FeaturePrediction":
         """Return what they say of some of the items."""
-        return Said(self.means[rows], self.variances[rows])
+        return FeaturePrediction(self.means[rows], self.variances[rows])
 
 
 class Predictive:
-    """What is believed of new items of a model: the predictive distribution of their group.
+    """The predictive distribution of new items, given their group.
 
     A group that training did not know is taken for one like those it knew: around the mean of
     their means, as wide as they are apart and are themselves. Features move the mean by E W x and
-    add Var W x; where they are not told they are what the encoder makes of unknown values.
+    add Var W x; missing features are encoded as unknown values.
     """
 
     def __init__(self, model: SlateModel) -> None:
@@ -51,36 +51,39 @@ class Predictive:
                 weights = model.posterior.shared["feature_weights"]  # [Q, C]
                 self._weights = weights.mean.float().numpy()
                 self._variances = weights.scale.square().float().numpy()
-                self.unknown = self.says(encode_values(self.encoder, [{}])[0])
+                self.unknown = self.from_features(encode_values(self.encoder, [{}])[0])
                 """of an item without features: R = 1"""
 
-    def says(self, features: Floats) -> Said:
-        """Return what features [R, Q] say, of a model that has any."""
-        return Said(
+    def from_features(self, features: Floats) -> FeaturePrediction:
+        """Return what features [R, Q] predict, for a model that has features."""
+        return FeaturePrediction(
             _product(features, self._weights), _product(np.square(features), self._variances)
         )
 
-    def read(self, columns: Columns, count: int) -> Said:
-        """Return what columns say of `count` items, refusing those that the model does not have."""
+    def read(self, columns: Columns, count: int) -> FeaturePrediction:
+        """Return what columns predict of `count` items, refusing columns unknown to the model."""
         if self.encoder is None:
             raise SlatewiseError(
                 "the model was trained without features of items.",
                 "Leave them out, or train with --item-features.",
             )
-        return self.says(encode_columns(self.encoder, columns, count))
+        return self.from_features(encode_columns(self.encoder, columns, count))
 
     def __call__(
-        self, groups: npt.NDArray[np.integer], said: Said | None = None
+        self, groups: npt.NDArray[np.integer], predicted: FeaturePrediction | None = None
     ) -> tuple[Floats, Floats, Floats, Floats]:
         """Return means and scales [R, D], biases and scales of biases [R] of groups [R]."""
         rows = np.minimum(groups, len(self._means) - 1)  # the last: a new group
         means, scales = self._means[rows], self._scales[rows]
         if self.encoder is not None:
-            said = self.unknown if said is None else said
-            means, scales = means + said.means, np.sqrt(np.square(scales) + said.variances)
+            predicted = self.unknown if predicted is None else predicted
+            means, scales = (
+                means + predicted.means,
+                np.sqrt(np.square(scales) + predicted.variances),
+            )
         vectors, biases = self._split(means)
-        spreads, unsure = self._split(scales)
-        return vectors, spreads, biases, unsure
+        spreads, bias_scales = self._split(scales)
+        return vectors, spreads, biases, bias_scales
 
     def _split(self, rows: Floats) -> tuple[Floats, Floats]:
         """Return vectors [R, D] and biases [R], which are 0 where the model has none."""

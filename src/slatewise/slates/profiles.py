@@ -29,7 +29,7 @@ class UserDynamics:
             )
             for name in posterior.moving
         }
-        self.places: Ints = posterior.evidence.source_index.cpu().numpy()
+        self.source_index: Ints = posterior.evidence.source_index.cpu().numpy()
         """[number of sources] index of each in `SlateEvidence.fractions`, −1 for none"""
 
     def mean(self, vectors: Floats, kinds: Ints) -> Floats:

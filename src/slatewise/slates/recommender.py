@@ -139,8 +139,8 @@ class Recommender:
                 name, one value for each item, None where it is unknown. Without, all are unknown.
 
         """
-        said = None if features is None else self._predictive.read(features, len(ids))
-        self.items.add(ids, groups, said)
+        predicted = None if features is None else self._predictive.read(features, len(ids))
+        self.items.add(ids, groups, predicted)
 
     def remove_items(self, ids: Iterable[ItemId]) -> None:
         """Take items off for good."""

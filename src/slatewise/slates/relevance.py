@@ -34,7 +34,7 @@ class Relevance:
         rng = np.random.default_rng(_SEED)
         size = (_SLOTS, draws, ranker.table.dimensions)
         self._relevance = ranker.relevance
-        self._table, self._places = ranker.table, ranker.dynamics.places
+        self._table, self._source_index = ranker.table, ranker.dynamics.source_index
         self._noise = rng.standard_normal(size, dtype=np.float32)
         self._bias_noise = rng.standard_normal(size[:2], dtype=np.float32)
         self._follow = ranker.dynamics.drawn_once(draws, _SEED + 1)
@@ -42,7 +42,7 @@ class Relevance:
 
     def profiles(self, history: UserHistory) -> Floats:
         """Return where a user is, in every draw: [J, D]."""
-        moves = history.moves(self._places)
+        moves = history.moves(self._source_index)
         vectors = np.ascontiguousarray(self._vectors(moves.items).transpose(1, 0, 2))
         return self._follow(moves.averages(vectors), moves.kinds)
 

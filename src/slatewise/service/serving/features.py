@@ -15,7 +15,7 @@ from slatewise.features.item_features import ItemEncoder
 from slatewise.features.item_values import encode_values, refuse_misfits
 from slatewise.service.store.features import Features
 from slatewise.slates.catalogue import Predict
-from slatewise.slates.predictive import Predictive, Said
+from slatewise.slates.predictive import FeaturePrediction, Predictive
 
 Ints = npt.NDArray[np.int64]
 
@@ -42,15 +42,15 @@ class FeatureReader:
         parts = [self._predictive.unknown]
         for start in range(0, len(wanted), _PAGE):
             parts.append(self._page(store, wanted[start : start + _PAGE].tolist()))
-        said = Said(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+        predicted = FeaturePrediction(*(np.concatenate(each) for each in zip(*parts, strict=True)))
         known = np.concatenate([np.zeros(1, np.int64), wanted])
-        return lambda asked: said.of(np.searchsorted(known, asked))
+        return lambda asked: predicted.of(np.searchsorted(known, asked))
 
     def refuse_misfits(self, features: Features) -> None:
         """Refuse features that the model knows and that are of another kind."""
         refuse_misfits(self._encoder, features)
 
-    def _page(self, store: FeatureSource, numbers: list[int]) -> Said:
+    def _page(self, store: FeatureSource, numbers: list[int]) -> FeaturePrediction:
         found = store.item_features(numbers)
         items = [found.get(number, {}) for number in numbers]
         encoded, misfits = encode_values(self._encoder, items)
@@ -61,4 +61,4 @@ class FeatureReader:
                 f"{misfits:,}",
                 self._version,
             )
-        return self._predictive.says(encoded)
+        return self._predictive.from_features(encoded)

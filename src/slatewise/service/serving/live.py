@@ -25,7 +25,7 @@ from slatewise.service.store.features import Features
 from slatewise.slates.catalogue import Catalogue, Ints, NewItems, NewRows
 from slatewise.slates.exact import ExactRanker
 from slatewise.slates.maker import SlateMaker
-from slatewise.slates.predictive import Predictive, Said
+from slatewise.slates.predictive import FeaturePrediction, Predictive
 from slatewise.slates.slate import Slate
 from slatewise.slates.strategies import Strategy
 from slatewise.slates.tables import table_of, table_of_run
@@ -98,7 +98,7 @@ class Live:
         version, known = prior_version(config), model.config
         table = table_of(model)
 
-        def new_items(groups: Ints, _: Said | None) -> NewRows:
+        def new_items(groups: Ints, _: FeaturePrediction | None) -> NewRows:
             return prior_items(known, len(groups))
 
         return cls(name, version, model, table, log, new_items)
