@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 from slatewise.cli import app
 from slatewise.data import SlateDataset
 from slatewise.data.preparation import prepare as prepare_log
-from slatewise.features.popularity_state import PopularityState
 from slatewise.features.showings import replay
 from slatewise.model.config import ModelConfig
 from slatewise.service.config import ArmConfig, ServiceConfig
@@ -75,8 +74,8 @@ def test_the_first_greedy_slates_are_those_of_the_library_after_the_log(
     assert anybody.serving is not None
     assert anybody.serving.refreshed is not None
     unrefreshed = library.recommend([], 10, strategy="greedy").items
-    popularity = library.model.terms.by_name["popularity"].popularity  # type: ignore[union-attr]
-    library.refresh(PopularityState.of(popularity, dataset), anybody.serving.refreshed)
+    state = library.model.terms.by_name["popularity"].state_after(dataset)
+    library.refresh(state, anybody.serving.refreshed)
     assert list(anybody.items) == list(map(str, library.recommend([], 10, strategy="greedy").items))
     assert list(anybody.items) != list(map(str, unrefreshed))
     for user in range(5):
