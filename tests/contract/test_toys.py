@@ -179,9 +179,9 @@ def incomplete(**attributes: Any) -> Callable[[], type[FeatureTerm]]:
 @pytest.mark.parametrize(
     ("attributes", "says"),
     [
-        ({"ranks": None}, "does not say `ranks`"),
-        ({"ranks": "sometimes"}, "does not say `ranks`"),
-        ({"acts_on": "everything"}, "does not say `acts_on`"),
+        ({"ranks": None}, "does not define `ranks`"),
+        ({"ranks": "sometimes"}, "does not define `ranks`"),
+        ({"acts_on": "everything"}, "does not define `acts_on`"),
         ({"met": None}, "ranks 'items met' and has no `met`"),
         ({"size": ...}, "has no `fit`"),
         ({"ranks": "all items"}, "ranks 'all items' and has no `item_state`"),
