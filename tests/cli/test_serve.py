@@ -46,7 +46,7 @@ def test_without_tokens_it_does_not_start(tmp_path: Path, started: list[Any]) ->
 
 def test_open_is_for_this_machine_alone(tmp_path: Path, started: list[Any]) -> None:
     for host in ("0.0.0.0", "::", "10.0.0.1"):
-        with pytest.raises(SlatewiseError, match="lets everybody in"):
+        with pytest.raises(SlatewiseError, match="accepts requests from every machine"):
             serve(tmp_path, "--open", "--host", host)
     assert not started
     serve(tmp_path, "--open", "--port", 0)
@@ -97,7 +97,7 @@ def test_the_command_line_goes_before_the_file(tmp_path: Path, started: list[Any
         (["--store", "mysql://shop:swordfish@db/x"], "neither of SQLite nor of PostgreSQL"),
         (["--config", "/no/such/file"], "cannot be read"),
         (["--run", "/no/such/run"], "no/such/run"),
-        (["--host", "192.0.2.1", "--port", "1"], "lets everybody in"),
+        (["--host", "192.0.2.1", "--port", "1"], "accepts requests from every machine"),
     ],
 )
 def test_what_cannot_be_is_refused_in_words(

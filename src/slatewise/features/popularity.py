@@ -1,4 +1,4 @@
-"""What is clicked now: clicks and views of each item, of everybody, that fade with time, and age.
+"""Popularity: clicks and views of each item by all users, fading with time, and its age.
 
 An event at time s weighs 2^(−(t − s) / h) at time t: C and V are the sums over the clicks and views
 of an item, h the half-life. For each half-life there are two features:
@@ -9,7 +9,7 @@ of an item, h the half-life. For each half-life there are two features:
 | `clicks` | log(1 + C) |
 
 The first says how an item does among those who see it, shrunk towards 0, the average; the second
-how many want it at all. One more, `age`, is log(1 + hours since anybody first saw the item), up to
+how many want it at all. One more, `age`, is log(1 + hours since the item was first seen), up to
 four weeks. All are 0 for a new item.
 
 Time is divided into ticks of `refresh` seconds, and an event is known from the next tick on. So

@@ -5,7 +5,7 @@ source, and a prior worth `strength` slates at the overall rate p,
 
     x = logit((c + strength · p) / (n + strength)) − logit((e + strength · p) / (n + strength)):
 
-0 for a new user and for one who clicks as everybody does, positive for one who clicks more. It
+0 for a new user and for one who clicks as often as average, positive for one who clicks more. It
 belongs to the no-click option (whose utility falls with it), not to any item. Comparing with the
 same sources, a user of many search slates is not taken for an eager one.
 """

@@ -221,7 +221,7 @@ class UserHistory:
         """Return what moves her: clicks, and slates without one from sources that count.
 
         `evidence` [number of sources] has the index of each source in `Evidence.fractions`, −1 for
-        one whose slates move nobody.
+        a source whose slates do not move users.
         """
         kinds = np.full(len(self), -1)
         if (evidence >= 0).any():

@@ -54,7 +54,7 @@ class ModelConfig(Config):
     prior: str = "hierarchical"
     """Prior of the item vectors: around their group's mean, or around zero (Section priors)."""
     initial_state: str = "causal"
-    """h_0: one learned state for everybody, or the paper's average over the user's clicks, taken
+    """h_0: one learned state for all users, or the paper's average over the user's clicks, taken
     over a prefix that is never scored."""
 
     terms: tuple[str, ...] = ()

@@ -73,7 +73,7 @@ def agreement(report: Report) -> str:
     agrees, disagrees = held.count("agrees"), held.count("disagrees")
     return (
         f"{len(held)} comparisons can be held against the paper: {agrees} agree, "
-        f"{disagrees} disagree, and {len(held) - agrees - disagrees} cannot be told either way. "
+        f"{disagrees} disagree, and {len(held) - agrees - disagrees} are undecided. "
         f"{len(all_) - len(held)} more are not in the paper. Each verdict follows from whether the "
         "95 % interval leaves the reference out."
     )

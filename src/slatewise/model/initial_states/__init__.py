@@ -31,7 +31,7 @@ class BatchMoves(NamedTuple):
     moving: Tensor
     """[K, D] what each step moves its user towards; J draws may stand in front"""
     unknown: Tensor
-    """[d_h] the learned state of a user nobody knows yet"""
+    """[d_h] the learned state of a new user"""
 
 
 class TrainingStart(NamedTuple):

@@ -16,7 +16,7 @@ class Causal(InitialState):
     name = "causal"
 
     def training_start(self, moves: BatchMoves, generator: torch.Generator) -> TrainingStart:
-        """Start everybody in one state, and let every interaction count."""
+        """Start all users in the learned state, and let every interaction count."""
         weights = torch.ones(len(moves.batch.clicks), device=moves.moving.device)
         return TrainingStart(moves.unknown.expand(moves.batch.num_users, -1), weights, 0.0)
 
@@ -25,7 +25,7 @@ class Causal(InitialState):
         return roll(moves.unknown.expand(moves.batch.num_users, -1))
 
     def present(self, moves: BatchMoves, generator: torch.Generator | None) -> Tensor:
-        """Start everybody in one state."""
+        """Start all users in the learned state."""
         draws = moves.moving.shape[:-2]
         return moves.unknown[..., None, :].expand(*draws, moves.batch.num_users, -1)
 

@@ -1,4 +1,4 @@
-"""How good an item is to everybody: a number b_i of its own, learned beside its vector."""
+"""The bias b_i of an item, the same for all users, learned beside its vector."""
 
 from typing import TYPE_CHECKING, ClassVar, Final
 

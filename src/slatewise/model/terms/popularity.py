@@ -1,4 +1,4 @@
-"""What everybody clicks now: click rates and clicks of items, fading with time, and their age.
+"""Popularity as a term: click rates and clicks of items, fading with time, and their age.
 
 Weights of clicks and click rates do not fall below 0. Vectors are fitted to all training clicks of
 an item: among these, many before a moment go with few after it, which says nothing of what comes
@@ -81,7 +81,7 @@ class PopularityTerm(FeatureTerm):
         return lambda interactions: index.cells(interactions) / sizes
 
     def at_times(self, log: SlateDataset | None) -> Lookup:
-        """Go through the log once: what everybody did before a moment is what counts then."""
+        """Go through the log once: what all users did before a moment counts then."""
         index, sizes = self._index(log), np.array(self.sizes, np.float32)
         return lambda items, times: index.features(items, times) / sizes
 

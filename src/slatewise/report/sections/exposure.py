@@ -16,8 +16,8 @@ def section(result: StudyResult) -> Section:
             "Every point is a world of its own. Its log has that share of searches; the rest are "
             "recommendations drawn at random, one promoted carousel for all, or slates of earlier "
             "models that learned from the log so far (feedback). Every model learns from the log; "
-            "its greedy slates are judged by the simulator's exact click probability for everybody "
-            "who is there the next day, and shown to nobody.",
+            "its greedy slates are judged by the simulator's exact click probability for all "
+            "users of the next day, and never shown.",
             "+bias is an item bias, +search lets search slates without a click move the user.",
         ],
         [

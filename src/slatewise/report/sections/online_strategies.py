@@ -14,7 +14,7 @@ _TITLES = {
     "own": "Strategies that learn from their own slates alone",
 }
 _CAPTIONS = {
-    "pooled": "All models learn from the log of all arms: what exploration finds helps everybody.",
+    "pooled": "All models learn from the log of all arms: what exploration finds helps all arms.",
     "own": "Every arm has the same people to itself, from the same warm-up on. Beside searches, a "
     "model learns only from what its own strategy showed.",
 }

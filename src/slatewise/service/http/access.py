@@ -17,7 +17,7 @@ class Access:
     """Middleware that sees every answer.
 
     Log and metrics name the route, not the path: paths have ids of people in them, who may want to
-    be forgotten, and queries have what somebody put there by mistake.
+    be forgotten, and queries may hold secrets by mistake.
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:

@@ -68,7 +68,7 @@ class Backend:
             try:
                 store = Store.open(config.store_url(setup.directory))
                 service = Service.open(setup.directory, config, store)
-                # The first slate loads compiled code, for seconds: nobody should wait for that.
+                # The first slate loads compiled code, for seconds: no request should wait for that.
                 warm_up(config)
                 service.recommend(Request())
                 return cls(service, store, config, gate, metrics)

@@ -10,7 +10,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 HEADER_SECONDS = 10
 HEADER_BYTES = 32_768
 WHOLE = "slatewise.whole"
-"""in the scope of a request: its body is there, nobody has to wait for it"""
+"""Key in the scope of a request whose body has arrived already."""
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -44,7 +44,7 @@ class BoundedProtocol(HttpToolsProtocol):
                 return
         elif self.cycle is None or not self.cycle.response_complete:
             return
-        # More is to come: of a head, of a body that nobody reads any more, or another request.
+        # More is to come: of a head, of a body that is not read any more, or another request.
         if self._patience is None and self.timeout_keep_alive_task is None:
             self._expect()
 

@@ -55,7 +55,7 @@ def check_open(host: str) -> None:
     """Refuse to serve without tokens where other machines could reach it."""
     if not is_loopback(host):
         raise SlatewiseError(
-            f"--open lets everybody in who reaches {host}.",
+            f"--open accepts requests from every machine that reaches {host}.",
             "Listen on 127.0.0.1 only, or give tokens and leave --open out.",
         )
 

@@ -70,7 +70,7 @@ def worker(setup: Setup) -> "FastAPI":
 
 
 def end_with_parent() -> None:
-    """End as after SIGTERM when the parent is killed: nobody else would ever end a worker."""
+    """End as after SIGTERM when the parent is killed: nothing else would end a worker."""
     parent = multiprocessing.parent_process()
     if parent is None:
         return

@@ -36,16 +36,18 @@ def put(connection: Connection, given: Sequence[WantedItem]) -> int:
     last = take_turn(connection, Counter.ITEMS)
     before = _current(connection, [one.item_id for one in given])
     named = {one.item_id for one in given if one.features is not None}
-    told = features(connection, [one.described for one in before.values() if one.item_id in named])
+    stored = features(
+        connection, [one.described for one in before.values() if one.item_id in named]
+    )
     now, changes, fresh = dict(before), list[Item](), dict[int, str]()
     for item_id, group, state, described in given:
         old = now.get(item_id)
         number = 0 if old is None else old.described
-        other = described is not None and described != told.get(number)
+        other = described is not None and described != stored.get(number)
         if old is None or other or (old.group, old.state) != (group, state):
             last += 1
             if described is not None and other:
-                number, told[last], fresh[last] = last, described, described
+                number, stored[last], fresh[last] = last, described, described
             now[item_id] = Item(item_id, group, state, last, number)
             changes.append(now[item_id])
     _write(connection, changes, {item.item_id: item for item in changes}, before)

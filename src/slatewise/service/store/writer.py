@@ -21,7 +21,7 @@ from slatewise.service.store.records import Outcome, OutcomeStatus, SlateRecord
 BATCH = 500
 """records in a transaction"""
 LINGER = 0.1
-"""seconds that slates wait for company when nobody waits for them: a transaction costs 2 ms of
+"""seconds that slates wait for company when no feedback waits: a transaction costs 2 ms of
 CPU, a slate in it a tenth of that"""
 PATIENCE = 1.0
 """seconds in which a slate may still arrive from another process before its feedback is refused"""
