@@ -72,7 +72,7 @@ def test_a_choice_that_was_stopped_goes_on_and_leaves_nothing_behind(
 ) -> None:
     out, whole = tmp_path / "run", tmp_path / "whole"
     options = ["--auto", "--config", place / "quick.toml"]
-    assert "nothing of" in run("train", place / "set", out, *options, "--resume")[2]
+    assert "nothing in" in run("train", place / "set", out, *options, "--resume")[2]
     fit, fits = forward.fit, [0]
 
     def stopping(*arguments: object, **settings: object) -> object:

@@ -35,7 +35,7 @@ def test_a_dataset_brings_its_items(tmp_path: Path, run: Run) -> None:
     code, out, _ = run("load", shop, tmp_path / "dataset")
     assert (code, "items added 60" in words(out)) == (0, True)
     code, _, errors = run("load", shop, tmp_path / "dataset", "--items", log)
-    assert (code, "has its items" in errors) == (2, True)
+    assert (code, "has its own items" in errors) == (2, True)
 
 
 def test_other_names_are_mapped_and_repairs_are_told(tmp_path: Path, run: Run) -> None:
