@@ -1,7 +1,7 @@
 """Popularity as serving keeps it: the present of every item, in memory that does not grow."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -110,6 +110,11 @@ class PopularityState:
             more = Sums.empty(max(num_items, 2 * have) - have, self.popularity)
             both = zip(self.sums.arrays, more.arrays, strict=True)
             self.sums = Sums(*(np.concatenate(part) for part in both))
+
+    @property
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """The sums by name, [I, ...] each."""
+        return vars(self.sums)
 
     @property
     def newest(self) -> int:

@@ -22,8 +22,8 @@ from slatewise.service.config import ServiceConfig
 from slatewise.service.logs import columns, load_dataset, load_log
 from slatewise.service.nights.window import export_window
 from slatewise.service.serving import Request
+from slatewise.service.serving.item_states import ItemStates
 from slatewise.service.serving.items import ItemLog
-from slatewise.service.serving.popularity import Popular
 from slatewise.service.store import Store
 from slatewise.service.store.bulk import LoadCounts
 from slatewise.service.store.records import ItemState, Outcome, SlateRecord
@@ -104,12 +104,16 @@ def test_popularity_counts_what_it_counts_in_a_dataset(tmp_path: Path, store: St
     load_dataset(prepared, tmp_path, store)
     log = ItemLog()
     log.read(store)
-    known = Popular(PopularityTerm(popularity=popularity(), sizes=(1.0,) * 5), log)
+    known = ItemStates(
+        {"popularity": PopularityTerm(popularity=popularity(), sizes=(1.0,) * 5)}, log
+    )
     known.read(store)
     after = START + 300 * MINUTE
     wanted = PopularityState.of(popularity(), prepared).features(after)
     positions = log.items.find(map(str, prepared.item_ids))
-    np.testing.assert_allclose(known.features(after)[positions], wanted, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        known.by_name["popularity"].features(after)[positions], wanted, rtol=1e-5, atol=1e-6
+    )
     assert np.ptp(wanted[:, 0]) > 0.1
 
 

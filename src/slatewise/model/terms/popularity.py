@@ -101,6 +101,13 @@ class PopularityTerm(FeatureTerm):
         """Return the popularity after everything in a dataset, which may exceed the memory."""
         return PopularityState.of(self.popularity, dataset, self.sizes)
 
+    def counts_like(self, other: FeatureTerm) -> bool:
+        """Return whether another term has the same sums: what it makes of them may differ."""
+        if not isinstance(other, PopularityTerm):
+            return False
+        one, two = self.popularity.settings, other.popularity.settings
+        return (one.half_lives, one.refresh) == (two.half_lives, two.refresh)
+
     def require_own(self, state: ItemState) -> None:
         """Refuse popularity that is counted otherwise than that of the model."""
         own = self.popularity, self.sizes

@@ -66,6 +66,10 @@ class ItemState(Protocol):
     def newest(self) -> int:
         """The earliest time that may be asked for: no event is later."""
 
+    @property
+    def arrays(self) -> Mapping[str, npt.NDArray[Any]]:
+        """All that is known of items, [I, ...] by name; what is written to them is known."""
+
 
 class ItemColumn(NamedTuple):
     """A number that a term adds to every item, with its prior scales."""
@@ -207,6 +211,10 @@ class FeatureTerm(Term):
         state = self.item_state(dataset.num_items)
         state.count(CountedEvents.of(dataset.interactions()))
         return state
+
+    def counts_like(self, other: "FeatureTerm") -> bool:
+        """Return whether the state of another term may go on as that of this one."""
+        return self == other
 
     def require_own(self, state: ItemState) -> None:
         """Refuse a state that was not made by this term."""

@@ -15,8 +15,8 @@ from slatewise.model.gaussian import Gaussian
 from slatewise.model.terms import FittedTerms
 from slatewise.ranking import ItemTable
 from slatewise.service.serving.features import FeatureReader, FeatureSource
+from slatewise.service.serving.item_states import AnswerSource, ItemStates
 from slatewise.service.serving.items import ItemLog
-from slatewise.service.serving.popularity import AnswerSource, Popular
 from slatewise.service.serving.prior import prior_items, prior_model, prior_version
 from slatewise.service.serving.request import Request
 from slatewise.service.serving.turns import one_at_a_time
@@ -73,7 +73,7 @@ class Live:
         self._maker.relevance  # noqa: B018 (made now, so that no request waits for it)
         self._log, self._features = log, features
         self._sources = {name: number for number, name in enumerate(model.source_names)}
-        self.popular = Popular.of(model.terms, log, run)
+        self.states = ItemStates.of(model.terms, log, run)
         self._refreshed: tuple[int, int] | None = None  # time, number
         self._moment: object | None = object()
         self._lock = threading.Lock()
@@ -124,22 +124,21 @@ class Live:
             self._features.refuse_misfits(features)
 
     def refresh(self, store: AnswerSource, time: int, until: int | None = None) -> None:
-        """Take the popularity of items at a time into account, if the model asks for it."""
-        if self.popular is None:
+        """Take into account what terms know of all items at a time, if the model asks for it."""
+        if self.states is None:
             return
-        self.popular.read(store, until)
-        time = max(time, self.popular.newest)
-        features = self.popular.features(time)
+        self.states.read(store, until)
+        time = max(time, self.states.newest)
+        features = self.ranker.terms.features(self.states.by_name, time)
         with self._changing():
             self.catalogue.set_features(features)
-            self._refreshed = time, self.popular.counted
+            self._refreshed = time, self.states.counted
 
     def due(self, time: int) -> bool:
-        """Say whether popularity is older than it should be at a time."""
-        if self.popular is None or self._refreshed is None:
-            return self.popular is not None
-        ticks = self.popular.term.popularity.ticks(np.array([time, self._refreshed[0]]))
-        return bool(ticks[0] > ticks[1])
+        """Return whether popularity is older than it should be at a time."""
+        if self.states is None or self._refreshed is None:
+            return self.states is not None
+        return self.states.due(time, self._refreshed[0])
 
     def answer(self, know: Know, request: Request, strategy: Strategy, seed: int) -> ServedSlate:
         """Make a slate for the user that `know` returns, from one state of items and popularity."""

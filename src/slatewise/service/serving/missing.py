@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from slatewise.model.terms import Term
-from slatewise.service.serving.popularity import AnswerSource
+from slatewise.service.serving.item_states import AnswerSource
 
 
 class MissingPast:

@@ -113,5 +113,5 @@ def _serving(record: SlateRecord) -> Serving:
 
 
 def _goes_forward(live: Live, serving: Serving) -> bool:
-    counted = live.popular.counted if live.popular is not None else 0
+    counted = live.states.counted if live.states is not None else 0
     return live.applied <= serving.catalogue and counted <= (serving.counted or 0)

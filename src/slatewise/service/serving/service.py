@@ -13,11 +13,11 @@ from slatewise.errors import SlatewiseError
 from slatewise.model.terms import FeatureTerm
 from slatewise.service.config import ServiceConfig
 from slatewise.service.serving.arms import assign
+from slatewise.service.serving.item_states import ItemStates
 from slatewise.service.serving.items import ItemLog
 from slatewise.service.serving.live import Live, ServedSlate
 from slatewise.service.serving.missing import MissingPast
 from slatewise.service.serving.models import Models
-from slatewise.service.serving.popularity import Popular
 from slatewise.service.serving.request import Request
 from slatewise.service.serving.users import NOBODY, User, UserCache
 from slatewise.service.store import Store, StoreError
@@ -278,9 +278,9 @@ class Service:
         if old is not None and old.version == loaded.version:
             return None
         run = models.path(loaded.version)
-        before = old.popular if old is not None else None
+        before = old.states if old is not None else None
         try:
-            Popular.begin(loaded.model.terms, self._log, run, self.store, before)
+            ItemStates.begin(loaded.model.terms, self._log, run, self.store, before)
         except StoreError as error:
             self._pause(error)
         return Live.of_run(name, loaded.version, loaded.model, run, self._log)

@@ -1,21 +1,30 @@
-"""Popularity is counted as training counts it, and again to the last bit."""
+"""States of items are counted as training counts them, and again to the last bit."""
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar, Literal
 
 import numpy as np
+import polars as pl
 import pytest
+import torch
 
+from slatewise.data import SlateDataset
 from slatewise.errors import SlatewiseError
 from slatewise.features.popularity import PopularityConfig
-from slatewise.features.popularity_state import PopularityState
+from slatewise.features.popularity_state import CountedEvents, PopularityState
 from slatewise.features.showings import Showing
+from slatewise.model.config import ModelConfig
+from slatewise.model.registry import TERMS
+from slatewise.model.terms import FeatureTerm, FittedTerms
 from slatewise.model.terms.popularity import PopularityTerm
-from slatewise.service.serving import popularity
+from slatewise.model.terms.term import Lookup, Ranks
+from slatewise.service.config import ServiceConfig
+from slatewise.service.serving import Replayer, Request, item_states
+from slatewise.service.serving.item_states import COUNTS, OLD_COUNTS, ItemStates
 from slatewise.service.serving.items import ItemLog
-from slatewise.service.serving.popularity import COUNTS, Popular
 from slatewise.service.store.records import Answer
-from tests.service.serving.world import HOUR, a_model
+from tests.service.serving.world import HOUR, a_model, a_service, promote, visit
 
 START = 1_700_000_000_000_000
 END = START + 30 * HOUR
@@ -53,17 +62,19 @@ def some_answers(count: int, *, late: bool, seed: int = 0) -> list[Answer]:
     return answers
 
 
-def counted(answers: Sequence[Answer], steps: Sequence[int] = ()) -> Popular:
-    popular = Popular(term(), ItemLog())
+def counted(answers: Sequence[Answer], steps: Sequence[int] = ()) -> ItemStates:
+    popular = ItemStates({"popularity": term()}, ItemLog())
     for step in steps:
         popular.read(Log(answers), step)
     popular.read(Log(answers))
     return popular
 
 
-def features(popular: Popular) -> np.ndarray:
+def features(popular: ItemStates) -> np.ndarray:
     log = popular._log
-    return popular.features(END)[log.items.find([f"i{item}" for item in range(30)])]
+    return popular.by_name["popularity"].features(END)[
+        log.items.find([f"i{item}" for item in range(30)])
+    ]
 
 
 def test_in_time_order_it_is_what_training_sees() -> None:
@@ -105,7 +116,7 @@ def test_answers_on_one_slate_add_up_and_never_count_twice() -> None:
 
 
 def test_slates_are_remembered_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(popularity, "_REMEMBERED", 2)
+    monkeypatch.setattr(item_states, "_REMEMBERED", 2)
     answers = [Answer(n + 1, f"s{n}", START, ("i1",), 1, ()) for n in range(5)]
     popular = counted(answers)
     assert len(popular._known) == 2
@@ -114,12 +125,12 @@ def test_slates_are_remembered_only_so_long(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("late", [False, True])
 def test_counting_goes_on_from_what_was_saved(tmp_path: Path, late: bool) -> None:
     answers = some_answers(300, late=late)
-    first = Popular(term(), ItemLog())
+    first = ItemStates({"popularity": term()}, ItemLog())
     first.read(Log(answers), 200)
     first.save(tmp_path)
     log = ItemLog()
     log.items.indices(["other", "places"])
-    second = Popular(term(), log, tmp_path)
+    second = ItemStates({"popularity": term()}, log, tmp_path)
     assert second.counted == 200
     second.read(Log(answers))
     assert second.counted == 300
@@ -130,26 +141,26 @@ def test_counting_goes_on_from_what_was_saved(tmp_path: Path, late: bool) -> Non
 def test_an_item_without_events_is_new() -> None:
     popular = counted([Answer(1, "s", START, ("i1",), 1, ())])
     popular._log.items.indices(["i2"])
-    assert len(popular.features(END)) == 1
-    assert not counted([]).features(END).any()
+    assert len(popular.by_name["popularity"].features(END)) == 1
+    assert not counted([]).by_name["popularity"].features(END).any()
 
 
 def test_the_time_of_the_newest_event_is_known() -> None:
     popular = counted([Answer(1, "s", END + HOUR, ("i1",), 1, ())])
     assert END < popular.newest <= END + HOUR
-    assert popular.features(popular.newest).shape == (1, 5)
+    assert popular.by_name["popularity"].features(popular.newest).shape == (1, 5)
 
 
-def begun(run: Path, answers: Sequence[Answer], earlier: Popular | None = None) -> Popular:
+def begun(run: Path, answers: Sequence[Answer], earlier: ItemStates | None = None) -> ItemStates:
     """Return the count that everybody begins with."""
     model, log = a_model(("popularity",)), ItemLog()
-    Popular.begin(model.terms, log, run, Log(answers), earlier)
-    return Popular(term(), log, run)
+    ItemStates.begin(model.terms, log, run, Log(answers), earlier)
+    return ItemStates({"popularity": term()}, log, run)
 
 
 def test_a_version_begins_where_the_one_before_is(tmp_path: Path) -> None:
     answers = some_answers(300, late=True)
-    earlier = Popular(term(), ItemLog())
+    earlier = ItemStates({"popularity": term()}, ItemLog())
     earlier.read(Log(answers), 120)
     first = begun(tmp_path, answers, earlier)
     assert first.counted == 120
@@ -165,7 +176,7 @@ def test_a_version_that_fades_otherwise_begins_with_the_first_answer(tmp_path: P
     other = term().model_copy(
         update={"popularity": term().popularity.model_copy(update={"settings": SLOWER})}
     )
-    earlier = Popular(other, ItemLog())
+    earlier = ItemStates({"popularity": other}, ItemLog())
     earlier.read(Log(answers), 20)
     begins = begun(tmp_path, answers, earlier)
     assert begins.counted == 50
@@ -180,4 +191,91 @@ def test_before_any_answer_the_count_is_empty(tmp_path: Path) -> None:
 def test_damaged_counts_are_named(tmp_path: Path) -> None:
     (tmp_path / COUNTS).write_bytes(b"nonsense")
     with pytest.raises(SlatewiseError, match="Delete the file"):
-        Popular(term(), ItemLog(), tmp_path)
+        ItemStates({"popularity": term()}, ItemLog(), tmp_path)
+
+
+def test_counts_of_an_earlier_release_are_read(tmp_path: Path) -> None:
+    answers = some_answers(50, late=False)
+    counted(answers).save(tmp_path)
+    table = pl.read_parquet(tmp_path / COUNTS)
+    old = table.rename({name: name.removeprefix("popularity.") for name in table.columns})
+    old.write_parquet(tmp_path / OLD_COUNTS, metadata={"counted": "50"})
+    (tmp_path / COUNTS).unlink()
+    assert old.columns == ["item_id", "first", "tick", "closed", "opened"]
+    read = begun(tmp_path, [])
+    assert read.counted == 50
+    np.testing.assert_array_equal(features(read), features(counted(answers)))
+
+
+class ClickCounts:
+    """How often items were clicked, ever."""
+
+    def __init__(self, num_items: int) -> None:
+        self.clicks, self.newest = np.zeros(num_items, np.int64), 0
+
+    @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {"clicks": self.clicks}
+
+    def count(self, events: CountedEvents) -> None:
+        self.grow(int(events.items.max(initial=-1)) + 1)
+        np.add.at(self.clicks, events.items[events.clicks], 1)
+
+    def grow(self, num_items: int) -> None:
+        missing = max(0, num_items - len(self.clicks))
+        self.clicks = np.concatenate([self.clicks, np.zeros(missing, np.int64)])
+
+    def features(self, time: int, items: np.ndarray | None = None) -> np.ndarray:
+        found = self.clicks if items is None else self.clicks[items]
+        return found.astype(np.float32)[:, None]
+
+
+class Clicks(FeatureTerm):
+    """A term as somebody outside would write it."""
+
+    name: ClassVar[str] = "clicks"
+    acts_on: ClassVar[Literal["items", "no click"]] = "items"
+    ranks: ClassVar[Ranks] = "all items"
+
+    @classmethod
+    def columns(cls, config: ModelConfig) -> tuple[str, ...]:
+        return ("clicks",)
+
+    def item_state(self, num_items: int) -> ClickCounts:
+        return ClickCounts(num_items)
+
+    def at_times(self, log: SlateDataset | None) -> Lookup:
+        raise NotImplementedError
+
+    @property
+    def refresh(self) -> float:
+        return 1e-6
+
+
+@pytest.mark.usefixtures("parts_of_this_test")
+def test_any_term_that_ranks_all_items_is_counted_from_the_store_and_replayed(
+    tmp_path: Path,
+) -> None:
+    TERMS.register(Clicks)
+    model = a_model(("clicks", "popularity"))
+    model.terms.by_name["clicks"] = Clicks()
+    model.terms = FittedTerms(dict(sorted(model.terms.by_name.items())))
+    with torch.no_grad():
+        model.posterior.shared["clicks"].mean.fill_(9.0)
+    config = ServiceConfig.build({"arms": {"one": {"strategy": "greedy"}}}, "a test")
+    service = a_service(tmp_path, model, config)
+    records = []
+    for item in ("a07", "a31", "a31"):
+        visit(service, "ann", [item, "a01"], [item])
+        service.refresh()
+        records.append(service.recommend(Request(k=3))[0])
+    assert [records[step].items[0] for step in (0, 2)] == ["a07", "a31"]
+    service.store.write(records, [])
+    promote(tmp_path, model)
+    service.refresh()
+    assert set(service.recommend(Request(k=2))[0].items) == {"a07", "a31"}
+    again = Replayer(tmp_path, config, service.store)
+    for record in records:
+        logged = service.store.slate(record.slate_id)
+        assert logged is not None
+        assert tuple(again.slate(logged).items) == record.items
