@@ -1,12 +1,14 @@
 """Settings have values that work, and what cannot be is refused in words."""
 
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
+from pydantic import PositiveInt
 
 from slatewise.errors import SlatewiseError
 from slatewise.service.config import ArmConfig, ServiceConfig
-from slatewise.slates import STRATEGIES
+from slatewise.slates import STRATEGIES, NamedStrategy
 
 
 def written(tmp_path: Path, text: str) -> Path:
@@ -82,6 +84,21 @@ def test_what_cannot_be_is_refused_in_words(tmp_path: Path, text: str, problem: 
 def test_every_strategy_can_be_named() -> None:
     for name in STRATEGIES:
         assert ArmConfig(strategy=name).made.name == name
+
+
+def test_an_arm_takes_the_settings_of_any_strategy() -> None:
+    class Shuffled(NamedStrategy):
+        name: ClassVar[str] = "shuffled"
+        rounds: PositiveInt = 1
+
+    try:
+        arm = ArmConfig.build({"strategy": "shuffled", "rounds": 3}, "a test")
+        assert arm.line == "shuffled rounds=3"
+        assert ArmConfig.build(arm.model_dump(), "a test") == arm
+        with pytest.raises(SlatewiseError, match="greater than 0"):
+            ArmConfig.build({"strategy": "shuffled", "rounds": 0}, "a test")
+    finally:
+        del STRATEGIES["shuffled"]
 
 
 def test_changed_settings_are_checked_again() -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
+    ConfigDict,
     Field,
     NonNegativeFloat,
     NonNegativeInt,
@@ -18,7 +19,7 @@ from pydantic import (
 from slatewise.config import Config, read_toml
 from slatewise.errors import SlatewiseError
 from slatewise.model.config import ModelConfig
-from slatewise.slates.strategies import Strategy, named_strategy, strategy_line
+from slatewise.slates.strategies import STRATEGIES, Strategy, named_strategy, strategy_line
 from slatewise.training.config import TrainingConfig
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
@@ -60,7 +61,9 @@ class ModelSpec(Config):
 
 
 class ArmConfig(Config):
-    """One way of making slates, for a share of the users."""
+    """One way of making slates, for a share of the users; all other settings are the strategy's."""
+
+    model_config = ConfigDict(extra="allow")
 
     model: Name = "main"
     """The model that ranks."""
@@ -68,18 +71,17 @@ class ArmConfig(Config):
     """How its posterior becomes a slate."""
     share: NonNegativeFloat = 1.0
     """Of the users, relative to the other arms; 0 for an arm that rests."""
-    draws: PositiveInt | None = None
-    """Posterior draws of in-slate-thompson and posterior-mean; their own default without it."""
-    epsilon: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Share of positions that epsilon-mix fills at random."""
-    rest: str | None = None
-    """Strategy of the other positions of epsilon-mix; greedy without it."""
     propensities: NonNegativeInt = 0
     """Slates drawn to log how likely each item was where it stands; 0 logs none. Each costs as much
     as a slate."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
+        known = STRATEGIES.get(self.strategy, Config).setting_names()
+        for name in self.model_extra or {}:
+            if name not in known:
+                names = ", ".join([*self.setting_names(), *known])
+                raise ValueError(f"'{name}': there is no such setting. The settings are {names}")
         try:
             self.made  # noqa: B018 (refuses what the strategy does not have)
         except SlatewiseError as error:
@@ -89,9 +91,7 @@ class ArmConfig(Config):
     @property
     def made(self) -> Strategy:
         """The strategy, with its settings."""
-        given = {name: getattr(self, name) for name in ("draws", "epsilon", "rest")}
-        settings = {name: value for name, value in given.items() if value is not None}
-        return named_strategy(self.strategy, settings)
+        return named_strategy(self.strategy, self.model_extra)
 
     @property
     def line(self) -> str:

@@ -174,7 +174,7 @@ def test_the_product_over_places_is_used_for_thompson_and_named(tmp_path: Path) 
 
 def test_a_target_is_read_as_an_arm_is() -> None:
     target = read_target("model=main, strategy=epsilon-mix,epsilon=0.2")
-    assert (target.strategy, target.epsilon) == ("epsilon-mix", 0.2)
+    assert target.line == "epsilon-mix epsilon=0.2 rest=greedy"
     for wrong in ("greedy", "strategy=", "strategy=none", "epsilon=0.2"):
         with pytest.raises(SlatewiseError):
             read_target(wrong)
