@@ -226,7 +226,7 @@ def _other_terms(given: Mapping[str, Any], terms: Mapping[str, FeatureTerm]) -> 
             "Train it with such a term, as 'popularity'.",
         )
     return SlatewiseError(
-        f"the model ranks all items by {', '.join(terms)}, and was told of "
+        f"the model ranks all items by {', '.join(terms)}, and the states are of "
         f"{', '.join(given) or 'nothing'}.",
         "Give a state for each term, by its name.",
     )

@@ -175,7 +175,7 @@ class Recommender:
         draws: int = 1_000,
         seed: int = 0,
     ) -> Propensities:
-        """Estimate how likely items were in each place of a slate; see `propensities`.
+        """Estimate how likely items were at each position of a slate; see `propensities`.
 
         Name the strategy where it was one with settings of its own.
         """

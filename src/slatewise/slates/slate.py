@@ -35,7 +35,7 @@ class Slate:
     filter: Filter
     """what could be shown"""
     notes: list[str] = field(default_factory=list)
-    """what the model ranks by and was not told"""
+    """what the slate could not take into account"""
 
     def __len__(self) -> int:
         """Return how many items are shown; fewer than asked for if there were no more."""

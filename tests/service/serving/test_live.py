@@ -8,7 +8,7 @@ import pytest
 
 from slatewise.service.serving import Request, Service
 from slatewise.service.serving.live import ServedSlate
-from slatewise.service.serving.users import NOBODY
+from slatewise.service.serving.users import ANONYMOUS
 from slatewise.slates import Greedy, Ranker, Users
 from slatewise.slates.users import Ints
 from tests.service.serving.world import a_model, a_service, put
@@ -31,7 +31,7 @@ class Interrupted:
 
 def ask(service: Service, strategy: Interrupted) -> ServedSlate:
     request = Request(k=5)
-    return service._live["main"].answer(NOBODY.knowing(()), request, strategy, 1)
+    return service._live["main"].answer(ANONYMOUS.knowing(()), request, strategy, 1)
 
 
 def hide_the_best(service: Service) -> str:

@@ -27,7 +27,7 @@ class FeatureSource(Protocol):
     """What is asked of the store."""
 
     def item_features(self, numbers: Sequence[int]) -> Mapping[int, Features]:
-        """Return the features that changes of items told, by the numbers of the changes."""
+        """Return the features that changes of items brought, by the numbers of the changes."""
 
 
 class FeatureReader:
@@ -37,7 +37,7 @@ class FeatureReader:
         self._version, self._predictive, self._encoder = version, predictive, encoder
 
     def read(self, store: FeatureSource, numbers: Ints) -> Predict:
-        """Read the features that changes [N] told; return what predicts by these numbers, or 0."""
+        """Read the features of changes [N]; return what predicts by their numbers, 0 for none."""
         wanted = np.unique(numbers[numbers > 0])
         parts = [self._predictive.unknown]
         for start in range(0, len(wanted), _PAGE):

@@ -32,7 +32,7 @@ OLD_COUNTS: Final = "popularity.parquet"
 """What it was when only popularity was counted."""
 _PAGE: Final = 5_000
 _REMEMBERED: Final = 200_000
-"""Slates whose earlier answers are known; one that is answered again after so many others counts
+"""Slates whose earlier answers are known; one that is answered again after as many others counts
 as new."""
 
 

@@ -111,7 +111,7 @@ class Live:
         if number <= self.applied:
             return
         changes, predict = self._log.changes(self.applied, number), None
-        if self._features is not None:  # before the change: nobody waits for the store
+        if self._features is not None:  # before the change: no request waits for the store
             untrained = self.catalogue.untrained(changes.items)
             predict = self._features.read(store, changes.features[untrained])
         with self._changing():

@@ -17,7 +17,7 @@ from slatewise.model.posterior import Posterior
 from slatewise.model.registry import PRIORS, TERMS
 
 PRIOR: Final = "prior"
-"""What versions are called that nobody trained."""
+"""What versions before any training are called."""
 _LONGEST_SLATE: Final = 1
 """Of the no-click parameters, which rank nothing."""
 
@@ -44,7 +44,7 @@ def prior_model(config: ModelConfig, source: str) -> SlateModel:
 
 
 def prior_items(config: ModelConfig, count: int) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return means and scales [R, D], biases and scales of biases [R] of items nobody has seen."""
+    """Return means and scales [R, D], biases and scales of biases [R] of new items."""
     scales = PRIORS[config.prior].before_data(config).numpy().astype(np.float32)  # [C]
     size = config.dimensions
     bias = scales[size:].sum()  # of a model without biases 0

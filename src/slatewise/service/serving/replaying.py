@@ -10,7 +10,7 @@ from slatewise.service.serving.live import Live
 from slatewise.service.serving.models import Models
 from slatewise.service.serving.prior import PRIOR, prior_version
 from slatewise.service.serving.request import Request
-from slatewise.service.serving.users import NOBODY, User, history_of_visits
+from slatewise.service.serving.users import ANONYMOUS, User, history_of_visits
 from slatewise.service.store import Store
 from slatewise.service.store.records import Serving, SlateRecord
 from slatewise.slates.propensities import Propensities, propensities
@@ -49,7 +49,7 @@ class Replayer:
     def propensities(
         self, record: SlateRecord, strategy: str | None = None, draws: int = 1_000, seed: int = 0
     ) -> tuple[Slate, Propensities]:
-        """Estimate how likely items were in each place for a strategy, or for its own.
+        """Estimate how likely items were at each position for a strategy, or for its own.
 
         The slate that comes with it is the one that was shown.
         """
@@ -70,7 +70,7 @@ class Replayer:
 
     def _user(self, record: SlateRecord, serving: Serving) -> User:
         if record.user_id is None or not serving.known:
-            return NOBODY
+            return ANONYMOUS
         last = int(serving.request.get("history", self._config.history))
         stored = self._store.history(record.user_id, last, serving.known)
         return User(history_of_visits(stored.visits, self._log), stored.seq, 0, 0.0)

@@ -19,7 +19,7 @@ from slatewise.service.serving.live import Live, ServedSlate
 from slatewise.service.serving.missing import MissingPast
 from slatewise.service.serving.models import Models
 from slatewise.service.serving.request import Request
-from slatewise.service.serving.users import NOBODY, User, UserCache
+from slatewise.service.serving.users import ANONYMOUS, User, UserCache
 from slatewise.service.store import Store, StoreError
 from slatewise.service.store.clock import Clock
 from slatewise.service.store.features import Features
@@ -36,7 +36,7 @@ T = TypeVar("T")
 _PAUSE: Final = 1.0
 """Seconds for which the store is not asked again after it could not be reached."""
 _TRIAL: Final = 10.0
-"""Seconds for which nobody else asks while one tries whether it can be reached again."""
+"""Seconds for which no other thread asks while one tries whether it can be reached again."""
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ class Service:
     def _user(self, user_id: str | None, notes: list[str]) -> User:
         """Return what is known of a user; without a store, what was known last."""
         if user_id is None:
-            return NOBODY
+            return ANONYMOUS
         known = self._users.known(user_id)
         if known is not None:
             return known

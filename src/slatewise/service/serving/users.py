@@ -87,7 +87,7 @@ class User:
         return known
 
 
-NOBODY = User(NO_HISTORY, 0, 0, 0.0)
+ANONYMOUS = User(NO_HISTORY, 0, 0, 0.0)
 """An anonymous user, or one of whom nothing can be known now."""
 
 
@@ -118,7 +118,7 @@ class UserCache:
         now = time.monotonic()
         stored = self._store.history(user_id, self._visits)
         user = User(history_of_visits(stored.visits, self._log), stored.seq, stamp, now)
-        user.remember(self._users.get(user_id, NOBODY))
+        user.remember(self._users.get(user_id, ANONYMOUS))
         self._keep(user_id, user)
         return user
 
@@ -127,8 +127,8 @@ class UserCache:
 
         Nothing if it changed since: perhaps she was erased.
         """
-        user = self._users.get(user_id, NOBODY)
-        return user if user.stamp == self._stamps.user(user_id) else NOBODY
+        user = self._users.get(user_id, ANONYMOUS)
+        return user if user.stamp == self._stamps.user(user_id) else ANONYMOUS
 
     def _keep(self, user_id: str, user: User) -> None:
         with self._lock:

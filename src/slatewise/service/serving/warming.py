@@ -1,4 +1,4 @@
-"""Slates that nobody sees, so that the first one somebody asks for is as quick as any."""
+"""Slates made at the start and thrown away, so that the first request is as quick as any."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from slatewise.service.config import ServiceConfig
 from slatewise.service.serving.items import ItemLog
 from slatewise.service.serving.live import Live
 from slatewise.service.serving.request import Request
-from slatewise.service.serving.users import NOBODY
+from slatewise.service.serving.users import ANONYMOUS
 from slatewise.service.store.features import Features
 from slatewise.service.store.records import Item, ItemState
 
@@ -36,4 +36,4 @@ def warm_up(config: ServiceConfig) -> None:
         model = config.models[arm.model].model
         live = Live.of_prior(arm.model, model, config.source, log)
         live.apply_items(log.number, store)
-        live.answer(NOBODY.knowing(()), Request(k=2), arm.made, seed=0)
+        live.answer(ANONYMOUS.knowing(()), Request(k=2), arm.made, seed=0)
