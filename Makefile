@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 .PHONY: demo serve-demo test check bench clean
 
 # The main job end to end, on a simulated log, or with DATA=path (and ITEMS=path, MAPPING=file) on
-# yours: a log that nobody answers to, so with a model of the terms it pays for in place of the online
+# yours: a log that nobody answers to, so with a model of the terms chosen for it in place of the online
 # part.
 DATA ?=
 ITEMS ?= $(DATA)
@@ -55,6 +55,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/slates.py --check
 	$(BIN)/python benchmarks/serve.py --check
 	$(BIN)/python benchmarks/analyse.py --check
+	$(BIN)/python benchmarks/bulk_load.py --check
 
 clean:
 	rm -rf $(VENV) demo
