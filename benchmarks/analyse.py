@@ -35,7 +35,7 @@ import torch
 from harness import Row, Target, parse, parser, report, seconds, show, write_seconds
 from slatewise.evaluation.arms import ArmTotals
 from slatewise.evaluation.sequential import LEAST_USERS, anytime_difference
-from slatewise.model.config import ModelConfig, Term
+from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
 from slatewise.model.posterior import Posterior
 from slatewise.model.terms import FittedTerms
@@ -61,7 +61,7 @@ EXPERIMENTS, ASKED, KEPT = 2_000, 3_000, 500
 MINIATURE = {"slates": 2_000, "ITEMS": 500, "EXPERIMENTS": 10, "ASKED": 60, "KEPT": 20}
 COSTS = {"what": "{}", "of": "{}", "value": "{:,.3f}", "unit": "{}", "floor": "{:,.3f}"}
 COSTS |= {"ratio": "{:,.2f}"}
-CACHED: dict[str, tuple[Term, ...]] = {
+CACHED: dict[str, tuple[str, ...]] = {
     "a cached user": (),
     "the same, with history": ("bias", "history"),
 }
@@ -187,7 +187,7 @@ def _cached(place: Path) -> Iterator[Row]:
         yield _row(what, of, _kept(place, terms) / 1e3, "kB", floor)
 
 
-def _kept(place: Path, terms: tuple[Term, ...]) -> float:
+def _kept(place: Path, terms: tuple[str, ...]) -> float:
     """Return the bytes that are kept of a user."""
     directory, url = place / f"service-{len(terms)}", f"sqlite:///{place / 'store.sqlite'}"
     config = ServiceConfig.build({"history": VISITS, "store": {"url": url}}, "the benchmark")
@@ -212,7 +212,7 @@ def a_service(directory: Path, config: ServiceConfig, model: SlateModel) -> Serv
     return Service.open(directory, config, store)
 
 
-def a_model(items: int, dimensions: int, terms: tuple[Term, ...] = ()) -> SlateModel:
+def a_model(items: int, dimensions: int, terms: tuple[str, ...] = ()) -> SlateModel:
     """Return a model whose posterior is drawn, not trained."""
     seeded, groups = torch.Generator().manual_seed(7), torch.arange(items) % GROUPS
     config, sources = ModelConfig(dimensions=dimensions, terms=terms), ["recommendation"]

@@ -5,7 +5,7 @@ import pytest
 
 from slatewise.data.dataset import SlateDataset
 from slatewise.experiments import days as loop
-from slatewise.experiments.daily_log import DailyLog, DaySlates
+from slatewise.experiments.daily_log import FIRST_DAY, DailyLog, DaySlates
 from slatewise.experiments.days import run_days
 from slatewise.experiments.online import Arm
 from slatewise.experiments.store import Tables, plain
@@ -64,7 +64,8 @@ def test_models_that_serve_have_learned_from_the_past_alone(
     retrain = loop.retrain
 
     def spy(config: Any, models: Any, variant: str, dataset: SlateDataset, seed: int) -> Any:
-        read.append((int(dataset.times.min()) // DAY, int(dataset.times.max()) // DAY))
+        ends = int(dataset.times.min()), int(dataset.times.max())
+        read.append(tuple(time // DAY - FIRST_DAY for time in ends))
         starts.append(models.get(variant))
         made.append(retrain(config, models, variant, dataset, seed))
         return made[-1]

@@ -48,7 +48,7 @@ def test_models_have_what_their_names_say(result: StudyResult) -> None:
     models = dict(trained.select("recommender", "model").iter_rows())
     assert models["+bias"] == "slate-linear-hier+bias"
     assert models["+features"] == "slate-linear-hier+bias+features"
-    full = "slate-linear-hier+bias+history+popularity+propensity+position+evidence"
+    full = "slate-linear-hier+bias+history+popularity+position+propensity+evidence"
     assert models[ALL] == f"{full}+features"
     bare = result.tables["training"].filter(world="tiny-outside", recommender=ALL)
     assert bare["model"].to_list() == [full]

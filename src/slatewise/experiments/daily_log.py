@@ -17,7 +17,7 @@ from slatewise.simulation.arrays import Bools, Doubles, Ints
 
 _DAY: Final = 86_400_000_000
 """Microseconds in a day."""
-_FIRST_DAY: Final = 19_000
+FIRST_DAY: Final = 19_000
 """The day 0 of an experiment, counted from 1970: the log has clock times, as popularity needs."""
 
 
@@ -88,7 +88,7 @@ class DailyLog:
                 "day": np.full(len(met.user), day),
                 "arm": met.arm,
                 Columns.USER: met.user,
-                Columns.TIME: pl.Series((_FIRST_DAY + day) * _DAY + met.round).cast(pl.Datetime),
+                Columns.TIME: pl.Series((FIRST_DAY + day) * _DAY + met.round).cast(pl.Datetime),
                 Columns.SLATE: slates.select(pl.col("slate").list.head("scroll")).to_series(),
                 Columns.CLICK: pl.Series(met.clicks).replace(-1, None),
                 Columns.SOURCE: np.where(met.searched, "search", "recommendation"),
