@@ -1,6 +1,7 @@
 """Ranking one user at a time over a table of items, exactly, however many items there are."""
 
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -48,6 +49,7 @@ class ExactRanker:
         self.terms = RankingTerms(posterior, terms or FittedTerms(), table)
         self.dynamics = UserDynamics(posterior)
         self.relevance = posterior.parts.relevance
+        self._profiles: WeakKeyDictionary[UserHistory, Floats] = WeakKeyDictionary()
 
     def by_mean(self, users: Users, k: int) -> Ints:
         """Rank by relevance at the posterior mean: [B, k]."""
@@ -132,12 +134,19 @@ class ExactRanker:
 
     def mean_profiles(self, users: Users) -> Floats:
         """Return the profiles of users at the posterior mean: [B, D]."""
-        profiles = []
-        for history in users.histories:
+        return np.stack([self._mean_profile(history) for history in users.histories])
+
+    def _mean_profile(self, history: UserHistory) -> Floats:
+        """Return where the posterior mean has a user, [D], remembered as long as her history is.
+
+        A row of the table keeps its means, so nothing but a new history moves her.
+        """
+        known = self._profiles.get(history)
+        if known is None:
             moves = history.moves(self.dynamics.source_index)
             vectors = moves.averages(self.table.means_of(moves.items))
-            profiles.append(self.dynamics.mean(vectors, moves.kinds))
-        return np.stack(profiles)
+            known = self._profiles[history] = self.dynamics.mean(vectors, moves.kinds)
+        return known
 
     def mean_parts(self, users: Users, items: Ints) -> dict[str, Doubles]:
         """Return what each term adds to the utilities of items [k] to the first user: [k] each.
