@@ -72,3 +72,14 @@ def test_a_log_is_not_loaded_while_the_service_is_retrained(tmp_path: Path, run:
     with workspace(shop):
         code, _, errors = run("load", shop, log, "--items", log)
     assert (code, "is being retrained already" in errors) == (2, True)
+
+
+@pytest.mark.parametrize("option", [["nowhere"], ["log", "--items", "nowhere"]])
+def test_a_wrong_path_leaves_no_directory_behind(
+    tmp_path: Path, run: Run, option: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "log")
+    monkeypatch.chdir(tmp_path)
+    code, _, errors = run("load", "shop", *option)
+    assert (code, "nowhere: no such file" in errors) == (2, True)
+    assert not (tmp_path / "shop").exists()

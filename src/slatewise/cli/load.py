@@ -52,6 +52,7 @@ def load(
 ) -> None:
     """Load an exposure log into a service, for histories, popularity and retraining."""
     from slatewise.data import SlateDataset  # noqa: PLC0415 (torch is slow to load)
+    from slatewise.data.tables import open_tables  # noqa: PLC0415
     from slatewise.service.config import ServiceConfig  # noqa: PLC0415
     from slatewise.service.logs import load_dataset, load_log  # noqa: PLC0415
     from slatewise.service.store import Store  # noqa: PLC0415
@@ -66,6 +67,9 @@ def load(
     if prepared and items is not None:
         raise SlatewiseError(f"{log} is a dataset and has its own items.", "Leave out --items.")
     dataset = SlateDataset.open(log) if prepared else None
+    for path, kind in ((log, "log"), (items, "items")):
+        if not prepared and path is not None:
+            open_tables(path, kind)  # refused now, a wrong path leaves no directory behind
     directory.mkdir(parents=True, exist_ok=True)
     opened = Store.open(settings.store_url(directory))
     try:
