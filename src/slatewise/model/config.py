@@ -129,7 +129,7 @@ class ModelConfig(Config):
     @classmethod
     def _named_once(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         if len(set(names)) < len(names):
-            raise ValueError("a name stands there twice")
+            raise ValueError("a name is given twice")
         return names
 
     @model_validator(mode="after")
