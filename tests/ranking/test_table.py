@@ -10,6 +10,7 @@ import pytest
 from slatewise.errors import InputError, SlatewiseError
 from slatewise.ranking import Filter, ItemTable, rank_draws, rank_expected, rank_means
 from slatewise.ranking.columns import CONTENTS
+from slatewise.ranking.loops import heap
 
 from . import naive
 
@@ -151,6 +152,23 @@ def test_requests_go_on_while_items_are_switched() -> None:
         there = items[items >= 0]
         assert len(np.unique(there)) == len(there)
         assert (there < 30).all()
+
+
+@pytest.mark.parametrize("relevance", ["distance", "dot"])
+def test_items_switched_off_while_they_are_ranked_are_left_out(
+    relevance: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = ItemTable.create(*rows(30))
+    room = heap.room
+
+    def switched_off(*arguments: Any) -> int:
+        size = room(*arguments)
+        table.set_available(np.arange(30), False)
+        return size
+
+    monkeypatch.setattr(heap, "room", switched_off)
+    ranking = rank_expected(table, np.zeros((1, 3)), 30, relevance=relevance)
+    assert (ranking.items == -1).all()
 
 
 def test_take_makes_a_table_of_some_items() -> None:

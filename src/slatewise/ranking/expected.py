@@ -75,7 +75,10 @@ def _distance(
     """Fill best and items [k] by the expected relevance of distances."""
     lower, upper = _bounds(num_items, columns, zs, added)
     logs = _log_biases(columns, slice(num_items))
-    factor = np.exp((logs - logs.max()).astype(np.float32))
+    highest = logs.max()
+    if highest == -np.inf:  # the last item was switched off after the table was read
+        return
+    factor = np.exp((logs - highest).astype(np.float32))
     chosen = _shortlist(columns, rule, added, lower * factor, upper * factor, len(items))
     values = np.empty(len(chosen))
     factors = np.exp(_logs(columns, chosen, added))
