@@ -1,5 +1,7 @@
 """Items that come and go: an even pace, spans of life, fading, and pages of what is alive."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -35,8 +37,24 @@ def test_an_item_lives_from_its_publication_for_as_long_as_said(life: Life) -> N
 
 def test_relevance_halves_with_every_half_life(life: Life) -> None:
     slate, born = np.array([[17]]), life.published[17]
-    lost = [float(life.fading(slate, np.array([born + age]))[0, 0]) for age in (0, 10, 30)]
-    np.testing.assert_allclose(np.exp(-np.array(lost)), [1, 1 / 2, 1 / 8], rtol=1e-4)
+    calm = replace(life, config=life.config.model_copy(update={"burst": 0.0}))
+    left = [float(calm.utility(slate, np.array([born + age]))[0, 0]) for age in (0, 10, 30)]
+    np.testing.assert_allclose(np.exp(left), [1, 1 / 2, 1 / 8], rtol=1e-4)
+
+
+def test_half_of_the_items_burst_once_in_the_first_half_of_their_lives(life: Life) -> None:
+    bursting = np.isfinite(life.bursts)
+    assert 0.4 < bursting.mean() < 0.6
+    after = (life.bursts - life.published)[bursting]
+    assert after.min() >= 0
+    assert after.max() < 18
+    calm = replace(life, config=life.config.model_copy(update={"burst": 0.0}))
+    slate = np.flatnonzero(bursting)[None, :1]
+    hours = life.bursts[slate[0, 0]] + np.array([-0.01, 0.0, 2.0, 6.0])
+    gained = [
+        float((life.utility(slate, h) - calm.utility(slate, h))[0, 0]) for h in hours[:, None]
+    ]
+    np.testing.assert_allclose(gained, [0, 2.5, 2.5 / 2, 2.5 / 8], atol=1e-5)
 
 
 def test_pages_hold_distinct_items_that_are_alive(life: Life, rng: np.random.Generator) -> None:

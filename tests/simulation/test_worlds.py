@@ -60,7 +60,13 @@ def test_probabilities_follow_from_the_files_alone(written: Path) -> None:
         recent = clicked.get(user, [])[-c.intent.satiation_memory :]
         utility -= c.intent.satiation * np.isin(slate, recent)
         if c.life.hours:
-            utility -= np.log(2) * ages(written, row["time"], slate) / c.life.half_life
+            of_time = -np.log(2) * ages(written, row["time"], slate) / c.life.half_life
+            since = hour(row["time"]) - items["burst"].to_numpy()[slate]
+            gain = c.life.burst * np.exp2(-np.maximum(since, 0) / c.life.burst_half_life)
+            of_time += np.where(since >= 0, gain, 0)
+            appeal = quality[slate] + of_time
+            best = [max(appeal[:j], default=appeal[0]) for j in range(s)]
+            utility += of_time + c.effects.standout * np.clip(appeal - best, -2, 2)
         relevance, nothing = np.exp(utility), np.exp(none - fact["propensity"])
         total = relevance.sum() + nothing
         np.testing.assert_allclose(fact["choice_probability"], relevance / total, rtol=2e-3)
@@ -68,6 +74,10 @@ def test_probabilities_follow_from_the_files_alone(written: Path) -> None:
         seen.setdefault(user, []).append(slate)
         if row["click"] is not None:
             clicked.setdefault(user, []).append(row["click"])
+
+
+def hour(time: Any) -> float:
+    return float((np.datetime64(time, "us") - np.datetime64("2024-01-01", "us")) / HOUR)
 
 
 def ages(folder: Path, time: Any, slate: list[int]) -> Doubles:
@@ -140,8 +150,10 @@ CAUSES = {
     "position": ("effects", {"position_bias": 0.0}),
     "clicked before": ("intent", {"satiation": 0.0}),
     "decay": ("life", {"half_life": 0.0}),
+    "bursts": ("life", {"burst": 0.0}),
+    "context": ("effects", {"standout": 0.0}),
 }
-ABSENT = {"news": set[str](), "video": {"position", "decay"}}
+ABSENT = {"news": set[str](), "video": {"position", "decay", "bursts", "context"}}
 
 
 def without(config: SimulationConfig, cause: str) -> SimulationConfig:

@@ -27,7 +27,7 @@ from slatewise.simulation.log import HOUR, START, Chunk, chunks
 
 SWITCHES: Final[Mapping[str, Mapping[str, Mapping[str, float]]]] = {
     "history": {"intent": {"satiation": 0.0}, "effects": {"fatigue": 0.0}},
-    "popularity": {"life": {"half_life": 0.0}},
+    "popularity": {"life": {"half_life": 0.0, "burst": 0.0}},
     "propensity": {"effects": {"propensity_sd": 0.0}},
     "position": {"effects": {"position_bias": 0.0}, "outside": {"position_bias": 0.0}},
 }

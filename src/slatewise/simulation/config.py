@@ -151,6 +151,10 @@ class EffectsConfig(_Section):
     fatigue: NonNegativeFloat = 0.0
     """An item that the user saw n times of late is worth fatigue · log(1 + n) less."""
 
+    standout: NonNegativeFloat = 0.0
+    """An item gains standout · how far its appeal to everybody (quality, youth and burst) exceeds
+    the best of those above it in the slate, and loses it where it falls short; by two at most."""
+
     fatigue_memory: PositiveInt = 20
     """How many of the user's last slates count as of late."""
 
@@ -163,6 +167,13 @@ class LifeConfig(_Section):
 
     half_life: NonNegativeFloat = 0.0
     """Hours after which an item's relevance has halved, and so its popularity; 0: it stays."""
+
+    burst: NonNegativeFloat = 0.0
+    """What an item gains in utility when everybody starts to talk of it, as half of the items
+    experience at some moment of the first half of their lives."""
+
+    burst_half_life: PositiveFloat = 2.0
+    """Hours after which half of that gain is gone."""
 
 
 class FeaturesConfig(_Section):
@@ -246,6 +257,8 @@ class SimulationConfig(_Section):
             raise ValueError("search does not know which items are alive: set search_share to 0")
         if self.life.half_life > 0 and self.life.hours == 0:
             raise ValueError("life.half_life needs items with life.hours")
+        if self.life.burst > 0 and self.life.hours == 0:
+            raise ValueError("life.burst needs items with life.hours")
         if self.life.hours > 0 and self.alive < 2 * self.max_slate:
             raise ValueError(
                 f"about {self.alive:.0f} items are alive at a time, too few for slates of "

@@ -1,4 +1,4 @@
-"""What acts on utility beside intent: quality, readiness to click, position and fatigue.
+"""What acts on utility beside intent: quality, readiness to click, position, fatigue, contrast.
 
 Readiness to click is added to the utility of every item, which is the same as taking it away from
 that of no click. All effects are exactly known, so choice probabilities stay exact.
@@ -47,6 +47,18 @@ class Effects:
             n = times_seen(users.seen[who].reshape(len(who), -1), slates)
             total -= np.float32(self.config.fatigue) * np.log1p(n).astype(np.float32)
         return np.asarray(total)
+
+
+def standing_out(appeal: Floats) -> Floats:
+    """Return how far each appeal of [B, S] lies above the best before it, ±2 at most: [B, S].
+
+    People read from the top: what stands further down changes nothing. The first has nothing to
+    stand out from.
+    """
+    best = np.maximum.accumulate(appeal, axis=1)
+    beyond = np.zeros_like(appeal)
+    beyond[:, 1:] = np.clip(appeal[:, 1:] - best[:, :-1], -2, 2)
+    return beyond
 
 
 def times_seen(seen: Ints, slates: Ints) -> Ints:

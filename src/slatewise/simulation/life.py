@@ -8,7 +8,7 @@ import numpy as np
 from slatewise.errors import SlatewiseError
 from slatewise.simulation.arrays import Bools, Doubles, Floats, Ints
 from slatewise.simulation.catalogue import compact, zipf_quantile
-from slatewise.simulation.config import SimulationConfig
+from slatewise.simulation.config import LifeConfig, SimulationConfig
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,8 @@ class Life:
 
     published: Doubles  # [I], hours; negative for what was there at the start
     order: Ints  # [I], the items, oldest first
-    hours: float
-    half_life: float
+    bursts: Doubles  # [I], hours at which an item's burst begins; infinite for none
+    config: LifeConfig
     skew: float
 
     @classmethod
@@ -33,17 +33,25 @@ class Life:
         pace = (24 * config.days + life.hours) / items
         published = np.empty(items)
         published[order] = pace * (np.arange(items) + rng.random(items)) - life.hours
-        return cls(published, order, life.hours, life.half_life, config.catalogue.exposure_skew)
+        onset = rng.random(items)  # below a half in the first half of its life, else none
+        bursts = np.where(onset < 0.5, published + life.hours * onset, np.inf)
+        return cls(published, order, bursts, life, config.catalogue.exposure_skew)
 
     def alive(self, slates: Ints, hours: Doubles) -> Bools:
         """Mark the items of `slates` [B, S] that are on offer at `hours` [B]: [B, S]."""
         age = self._age(slates, hours)
-        return np.asarray((age >= 0) & (age < self.hours))
+        return np.asarray((age >= 0) & (age < self.config.hours))
 
-    def fading(self, slates: Ints, hours: Doubles) -> Floats:
-        """What the items of `slates` [B, S] have lost in utility since publication: [B, S]."""
-        rate = np.log(2) / self.half_life if self.half_life else 0.0
-        return (rate * self._age(slates, hours)).astype(np.float32)
+    def utility(self, slates: Ints, hours: Doubles) -> Floats:
+        """Return what age and bursts add to the items of `slates` [B, S] at `hours` [B]: [B, S]."""
+        config = self.config
+        lost = np.log(2) / config.half_life if config.half_life else 0.0
+        utility = -lost * self._age(slates, hours)
+        if config.burst:
+            since = hours[:, None] - self.bursts[slates]
+            left = np.exp2(-np.maximum(since, 0) / config.burst_half_life)
+            utility += config.burst * np.where(since >= 0, left, 0)
+        return np.asarray(utility, dtype=np.float32)
 
     def draw(self, hours: Doubles, k: int, rng: np.random.Generator) -> Ints:
         """Draw slates of distinct items alive at `hours` [B], by a Zipf law, newest first: [B, k].
@@ -69,7 +77,7 @@ class Life:
     def _span(self, hours: Doubles, k: int) -> tuple[Ints, Ints]:
         """Return which part of `order` is alive at `hours` [B]: [B], [B]."""
         times = self.published[self.order]
-        first = np.searchsorted(times, hours - self.hours, side="right")
+        first = np.searchsorted(times, hours - self.config.hours, side="right")
         end = np.searchsorted(times, hours, side="right")
         if (end - first < k).any():
             hour = hours[end - first < k][0]

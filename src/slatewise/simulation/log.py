@@ -265,6 +265,8 @@ def _write_items(market: Marketplace, folder: Path) -> None:
         columns["exposure"] = pa.array(catalogue.exposure)
     if market.quality is not None:
         columns["quality"] = pa.array(market.quality)
+    if market.life is not None and market.config.life.burst:
+        columns["burst"] = pa.array(market.life.bursts)
     pq.write_table(pa.table(columns), folder / "truth" / "items.parquet")
     columns = {
         Columns.GROUP: names,

@@ -11,7 +11,7 @@ from slatewise.simulation.arrays import Bools, Doubles, Floats, Ints
 from slatewise.simulation.catalogue import Catalogue, repeated
 from slatewise.simulation.choice import Choice, OutsideTruth, PaperTruth, Scroll, Truth
 from slatewise.simulation.config import SimulationConfig
-from slatewise.simulation.effects import Effects
+from slatewise.simulation.effects import Effects, standing_out
 from slatewise.simulation.intent import IntentProcess, Users, satiated
 from slatewise.simulation.life import Life
 from slatewise.simulation.policies import Policy, TimedPolicy
@@ -195,8 +195,12 @@ class Marketplace:
         utility = self.truth.utility(users.state[who], slates)
         if self.effects.any:
             utility += self.effects.utility(users, who, slates)
+        appeal = self.effects.quality[slates]
         if self.life is not None and now is not None:
-            utility -= self.life.fading(slates, now)
+            of_time = self.life.utility(slates, now)
+            utility, appeal = utility + of_time, appeal + of_time
+        if self.config.effects.standout:
+            utility = utility + np.float32(self.config.effects.standout) * standing_out(appeal)
         tired = satiated(users.recent[who], slates)
         return np.exp(utility - self.config.intent.satiation * tired)
 

@@ -45,8 +45,9 @@ PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
             "propensity_sd": 0.5,
             "position_bias": 0.5,
             "fatigue": 1.0,
+            "standout": 0.8,
         },
-        "life": {"hours": 36.0, "half_life": 10.0},
+        "life": {"hours": 36.0, "half_life": 10.0, "burst": 2.5},
         "features": {"of_vector": 4, "of_quality": 1},
     },
     "video": {
