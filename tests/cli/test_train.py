@@ -167,3 +167,18 @@ def test_ctrl_c_saves_and_says_how_to_go_on(run: Run, place: Path, tmp_path: Pat
     assert whole[0] == 0
     vectors = [load(tmp_path / name).item_vectors for name in ("run", "whole")]
     assert (vectors[0] == vectors[1]).all()
+
+
+def test_exposure_is_given_on_the_command_line(run: Run, place: Path, tmp_path: Path) -> None:
+    aware = ["--config", place / "quick.toml", "--likelihood", "source-aware"]
+    given = ["--exposure", "search=0.4", "--exposure", "recommendation=0.1"]
+    code, text, _ = run("train", place / "set", tmp_path / "run", *aware, *given)
+    assert code == 0
+    assert "Exposure: recommendation=0.1, search=0.4" in text
+    assert load(tmp_path / "run").config.exposure == {"search": 0.4, "recommendation": 0.1}
+    code, _, errors = run("train", place / "set", tmp_path / "no", *aware, "--exposure", "search")
+    assert code == 2
+    assert "--exposure search: this is not a source and its weight." in errors
+    code, _, errors = run("train", place / "set", tmp_path / "no", *aware, "--exposure", "mail=1")
+    assert code == 2
+    assert "exposure names 'mail', which is not a source of the log" in errors

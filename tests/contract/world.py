@@ -199,7 +199,9 @@ class Case:
         posterior = copy.deepcopy(self.model.posterior)
         config, own = posterior.config, TERMS[term]
         with torch.no_grad():
-            for name in own.parameters(config, len(posterior.shared["no_click"].mean)):
+            for name in own.parameters(
+                config, len(posterior.shared["no_click"].mean), self.model.source_names
+            ):
                 posterior.shared[name].mean.mul_(2)
             if own.item_columns(config):
                 posterior.items.mean[:, config.dimensions :].mul_(2)

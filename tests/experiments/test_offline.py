@@ -146,7 +146,11 @@ def test_a_dataset_without_the_sources_leaves_source_aware_out_and_says_so(
     log, items = write_log(rows, {item: f"g{item % 3}" for item in range(12)})
     split = SplitConfig(valid_share=0.2, test_share=0.2, prefix=2)
     dataset = prepare(log, items, tmp_path / "dataset", division=split)
-    asked = config(variants=("slate-linear-hier", "source-aware-gru-hier"), dataset=dataset.path)
+    asked = config(
+        variants=("slate-linear-hier", "source-aware-gru-hier"),
+        model={"exposure": {"search": 0.3}},
+        dataset=dataset.path,
+    )
     result = run_study(STUDY, asked, tmp_path / "out")
     assert set(result.tables["left_out"]["recommender"]) == {"source-aware-gru-hier"}
     assert "source-aware-gru-hier" not in result.tables["scores"]["recommender"]

@@ -15,6 +15,7 @@ from slatewise.model.likelihood import (
     Candidates,
     Exposure,
     batch_likelihood,
+    exposure_weights,
 )
 from slatewise.model.parameters import Parameters
 from slatewise.model.parts import Parts
@@ -89,7 +90,7 @@ def by_hand(
             # eq. likelihood_all-item, eq. likelihood
             likelihood = math.log(chosen / (sum(choices[item] for item in among) + no_click))
             if config.likelihood == "source-aware":
-                lam = config.exposure.get(SOURCES[each.source], 0.0)
+                lam = exposure_weights(config, SOURCES)[SOURCES[each.source]]
                 kappa = config.sharpness
                 share = sum(near[i] ** kappa for i in each.slate) / sum(r**kappa for r in near)
                 likelihood += lam * math.log(share)
@@ -237,13 +238,14 @@ def test_a_misspelt_source_is_refused_even_beside_a_right_one() -> None:
     assert "mail, search" in error.value.remedy
 
 
-def test_the_default_weights_need_a_log_with_searches() -> None:
+def test_by_default_searches_count_and_without_any_all_sources() -> None:
     config = ModelConfig(likelihood="source-aware")
     exposure = Exposure.of(config, ["mail", "search"])
     assert exposure is not None
     assert exposure.source_weights.tolist() == pytest.approx([0.0, 0.3])
-    with pytest.raises(SlatewiseError, match="'search'"):
-        Exposure.of(config, ["mail"])
+    everywhere = Exposure.of(config, ["mail", "news"])
+    assert everywhere is not None
+    assert everywhere.source_weights.tolist() == pytest.approx([0.3, 0.3])
 
 
 def test_without_a_weight_the_source_aware_likelihood_is_that_of_the_slate() -> None:
@@ -289,4 +291,4 @@ def test_no_click_has_its_own_utility_for_each_scroll_length() -> None:
     longest = len(theta.no_click)
     scroll = torch.tensor([1, 2, longest, longest + 1, 1_000])
     expected = theta.no_click[[0, 1, longest - 1, longest - 1, longest - 1]]
-    assert torch.equal(theta.no_click_after(scroll), expected)
+    assert torch.equal(theta.no_click_after(scroll, torch.zeros(5, dtype=torch.uint8)), expected)

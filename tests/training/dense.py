@@ -12,6 +12,7 @@ from torch.distributions import Normal, kl_divergence
 
 from slatewise.data.interactions import Interactions
 from slatewise.model.config import ModelConfig
+from slatewise.model.likelihood import exposure_weights
 from tests.model.ragged import histories
 
 Tensors = dict[str, Tensor]
@@ -191,7 +192,8 @@ class Dense:
             )
             log_likelihood = log_likelihood + seen - everything
         if config.likelihood == "source-aware":
-            kappa, lam = config.sharpness, config.exposure.get(self.sources[source], 0.0)
+            kappa = config.sharpness
+            lam = exposure_weights(config, self.sources)[self.sources[source]]
             seen = torch.logsumexp(kappa * closeness[slate], 0)
             log_likelihood = log_likelihood + lam * (seen - torch.logsumexp(kappa * closeness, 0))
         return log_likelihood

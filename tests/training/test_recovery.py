@@ -61,7 +61,7 @@ def click_probabilities(posterior: Posterior, batch: Interactions) -> Tensor:
     of_cell = torch.repeat_interleave(lengths)
     gap = profiles[of_cell] - theta.items[batch.slate_items.long()]
     relevance = (-gap.norm(dim=1)).exp()
-    whole = theta.no_click_after(lengths).exp().index_add(0, of_cell, relevance)
+    whole = theta.no_click_after(lengths, batch.sources).exp().index_add(0, of_cell, relevance)
     cells = relevance / whole[of_cell]
     return torch.cat([torch.zeros(len(lengths)).index_add(0, of_cell, cells), cells])
 

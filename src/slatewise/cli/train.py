@@ -33,6 +33,13 @@ def train(
     dynamics: Annotated[
         str | None, typer.Option(help=f"How clicks move the user: {one_of(DYNAMICS)}.")
     ] = None,
+    exposure: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SOURCE=WEIGHT",
+            help="How much slates of a source count as evidence (source-aware); repeatable.",
+        ),
+    ] = None,
     prior: Annotated[
         str | None, typer.Option(help=f"Prior of items given their groups: {one_of(PRIORS)}.")
     ] = None,
@@ -65,6 +72,7 @@ def train(
     from slatewise.cli.item_features import read_item_features  # noqa: PLC0415
     from slatewise.evaluation import ModelRecommender, calibrate  # noqa: PLC0415
     from slatewise.model.config import ModelConfig  # noqa: PLC0415
+    from slatewise.model.likelihood import exposure_weights  # noqa: PLC0415
     from slatewise.selection import recipe_for  # noqa: PLC0415
     from slatewise.training import StoppedError, fit, runs  # noqa: PLC0415
     from slatewise.training.config import TrainingConfig  # noqa: PLC0415
@@ -80,11 +88,14 @@ def train(
         "relevance": relevance,
         "dynamics": dynamics,
         "prior": prior,
+        "exposure": _exposure(exposure),
     }
     chosen = {name: value for name, value in asked.items() if value is not None}
     model = ModelConfig.build(document.get("model", {}) | chosen, f"{config or 'options'}, [model]")
     training = TrainingConfig.build(document.get("training", {}), f"{config}, [training]")
     opened = SlateDataset.open(dataset)
+    if model.likelihood == "source-aware":
+        _show_exposure(exposure_weights(model, opened.source_names), given=model.exposure)
     described = read_item_features(opened, item_features, features)
     selection = None
     if auto:
@@ -129,6 +140,33 @@ def train(
     account.add_row("steps not finite, skipped", f"{fitted.metrics['skipped_steps']:,}")
     console.print(account)
     console.print(f"\nRun: {run}")
+
+
+def _exposure(options: list[str] | None) -> dict[str, float] | None:
+    """Read `source=weight` options; None for none."""
+    if not options:
+        return None
+    weights = {}
+    for option in options:
+        source, _, weight = option.rpartition("=")
+        try:
+            weights[source] = float(weight)
+        except ValueError:
+            source = ""
+        if not source:
+            raise SlatewiseError(
+                f"--exposure {option}: this is not a source and its weight.",
+                "Write --exposure search=0.3, once for each source.",
+            )
+    return weights
+
+
+def _show_exposure(weights: dict[str, float], given: dict[str, float] | None) -> None:
+    """Print how much slates of each source count, and why where nobody said."""
+    line = "Exposure: " + ", ".join(f"{name}={weight:g}" for name, weight in weights.items())
+    if given is None:
+        line += " (by default search counts, or all sources where none is called search)"
+    console.print(line)
 
 
 @contextmanager

@@ -193,8 +193,10 @@ def require_same_items(model: SlateModel, dataset: SlateDataset) -> None:
             f"the items of {dataset.path} are not those of the run.",
             "Evaluate on the dataset it was trained on, or on one with the same items table.",
         )
-    if model.config.evidence and dataset.source_names != model.source_names:
+    by_source = bool(model.config.evidence) or model.posterior.parts.by_source
+    if by_source and dataset.source_names != model.source_names:
         raise SlatewiseError(
             f"the sources of {dataset.path} are not those of the run, in the same order.",
-            "A model with evidence is evaluated on a log with the sources it was trained on.",
+            "A model with evidence, or with a term that has numbers for each source, is evaluated "
+            "on a log with the sources it was trained on.",
         )

@@ -77,4 +77,4 @@ def unknown_exposure(model: ModelConfig, dataset: SlateDataset) -> list[str]:
     """Return the sources that a source-aware model weighs and the dataset does not have."""
     if model.likelihood != "source-aware":
         return []
-    return sorted(set(model.exposure) - set(dataset.source_names))
+    return sorted(set(model.exposure or ()) - set(dataset.source_names))

@@ -79,8 +79,9 @@ class ModelConfig(Config):
     sigma_weights: PositiveFloat = 1.0
     """σ_w, prior of the weights of features, which are divided by their typical size."""
 
-    exposure: dict[str, NonNegativeFloat] = Field(default={"search": 0.3})
-    """λ of each source in the source-aware likelihood; sources not named have 0."""
+    exposure: dict[str, NonNegativeFloat] | None = None
+    """λ of each source in the source-aware likelihood; sources not named have 0. Without it .3 for
+    the source called search, or for all sources where none is."""
     sharpness: PositiveFloat = 2.0
     """κ, the power of relevance in the source-aware exposure term."""
     negatives: PositiveInt = 128

@@ -13,7 +13,7 @@ clicked where it is shown.
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import torch
 from torch import Tensor
@@ -27,6 +27,9 @@ from slatewise.model.utility import no_click_utilities, required
 
 if TYPE_CHECKING:
     from slatewise.model.config import ModelConfig
+
+_DEFAULT_EXPOSURE: Final = 0.3
+"""λ where none is given: more of it learns what is shown instead of what is clicked."""
 
 
 @dataclass(frozen=True)
@@ -46,15 +49,27 @@ class Exposure:
         if config.likelihood == "all-item":
             return cls(torch.ones(len(sources)), 1.0, is_choice=True)
         if config.likelihood == "source-aware":
-            unknown = sorted(config.exposure.keys() - set(sources))
-            if unknown:
-                raise SlatewiseError(
-                    f"[model.exposure] names '{unknown[0]}', which is not a source of the log.",
-                    f"The log's sources are {', '.join(sources)}: give weights to these alone.",
-                )
-            weights = torch.tensor([config.exposure.get(source, 0.0) for source in sources])
-            return cls(weights, config.sharpness, is_choice=False)
+            weights = exposure_weights(config, sources)
+            return cls(torch.tensor(list(weights.values())), config.sharpness, is_choice=False)
         return None
+
+
+def exposure_weights(config: "ModelConfig", sources: list[str]) -> dict[str, float]:
+    """Return λ of each source of a log in the source-aware likelihood.
+
+    Where the configuration gives none, what people searched for counts, and in a log without a
+    source of that name all that they were shown.
+    """
+    given = config.exposure
+    if given is None:
+        given = dict.fromkeys(["search"] if "search" in sources else sources, _DEFAULT_EXPOSURE)
+    unknown = sorted(given.keys() - set(sources))
+    if unknown:
+        raise SlatewiseError(
+            f"exposure names '{unknown[0]}', which is not a source of the log.",
+            f"The log's sources are {', '.join(sources)}: give weights to these alone.",
+        )
+    return {source: given.get(source, 0.0) for source in sources}
 
 
 @dataclass(frozen=True)

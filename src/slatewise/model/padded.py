@@ -89,7 +89,8 @@ def padded_likelihood(
     relevance = parameters.parts.relevance
     utility = relevance.pairs(profiles[:, :, None], vectors)  # [B, T, S]
     utility = torch.where(position < batch.lengths[..., None], utility, _NEVER)
-    no_click = parameters.no_click_after(batch.lengths.flatten()).view_as(batch.lengths)
+    no_click = parameters.no_click_after(batch.lengths.flatten(), batch.sources.flatten())
+    no_click = no_click.view_as(batch.lengths)
     is_click = batch.clicks >= 0
     chosen = torch.where(position == batch.clicks[..., None], utility, 0.0).sum(2)
     chosen = torch.where(is_click, chosen, no_click)

@@ -34,6 +34,8 @@ class Parameters:
     """[Q] of the features of interactions, which act on the utility of not clicking"""
     positions: Tensor | None = None
     """[S] what the first, second, … position of a slate adds to the utility of its item"""
+    source_no_click: Tensor | None = None
+    """[number of sources] what each source adds to the utility of not clicking"""
 
     @property
     def dimensions(self) -> int:
@@ -55,6 +57,12 @@ class Parameters:
         # Not from `vectors`: the gradient of that slice would be as large as the table.
         return split_bias(self.items.index_select(-2, items), self.dimensions)[0]
 
-    def no_click_after(self, scroll: Tensor) -> Tensor:
-        """Return log β_s for scroll lengths [N]; longer ones than known count as the longest."""
-        return self.no_click.index_select(0, scroll.clamp(max=len(self.no_click)) - 1)
+    def no_click_after(self, scroll: Tensor, sources: Tensor) -> Tensor:
+        """Return log β_s for scroll lengths [N] of slates from sources [N].
+
+        Lengths beyond those known count as the longest.
+        """
+        utility = self.no_click.index_select(0, scroll.clamp(max=len(self.no_click)) - 1)
+        if self.source_no_click is None:
+            return utility
+        return utility + self.source_no_click.index_select(0, sources.int())

@@ -41,6 +41,11 @@ class Parts:
             dict(sorted(terms.items(), key=lambda term: not term[1].has_features)),
         )
 
+    @property
+    def by_source(self) -> bool:
+        """Whether a term has numbers for each source of the log."""
+        return any(term.by_source for term in self.terms.values())
+
     def weight_names(self, acts_on: str) -> list[str]:
         """Name the terms whose weights act on features of items seen, or of no click."""
         return [

@@ -62,10 +62,10 @@ class Posterior:
         centres = self.prior.centres
         of_item = item_groups.cpu() if len(centres) > 1 else torch.zeros_like(item_groups.cpu())
         self.items = self._around(centres[of_item] + offsets)  # [I, C]
-        self._collect_parameters(noise, longest_slate)
+        self._collect_parameters(noise, longest_slate, sources)
         self.to_(item_groups.device)  # drawn on the CPU: the same everywhere
 
-    def _collect_parameters(self, noise: Noise, longest_slate: int) -> None:
+    def _collect_parameters(self, noise: Noise, longest_slate: int, sources: Sequence[str]) -> None:
         """Collect the parameters of all parts, and start the posterior at their start values."""
         parts, config = self.parts, self.config
         # Twice the items seen make a click about twice as likely: β_s starts in proportion.
@@ -77,7 +77,7 @@ class Posterior:
         self.moving = [name for name in (*first, *then) if name != "no_click"]
         """names of the parameters that determine user states"""
         for term in parts.terms.values():
-            then |= term.parameters(config, longest_slate)
+            then |= term.parameters(config, longest_slate, sources)
         self.free = first | then
         """what is believed of each parameter beforehand, but for those of the prior of items"""
         self.shared = {
@@ -157,6 +157,7 @@ class Posterior:
             cell_weights=self._weights(shared, "items"),
             step_weights=self._weights(shared, "no click"),
             positions=shared.get("position"),
+            source_no_click=shared.get("source"),
         )
 
     def _weights(self, shared: Mapping[str, Tensor], acts_on: str) -> Tensor | None:

@@ -40,7 +40,7 @@ def item_utilities(parameters: Parameters, profiles: Tensor, batch: Interactions
 
 def no_click_utilities(parameters: Parameters, batch: Interactions) -> Tensor:
     """Return the utility of clicking nothing in each interaction: log β_s and its terms: [N]."""
-    utility = parameters.no_click_after(batch.scroll_lengths)
+    utility = parameters.no_click_after(batch.scroll_lengths, batch.sources)
     if parameters.step_weights is None:
         return utility
     return utility + required(batch.step_features) @ parameters.step_weights

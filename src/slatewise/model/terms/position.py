@@ -4,6 +4,7 @@ People click what stands first, and ranking puts first what they like: from a lo
 cannot be told apart.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
@@ -34,7 +35,9 @@ class Position(Term):
     Settings = PositionSettings
 
     @classmethod
-    def parameters(cls, config: "ModelConfig", longest_slate: int) -> dict[str, Parameter]:
+    def parameters(
+        cls, config: "ModelConfig", longest_slate: int, sources: Sequence[str] = ()
+    ) -> dict[str, Parameter]:
         """Return what the first, second, … position adds."""
         scale, rows = config.of(cls).sigma_position, range(longest_slate)
         return {"position": Parameter(torch.zeros(longest_slate), scale, rows=rows)}

@@ -7,7 +7,7 @@ touches only what has a feature at all.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from inspect import getattr_static
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Protocol, Self
 
@@ -95,6 +95,8 @@ class Term(Config):
     ranks: ClassVar[Ranks]
     has_features: ClassVar[bool] = False
     """whether it is a sum over features of the strict past"""
+    by_source: ClassVar[bool] = False
+    """whether it has numbers for each source of the log, which then must be those of the model"""
     without_past: ClassVar[str | None] = None
     """note where it ranks by the past of users, and no past is known"""
 
@@ -108,7 +110,9 @@ class Term(Config):
         return None
 
     @classmethod
-    def parameters(cls, config: "ModelConfig", longest_slate: int) -> dict[str, Parameter]:
+    def parameters(
+        cls, config: "ModelConfig", longest_slate: int, sources: Sequence[str] = ()
+    ) -> dict[str, Parameter]:
         """Return the parameters of the term by name, none by default."""
         return {}
 
@@ -162,7 +166,9 @@ class FeatureTerm(Term):
         return (-math.inf,) * len(cls.columns(config))
 
     @classmethod
-    def parameters(cls, config: "ModelConfig", longest_slate: int) -> dict[str, Parameter]:
+    def parameters(
+        cls, config: "ModelConfig", longest_slate: int, sources: Sequence[str] = ()
+    ) -> dict[str, Parameter]:
         """Return the weights, one for each feature."""
         columns, least = cls.columns(config), torch.tensor(cls.least_weights(config))
         bounded = least if torch.isfinite(least).any() else None

@@ -199,7 +199,7 @@ def _leave_out_absent_evidence(recipe: Recipe, dataset: SlateDataset) -> None:
 
 def _leave_out_absent_exposure(recipe: Recipe, dataset: SlateDataset) -> None:
     """Do without the exposure of sources of which the window has no slate."""
-    weights = recipe.model.exposure
+    weights = recipe.model.exposure or {}
     absent = sorted(weights.keys() - set(dataset.source_names))
     if recipe.model.likelihood != "source-aware" or not absent:
         return
