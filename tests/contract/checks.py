@@ -16,10 +16,10 @@ from slatewise.features.user_history import UserHistory
 from slatewise.model.likelihood import batch_likelihood
 from slatewise.model.profiles import known_profiles
 from slatewise.model.steps import ClickSteps
-from slatewise.service.config import ServiceConfig
 from slatewise.service.serving import Replayer, Request
+from slatewise.service.settings import ServiceConfig
 from slatewise.service.store.records import Outcome, SlateRecord
-from slatewise.slates import DenseRanker, Greedy, Recommender, Seen, Slate, Users
+from slatewise.slates import Greedy, Recommender, Seen, Slate, Users
 from slatewise.training import TrainingConfig, runs
 from slatewise.training.dense import DenseSteps
 from slatewise.training.steps import SparseSteps
@@ -121,23 +121,18 @@ def greedy_slates(case: Case, directory: Path) -> None:
 
 
 def rankings(case: Case, directory: Path) -> None:
-    """Both rankers rank by utilities: by the mean, in draws and by expected relevance."""
+    """The ranker ranks by utilities: by the mean, in draws and by expected relevance."""
     # A user's own start is uncertain in some models, however certain the posterior is.
     certain = case.model.config.initial_state == "causal"
-    states = {name: state.features(END)[:ITEMS] for name, state in case.states(END).items()}
-    columns = np.concatenate(list(states.values()), axis=1) if states else None
     users = Users.of_histories([case.histories[user] for user in WHO], 1, show_clicked=True)
-    for ranker in (
-        recommender_of(case).ranker,
-        DenseRanker(case.model.posterior, case.model.terms, columns),
-    ):
-        ranked = [ranker.by_mean(users, ITEMS)]
-        if certain:
-            ranked += [ranker.by_draws(users, ITEMS, 1)[:, 0]]
-            ranked += [ranker.by_expectation(users, ITEMS, 2)]
-        for ranking in ranked:
-            for user, row in zip(WHO, ranking.tolist(), strict=True):
-                require_ranking(row, case.after_all(user))
+    ranker = recommender_of(case).ranker
+    ranked = [ranker.by_mean(users, ITEMS)]
+    if certain:
+        ranked += [ranker.by_draws(users, ITEMS, 1)[:, 0]]
+        ranked += [ranker.by_expectation(users, ITEMS, 2)]
+    for ranking in ranked:
+        for user, row in zip(WHO, ranking.tolist(), strict=True):
+            require_ranking(row, case.after_all(user))
 
 
 def explanations(case: Case, directory: Path) -> None:

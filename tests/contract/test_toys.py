@@ -18,7 +18,7 @@ from slatewise.model.config import ModelConfig
 from slatewise.model.registry import DYNAMICS, PRIORS, RELEVANCES, TERMS, Registry
 from slatewise.model.terms import FeatureTerm, Term
 from slatewise.ranking import Additions
-from slatewise.slates import DenseRanker, Recommender
+from slatewise.slates import Recommender
 from tests.contract import toys
 from tests.contract.checks import CHECKS, WHO, recommender_of, slate_of
 from tests.contract.test_contract import require_another_ranking
@@ -116,10 +116,6 @@ def without_terms_in(owner: str, verb: str, instead: object) -> Patch:
     return patch_it
 
 
-def without_met_in_dense(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(sys.modules[DenseRanker.__module__], "add_met", lambda *args: None)
-
-
 IGNORANT: list[tuple[str, Patch]] = [
     ("training", without_features_in_training),
     ("training_steps", without_features_in_training),
@@ -128,7 +124,6 @@ IGNORANT: list[tuple[str, Patch]] = [
     ("greedy_slates", without_terms_in("RankingTerms", "mean", Additions())),
     ("live_service", without_terms_in("RankingTerms", "mean", Additions())),
     ("rankings", without_terms_in("RankingTerms", "draws", Additions())),
-    ("rankings", without_met_in_dense),
     ("explanations", without_terms_in("RankingTerms", "mean_parts", {})),
 ]
 

@@ -18,8 +18,8 @@ from slatewise.simulation import (
     Users,
 )
 from slatewise.slates import Strategy
-from slatewise.slates.dense import DenseRanker
 from slatewise.slates.users import Users as Asking
+from tests.slates.dense import DenseRanker
 
 Ints = npt.NDArray[np.int64]
 Doubles = npt.NDArray[np.float64]

@@ -18,12 +18,12 @@ from slatewise.experiments.exposure import (
     histories,
     judge_greedy,
 )
+from slatewise.experiments.model_policy import maker_after
 from slatewise.experiments.platform import Platform
 from slatewise.experiments.store import StudyResult
 from slatewise.experiments.study import find_study, run_study, study_config
 from slatewise.model.config import ModelConfig
 from slatewise.report.sections import exposure as section
-from slatewise.slates.dense import DenseRanker
 from slatewise.training import TrainingConfig, fit
 from tests.experiments.worlds import SMALL, bench
 
@@ -110,7 +110,7 @@ def test_evidence_reaches_the_slates_that_are_judged(tmp_path: Path) -> None:
             model.posterior.shared["evidence"].mean.fill_(strength)
         rates.append(
             judge_greedy(
-                DenseRanker(model.posterior, model.terms),
+                maker_after(model, dataset),
                 made.market,
                 made.population.users,
                 who,

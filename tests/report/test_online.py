@@ -13,7 +13,11 @@ from tests.experiments.worlds import SMALL
 
 STUDIES: dict[str, dict[str, Any]] = {
     "online-models": {"variants": ["slate-gru-hier"], "days": 2},
-    "missing-search": {"window": 2, "before": 1, "lost": 2, "after": 1, "shares": (0.5,)},
+    "missing-search": {
+        **{"window": 2, "before": 1, "lost": 2, "after": 1, "shares": (0.5,)},
+        # Two days without searches leave users one slate or two: all of it validates.
+        "split": {"valid_share": 0.2, "test_share": 0.0, "prefix": 0},
+    },
     "online-strategies": {"variants": ["slate-gru-hier"], "days": 1, "own_days": 2},
 }
 

@@ -12,11 +12,12 @@ from slatewise.model.fitted import SlateModel
 from slatewise.model.profiles import known_profiles, present_profiles
 from slatewise.model.steps import ClickSteps
 from slatewise.ranking import Filter, ItemTable
-from slatewise.slates import DenseRanker, ExactRanker, Recommender, Seen, Users
+from slatewise.slates import ExactRanker, Recommender, Seen, Users
 from slatewise.slates.tables import columns
 from slatewise.slates.users import history_of_events
 from tests.model.ragged import Met, histories, random_interactions
 from tests.slates.conftest import ITEMS, a_model
+from tests.slates.dense import DenseRanker, interactions_of
 
 Dynamics = Literal["gru", "linear"]
 dynamics_of = pytest.mark.parametrize("dynamics", ["gru", "linear"])
@@ -86,7 +87,7 @@ def test_drawn_profiles_have_the_moments_of_the_models_own_draws(dynamics: Dynam
     with torch.no_grad():
         items = model.posterior.items.samples(draws, seeded)
         parameters = model.posterior.samples_around(items, seeded)
-        theirs = present_profiles(parameters, user.interactions())[:, 0].numpy()
+        theirs = present_profiles(parameters, interactions_of(user))[:, 0].numpy()
     error = theirs.std(axis=0) * np.sqrt(2 / draws)
     assert (np.abs(drawn.profiles.mean(axis=0) - theirs.mean(axis=0)) < 5 * error).all()
     assert (np.abs(drawn.profiles.std(axis=0) / theirs.std(axis=0) - 1) < 0.05).all()
@@ -104,7 +105,7 @@ def test_dense_and_exact_rankers_agree_on_who_a_user_is() -> None:
     together = Users([user.histories[0] for user in users], [Filter()] * 5, list(range(5)))
     exact, dense = ranker_of(model), DenseRanker(model.posterior)
     assert exact.by_mean(together, 8).tolist() == dense.by_mean(together, 8).tolist()
-    replayed = together.interactions()
+    replayed = interactions_of(together)
     assert replayed.clicked_items.tolist() == batch.clicked_items.tolist()
     unclicked = batch.clicks < 0
     assert replayed.sources[unclicked].tolist() == batch.sources[unclicked].tolist()

@@ -1,4 +1,4 @@
-"""Dense and exact ranker, against each other and against a slow transcription."""
+"""The exact ranker, against plain rankings of all items and a slow transcription."""
 
 from typing import Literal
 
@@ -7,25 +7,20 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from slatewise.errors import SlatewiseError
 from slatewise.features import UserHistory
-from slatewise.model.config import ModelConfig
 from slatewise.model.dynamics.gru import GruWeights
 from slatewise.model.fitted import SlateModel
-from slatewise.model.posterior import Posterior
 from slatewise.ranking import Filter, ItemTable
-from slatewise.slates import DenseRanker, ExactRanker, Ranker, Users
+from slatewise.slates import ExactRanker, Users
 from slatewise.slates.tables import columns
 from slatewise.slates.users import Ints
 from tests.slates.conftest import ITEMS, a_model
+from tests.slates.dense import DenseRanker
 
-Rank = Literal["dense", "exact"]
 CLICKS = [np.array([3, 17, 3]), np.array([], dtype=np.int64), np.array([40])]
 
 
-def ranker_of(kind: Rank, model: SlateModel) -> Ranker:
-    if kind == "dense":
-        return DenseRanker(model.posterior)
+def ranker_of(model: SlateModel) -> ExactRanker:
     return ExactRanker(model.posterior, ItemTable.create(*columns(model)))
 
 
@@ -55,9 +50,8 @@ def profile_by_hand(
     return np.asarray(output @ hidden)
 
 
-@pytest.mark.parametrize("kind", ["dense", "exact"])
-def test_the_mean_ranks_by_distance_to_the_profile(kind: Rank, model: SlateModel) -> None:
-    slates = ranker_of(kind, model).by_mean(users_of(CLICKS), 10)
+def test_the_mean_ranks_by_distance_to_the_profile(model: SlateModel) -> None:
+    slates = ranker_of(model).by_mean(users_of(CLICKS), 10)
     mean = model.posterior.mean()
     assert isinstance(mean.weights, GruWeights)
     vectors = mean.items.numpy().astype(float)
@@ -69,14 +63,14 @@ def test_the_mean_ranks_by_distance_to_the_profile(kind: Rank, model: SlateModel
 
 @pytest.mark.parametrize("dynamics", ["gru", "linear"])
 @pytest.mark.parametrize("initial", ["causal", "amortised"])
-def test_both_rankers_draw_from_the_same_distribution(
+def test_draws_have_the_distribution_of_plain_rankings(
     dynamics: Literal["gru", "linear"], initial: Literal["causal", "amortised"]
 ) -> None:
     model = a_model(dynamics, initial=initial, scale=0.3)
     draws, users = 2_500, users_of([np.array([3, 17, 3])])
     shares = []
-    for kind in ("dense", "exact"):
-        rankings = ranker_of(kind, model).by_draws(users, 3, draws)[0]  # type: ignore[arg-type]
+    for ranker in (DenseRanker(model.posterior), ranker_of(model)):
+        rankings = ranker.by_draws(users, 3, draws)[0]
         shares.append([np.bincount(row, minlength=ITEMS) / draws for row in rankings.T])
     gap = np.abs(np.array(shares[0]) - np.array(shares[1]))  # [3, I]
     # Of 180 comparisons, none is off by five standard errors of a difference.
@@ -95,9 +89,8 @@ def test_every_draw_resamples_what_moves_users_and_the_items() -> None:
             for name, part in posterior.shared.items():
                 if name in ("from_item", "from_state", "output", "initial_state"):
                     part.raw.fill_(-30.0 if frozen == "shared" else 0.0)
-        for kind in ("dense", "exact"):
-            rankings = ranker_of(kind, model).by_draws(users, 5, 30)[0]  # type: ignore[arg-type]
-            assert len({tuple(row) for row in rankings.tolist()}) > 5, (kind, frozen)
+        rankings = ranker_of(model).by_draws(users, 5, 30)[0]
+        assert len({tuple(row) for row in rankings.tolist()}) > 5, frozen
 
 
 def test_a_clicked_item_has_one_vector_in_a_draw() -> None:
@@ -106,18 +99,16 @@ def test_a_clicked_item_has_one_vector_in_a_draw() -> None:
     model = a_model("linear", scale=1.0)
     with torch.no_grad():
         model.posterior.shared["drift_logit"].mean.fill_(-30.0)
-    for kind in ("dense", "exact"):
-        rankings = ranker_of(kind, model).by_draws(users_of([np.array([5])]), 1, 50)  # type: ignore[arg-type]
-        assert (rankings == 5).all()
+    rankings = ranker_of(model).by_draws(users_of([np.array([5])]), 1, 50)
+    assert (rankings == 5).all()
 
 
-@pytest.mark.parametrize("kind", ["dense", "exact"])
-def test_expected_relevance_is_that_of_many_draws(kind: Rank) -> None:
+def test_expected_relevance_is_that_of_many_draws() -> None:
     model = a_model(scale=0.5)
     model.posterior.items.raw[::2] = -3.0  # uncertain and sure items in turn
     clicks = np.array([3, 17])
     users = users_of([clicks], show=False)
-    slate = ranker_of(kind, model).by_expectation(users, 5, draws=1_000)[0]
+    slate = ranker_of(model).by_expectation(users, 5, draws=1_000)[0]
     exact = ExactRanker(model.posterior, ItemTable.create(*columns(model)))
     drawn = exact.draw_profiles(users.histories[0], 4_000, seed=11)
     rng = np.random.default_rng(12)
@@ -132,9 +123,8 @@ def test_expected_relevance_is_that_of_many_draws(kind: Rank) -> None:
     assert (relevance[slate] > 0.97 * best[:5]).all()
 
 
-@pytest.mark.parametrize("kind", ["dense", "exact"])
-def test_filters_hold_in_every_ranking(kind: Rank, model: SlateModel) -> None:
-    ranker = ranker_of(kind, model)
+def test_filters_hold_in_every_ranking(model: SlateModel) -> None:
+    ranker = ranker_of(model)
     allow = np.arange(0, ITEMS, 2)
     users = Users([of_click(4)] * 2, [Filter(exclude=[4, 6], allow=allow)] * 2, [0, 1])
     for slates in (
@@ -148,9 +138,8 @@ def test_filters_hold_in_every_ranking(kind: Rank, model: SlateModel) -> None:
         assert (slates[:, 28:] == -1).all()
 
 
-@pytest.mark.parametrize("kind", ["dense", "exact"])
-def test_chance_gives_every_item_its_turn(kind: Rank, model: SlateModel) -> None:
-    ranker = ranker_of(kind, model)
+def test_chance_gives_every_item_its_turn(model: SlateModel) -> None:
+    ranker = ranker_of(model)
     clicks = [np.array([], dtype=np.int64)] * 3_000
     shown = ranker.at_random(users_of(clicks, seed=5), 2)
     counts = np.bincount(shown.ravel(), minlength=ITEMS)
@@ -158,22 +147,9 @@ def test_chance_gives_every_item_its_turn(kind: Rank, model: SlateModel) -> None
     assert (shown[:, 0] != shown[:, 1]).all()
 
 
-def test_the_exact_ranker_treats_users_apart(model: SlateModel) -> None:
-    ranker = ranker_of("exact", model)
+def test_users_are_treated_apart(model: SlateModel) -> None:
+    ranker = ranker_of(model)
     together = ranker.by_draws(users_of(CLICKS, seed=3), 5, 4)
     for row, clicks in enumerate(CLICKS):
         alone = ranker.by_draws(users_of([clicks], seed=3 + row), 5, 4)[0]
         assert together[row].tolist() == alone.tolist()
-
-
-def test_a_dense_ranking_refuses_caps(model: SlateModel) -> None:
-    users = Users([of_click(1)], [Filter(caps=[1, 1, 1])], [0])
-    with pytest.raises(SlatewiseError, match="caps"):
-        DenseRanker(model.posterior).by_mean(users, 3)
-
-
-@pytest.mark.parametrize("term", ["history", "popularity"])
-def test_a_dense_ranking_does_not_leave_out_what_it_was_not_told(term: str) -> None:
-    posterior = Posterior(ModelConfig(terms=(term,)), torch.zeros(5).long(), range(1), 3)  # type: ignore[arg-type]
-    with pytest.raises(SlatewiseError, match=f"ranks by {term}"):
-        DenseRanker(posterior)

@@ -3,7 +3,7 @@
 import pytest
 
 from slatewise.errors import SlatewiseError
-from slatewise.service.config import ArmConfig
+from slatewise.service.settings import ArmConfig
 from slatewise.slates import STRATEGIES, EpsilonMix, InSlateThompson, PosteriorMean, Thompson
 from slatewise.slates.strategies import strategy_from
 

@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 
 from slatewise.data.columns import Columns
 from slatewise.experiments.findings import Finding
-from slatewise.experiments.model_policy import ModelPolicy
+from slatewise.experiments.model_policy import ModelPolicy, maker_after
 from slatewise.experiments.online import OnlineConfig
 from slatewise.experiments.platform import Platform
 from slatewise.experiments.rates import Rates, RateSample, pooled_row
@@ -30,7 +30,7 @@ from slatewise.ranking import Filter
 from slatewise.simulation import Marketplace, Users, named_policy
 from slatewise.simulation.arrays import Doubles, Ints
 from slatewise.slates import users as asking
-from slatewise.slates.dense import DenseRanker
+from slatewise.slates.maker import SlateMaker
 from slatewise.slates.strategies import Greedy
 from slatewise.training import fit
 
@@ -118,8 +118,8 @@ def run(config: ExposureConfig, unit: Unit, bench: Bench) -> Tables:
     for number, name in enumerate(config.models):
         bench.progress(f"seed {unit.seed}, {unit.part}", number, len(config.models))
         model = fit(dataset, _model(config, name), config.training, seed=unit.seed)
-        ranker = DenseRanker.after(model, dataset)
-        expected = judge_greedy(ranker, platform.market, platform.population.users, who, known)
+        maker = maker_after(model, dataset)
+        expected = judge_greedy(maker, platform.market, platform.population.users, who, known)
         rows.append(head | {"arm": name, "users": who, "expected": expected.round(6)})
     return {"judged": rows}
 
@@ -247,7 +247,7 @@ def histories(log: pl.DataFrame, who: Ints, sources: Sequence[str]) -> list[User
 
 
 def judge_greedy(
-    ranker: DenseRanker, market: Marketplace, users: Users, who: Ints, known: Sequence[UserHistory]
+    maker: SlateMaker, market: Marketplace, users: Users, who: Ints, known: Sequence[UserHistory]
 ) -> Doubles:
     """Return the exact click probability of the greedy slate of each of `who`: [B].
 
@@ -255,7 +255,7 @@ def judge_greedy(
     """
     filters = [Filter(exclude=history.clicked) for history in known]
     asked = asking.Users(known, filters, [0] * len(who))
-    slates = Greedy().slates(ranker, asked, market.config.max_slate)
+    slates = maker.rows(asked, market.config.max_slate, Greedy())
     return market.click_probability(users, slates, who)
 
 

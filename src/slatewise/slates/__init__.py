@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from slatewise.lazy import exports
 
 if TYPE_CHECKING:
-    from slatewise.slates.dense import DenseRanker as DenseRanker
     from slatewise.slates.exact import ExactRanker as ExactRanker
     from slatewise.slates.explanation import Reason as Reason
     from slatewise.slates.propensities import Propensities as Propensities
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 __all__, __getattr__ = exports(
     __name__,
     {
-        "dense": "DenseRanker",
         "exact": "ExactRanker",
         "explanation": "Reason",
         "propensities": "Propensities",

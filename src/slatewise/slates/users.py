@@ -1,14 +1,11 @@
 """Who asks for a slate: histories, filters and seeds."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
-from slatewise.data.interactions import Interactions
-from slatewise.data.ragged import offsets_of
 from slatewise.errors import SlatewiseError
 from slatewise.features.showings import Showing
 from slatewise.features.user_history import UserHistory
@@ -18,8 +15,6 @@ from slatewise.ranking import Filter
 Ints = npt.NDArray[np.int64]
 
 NO_FILTER = Filter()
-_EVERY_SOURCE = np.arange(256)
-"""Indices of `UserHistory.moves` by which every source counts, and has its own number."""
 
 
 @dataclass(frozen=True)
@@ -127,23 +122,3 @@ class Users:
     def __len__(self) -> int:
         """Return B."""
         return len(self.histories)
-
-    def interactions(self) -> Interactions:
-        """Return clicks, and slates without a click, as interactions."""
-        users = [history.moves(_EVERY_SOURCE) for history in self.histories]
-        kinds = torch.from_numpy(_joined([user.kinds for user in users]))  # [N]
-        items = torch.from_numpy(_joined([user.items for user in users]))  # [F]
-        met = offsets_of(np.array([len(user.kinds) for user in users], dtype=np.int64))
-        seen = offsets_of(_joined([np.diff(user.offsets) for user in users]))
-        as_clicks = Interactions.of_clicks(kinds, torch.from_numpy(met))
-        return replace(
-            as_clicks,
-            sources=kinds.clamp(min=0).byte(),
-            clicks=torch.where(kinds < 0, 0, -1).int(),
-            slate_offsets=torch.from_numpy(seen),
-            slate_items=items.int(),
-        )
-
-
-def _joined(parts: Sequence[Ints]) -> Ints:
-    return np.concatenate([np.empty(0, np.int64), *parts])
