@@ -41,10 +41,10 @@ from slatewise.model.posterior import Posterior
 from slatewise.model.terms import FittedTerms
 from slatewise.model.terms.history import HistoryTerm
 from slatewise.service.analysis import estimate, overview
-from slatewise.service.config import ArmConfig, ServiceConfig
 from slatewise.service.http.startup import begin_with
 from slatewise.service.serving import Request, Service
 from slatewise.service.serving.replaying import Replayer
+from slatewise.service.settings import ArmConfig, ServiceConfig
 from slatewise.service.store import Store
 from slatewise.service.store.clock import DAY
 from slatewise.service.store.records import ItemState, Outcome, Serving, SlateRecord

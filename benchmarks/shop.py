@@ -23,8 +23,8 @@ from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
 from slatewise.model.gaussian import Gaussian
 from slatewise.model.posterior import Posterior
-from slatewise.service.config import ServiceConfig
 from slatewise.service.serving.arms import assign
+from slatewise.service.settings import ServiceConfig
 from slatewise.training import runs
 
 DIMS, GROUPS = 25, 300

@@ -33,7 +33,7 @@ from slatewise.data.report import Problem, Reduction
 from slatewise.experiments.study import STUDIES, StudyConfig
 from slatewise.model.config import ModelConfig
 from slatewise.selection import SELECTION
-from slatewise.service.config import ArmConfig, LimitsConfig, RetrainingConfig, ServiceConfig
+from slatewise.service.settings import ArmConfig, LimitsConfig, RetrainingConfig, ServiceConfig
 from slatewise.training import TrainingConfig, runs
 
 ROOT = Path(__file__).parents[1]

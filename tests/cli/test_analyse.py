@@ -7,7 +7,7 @@ import pytest
 from typer.main import get_command
 
 from slatewise.cli import app
-from slatewise.service.config import ArmConfig
+from slatewise.service.settings import ArmConfig
 from slatewise.service.store import Store
 from tests.cli.conftest import Run
 from tests.service.analysis.log import fill

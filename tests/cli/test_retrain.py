@@ -11,9 +11,9 @@ import pytest
 from typer.main import get_command
 
 from slatewise.cli import app
-from slatewise.service.config import RetrainingConfig
 from slatewise.service.nights import Night
 from slatewise.service.serving.models import Models
+from slatewise.service.settings import RetrainingConfig
 from slatewise.service.store import Store
 from slatewise.service.store.workspace import FOLDER, workspace
 from tests.cli.conftest import Run

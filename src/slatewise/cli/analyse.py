@@ -17,7 +17,7 @@ from slatewise.service.store.clock import DAY
 if TYPE_CHECKING:
     from slatewise.evaluation.ab import Interval
     from slatewise.service.analysis import Estimates, Report, Variety
-    from slatewise.service.config import ArmConfig, ServiceConfig
+    from slatewise.service.settings import ArmConfig, ServiceConfig
     from slatewise.service.store import Store
 
 _SAMPLE, _A_DAY, _DAYS = 20_000, 2_000, 60
@@ -57,7 +57,7 @@ def analyse(
 ) -> None:
     """Compare the arms of a service, say when to stop, and estimate arms that did not run."""
     from slatewise.service import analysis  # noqa: PLC0415 (torch is slow to load)
-    from slatewise.service.config import ServiceConfig  # noqa: PLC0415
+    from slatewise.service.settings import ServiceConfig  # noqa: PLC0415
 
     settings = ServiceConfig.read(config)
     targets = [analysis.read_target(text) for text in estimate or []]

@@ -53,8 +53,8 @@ def load(
     """Load an exposure log into a service, for histories, popularity and retraining."""
     from slatewise.data import SlateDataset  # noqa: PLC0415 (torch is slow to load)
     from slatewise.data.tables import open_tables  # noqa: PLC0415
-    from slatewise.service.config import ServiceConfig  # noqa: PLC0415
     from slatewise.service.logs import load_dataset, load_log  # noqa: PLC0415
+    from slatewise.service.settings import ServiceConfig  # noqa: PLC0415
     from slatewise.service.store import Store  # noqa: PLC0415
 
     log_format, items_format = read_formats(

@@ -26,8 +26,8 @@ def retrain(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
     """Train on the latest weeks, evaluate on the newest day, and serve the model if no worse."""
-    from slatewise.service.config import ServiceConfig  # noqa: PLC0415 (torch is slow to load)
     from slatewise.service.nights import retrain as retrain_service  # noqa: PLC0415
+    from slatewise.service.settings import ServiceConfig  # noqa: PLC0415 (torch is slow to load)
 
     settings = ServiceConfig.read(config)
     end = time.time_ns() // 1_000 if now is None else _moment(now)

@@ -10,8 +10,8 @@ from slatewise.cli.show import console, progress
 from slatewise.errors import SlatewiseError
 
 if TYPE_CHECKING:
-    from slatewise.service.config import ServiceConfig
     from slatewise.service.http.security import Tokens
+    from slatewise.service.settings import ServiceConfig
 
 
 def serve(
@@ -46,9 +46,9 @@ def serve(
 ) -> None:
     """Serve slates over HTTP, record feedback, and retrain at night."""
     # Torch and the web framework take seconds to load: only commands that need them pay.
-    from slatewise.service.config import ServiceConfig  # noqa: PLC0415
     from slatewise.service.http.startup import prepare  # noqa: PLC0415
     from slatewise.service.http.supervisor import listen, supervise  # noqa: PLC0415
+    from slatewise.service.settings import ServiceConfig  # noqa: PLC0415
 
     known = _tokens(tokens, open_, host)
     settings = _settings(ServiceConfig.read(config), retrain_at, store)

@@ -10,7 +10,7 @@ import typer
 from slatewise.errors import SlatewiseError
 
 if TYPE_CHECKING:
-    from slatewise.service.config import ServiceConfig
+    from slatewise.service.settings import ServiceConfig
     from slatewise.service.store import Store
 
 TIMES: Final = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M"]

@@ -11,7 +11,7 @@ from slatewise.evaluation.ab import click_rate, compare
 from slatewise.evaluation.arms import arm_totals
 from slatewise.evaluation.sequential import Verdict
 from slatewise.service.analysis import Tally, overview, report
-from slatewise.service.config import ArmConfig, ServiceConfig
+from slatewise.service.settings import ArmConfig, ServiceConfig
 from slatewise.service.store import Store
 from slatewise.service.store.records import ItemState
 from tests.service.analysis.log import DAY, START, fill

@@ -17,12 +17,12 @@ import psutil
 import pytest
 from fastapi import FastAPI
 
-from slatewise.service.config import ServiceConfig
 from slatewise.service.http import limits
 from slatewise.service.http.app import application
 from slatewise.service.http.backend import Backend
 from slatewise.service.http.security import read_tokens
 from slatewise.service.http.setup import Setup
+from slatewise.service.settings import ServiceConfig
 
 with warnings.catch_warnings():  # it would rather have the successor of httpx
     warnings.simplefilter("ignore")

@@ -12,9 +12,9 @@ import pytest
 from typer.main import get_command
 
 from slatewise.cli import app
-from slatewise.service.config import LimitsConfig
 from slatewise.service.http.guard import GuardedRoute
 from slatewise.service.http.metrics import Metrics
+from slatewise.service.settings import LimitsConfig
 from tests.service.http.conftest import TOKENS, Server, TestClient
 from tests.test_docs import shown, table
 

@@ -9,9 +9,9 @@ from slatewise.errors import SlatewiseError
 from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
 from slatewise.model.posterior import Posterior
-from slatewise.service.config import ServiceConfig
 from slatewise.service.http.startup import prepare
 from slatewise.service.serving.models import Models
+from slatewise.service.settings import ServiceConfig
 from slatewise.service.store import Store
 from slatewise.service.store.records import ItemState
 from slatewise.training import runs

@@ -15,11 +15,11 @@ from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors.multiprocess import SIGNALS
 
 from slatewise.errors import SlatewiseError
-from slatewise.service.config import ServiceConfig
 from slatewise.service.http import supervisor
 from slatewise.service.http.security import read_tokens
 from slatewise.service.http.setup import Setup, worker
 from slatewise.service.http.supervisor import listen
+from slatewise.service.settings import ServiceConfig
 
 
 def test_a_port_is_taken_and_a_taken_one_is_refused_in_words() -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from slatewise.service.config import ServiceConfig
 from slatewise.service.serving import replay
 from slatewise.service.serving.models import Models
+from slatewise.service.settings import ServiceConfig
 from slatewise.service.store import Store
 from tests.service.live.conftest import CONFIG, Shop
 from tests.service.live.harness import SLATEWISE, eventually

@@ -18,12 +18,12 @@ from slatewise.features.popularity import Popularity, PopularityConfig
 from slatewise.features.popularity_state import PopularityState
 from slatewise.model.terms.popularity import PopularityTerm
 from slatewise.service.analysis import Tally
-from slatewise.service.config import ServiceConfig
 from slatewise.service.logs import columns, load_dataset, load_log
 from slatewise.service.nights.window import export_window
 from slatewise.service.serving import Request
 from slatewise.service.serving.item_states import ItemStates
 from slatewise.service.serving.items import ItemLog
+from slatewise.service.settings import ServiceConfig
 from slatewise.service.store import Store
 from slatewise.service.store.bulk import LoadCounts
 from slatewise.service.store.records import ItemState, Outcome, SlateRecord

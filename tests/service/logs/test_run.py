@@ -14,10 +14,10 @@ from slatewise.data import SlateDataset
 from slatewise.data.preparation import prepare as prepare_log
 from slatewise.features.showings import replay
 from slatewise.model.config import ModelConfig
-from slatewise.service.config import ArmConfig, ServiceConfig
 from slatewise.service.http.startup import prepare
 from slatewise.service.serving import Request, Service
 from slatewise.service.serving.models import Models
+from slatewise.service.settings import ArmConfig, ServiceConfig
 from slatewise.service.store import Store
 from slatewise.slates.recommender import Recommender
 from slatewise.slates.users import Seen

@@ -14,11 +14,11 @@ from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
 from slatewise.model.item_features import ItemFeatures
 from slatewise.selection import SELECTION, Selection
-from slatewise.service.config import ServiceConfig
 from slatewise.service.http.startup import prepare
 from slatewise.service.nights import recipe
 from slatewise.service.nights.window import NightData
 from slatewise.service.serving.models import Models
+from slatewise.service.settings import ServiceConfig
 from slatewise.training import TrainingConfig, fit, runs
 from tests.service.nights.world import DAY, START, Shelf, night, settings, visits
 

@@ -10,9 +10,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from slatewise.service.config import ServiceConfig
 from slatewise.service.nights import schedule
 from slatewise.service.nights.schedule import NightlyTraining, next_night
+from slatewise.service.settings import ServiceConfig
 
 OSLO = ZoneInfo("Europe/Oslo")
 

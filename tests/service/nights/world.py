@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from slatewise.service.config import ServiceConfig
 from slatewise.service.nights import Night, retrain
+from slatewise.service.settings import ServiceConfig
 from slatewise.service.store import Store
 from slatewise.service.store.features import Features
 from slatewise.service.store.records import Item, ItemState, Outcome, SlateRecord, Visit

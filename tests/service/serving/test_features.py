@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from slatewise.errors import SlatewiseError
 from slatewise.model.fitted import SlateModel
-from slatewise.service.config import ServiceConfig
 from slatewise.service.serving import Replayer, Request, Service
 from slatewise.service.serving import features as reading
 from slatewise.service.serving.features import FeatureReader
 from slatewise.service.serving.items import ItemLog
+from slatewise.service.settings import ServiceConfig
 from slatewise.service.store import Store, StoreError
 from slatewise.service.store.features import Features
 from slatewise.slates import Recommender

@@ -19,10 +19,10 @@ from slatewise.model.registry import TERMS
 from slatewise.model.terms import FeatureTerm, FittedTerms
 from slatewise.model.terms.popularity import PopularityTerm
 from slatewise.model.terms.term import Lookup, Ranks
-from slatewise.service.config import ServiceConfig
 from slatewise.service.serving import Replayer, Request, item_states
 from slatewise.service.serving.item_states import COUNTS, OLD_COUNTS, ItemStates
 from slatewise.service.serving.items import ItemLog
+from slatewise.service.settings import ServiceConfig
 from slatewise.service.store.records import Answer
 from tests.service.serving.world import HOUR, a_model, a_service, promote, visit
 

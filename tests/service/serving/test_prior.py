@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from slatewise.model.config import ModelConfig
-from slatewise.service.config import ServiceConfig
 from slatewise.service.serving import Request, Service
 from slatewise.service.serving.prior import prior_items, prior_version
+from slatewise.service.settings import ServiceConfig
 from slatewise.service.store.records import ItemState
 from tests.service.serving.world import a_service, put, visit
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from slatewise.errors import SlatewiseError
-from slatewise.service.config import ServiceConfig
 from slatewise.service.serving import Replayer, Request, Service, replay
+from slatewise.service.settings import ServiceConfig
 from slatewise.service.store import Store
 from slatewise.service.store.records import Outcome, SlateRecord
 from tests.service.serving.world import (

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from slatewise.errors import SlatewiseError
-from slatewise.service.config import ServiceConfig
 from slatewise.service.serving import Request, Service
+from slatewise.service.settings import ServiceConfig
 from slatewise.service.store import Store
 from slatewise.service.store.records import Item, ItemState, Outcome, SlateRecord, StoredVisits
 from slatewise.slates import Recommender, Seen

@@ -6,7 +6,7 @@ import sys
 PROGRAM = """
 import tempfile, time
 from pathlib import Path
-from slatewise.service.config import ServiceConfig
+from slatewise.service.settings import ServiceConfig
 from slatewise.service.store.records import ItemState
 from slatewise.service.serving import Request, Service, warm_up
 from slatewise.service.store import Store

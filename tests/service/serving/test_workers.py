@@ -15,7 +15,7 @@ from tests.service.serving.world import a_model, a_service, promote, put, visit
 WORKER = """
 import json, sys
 from pathlib import Path
-from slatewise.service.config import ServiceConfig
+from slatewise.service.settings import ServiceConfig
 from slatewise.service.store.records import ItemState
 from slatewise.service.serving import Request, Service
 from slatewise.service.store import Store

@@ -15,10 +15,10 @@ from slatewise.model.posterior import Posterior
 from slatewise.model.terms import FittedTerms
 from slatewise.model.terms.history import HistoryTerm
 from slatewise.model.terms.popularity import PopularityTerm
-from slatewise.service.config import ServiceConfig
 from slatewise.service.http.startup import begin_with
 from slatewise.service.serving import Service
 from slatewise.service.serving.models import Models
+from slatewise.service.settings import ServiceConfig
 from slatewise.service.store import Store
 from slatewise.service.store.features import Features
 from slatewise.service.store.records import ItemState, Outcome, SlateRecord

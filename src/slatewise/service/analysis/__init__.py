@@ -13,7 +13,7 @@ from slatewise.service.analysis.estimates import (
 from slatewise.service.analysis.report import ArmReport, Report, as_json, report
 from slatewise.service.analysis.tally import Tally
 from slatewise.service.analysis.variety import Variety, varieties
-from slatewise.service.config import ServiceConfig
+from slatewise.service.settings import ServiceConfig
 from slatewise.service.store import Store
 from slatewise.service.store.clock import DAY
 

@@ -26,8 +26,8 @@ from slatewise.evaluation.off_policy import (
     self_normalised,
 )
 from slatewise.service.analysis.weights import SlateWeights, weigh, without_chance
-from slatewise.service.config import ArmConfig
 from slatewise.service.serving.replaying import Replayer
+from slatewise.service.settings import ArmConfig
 from slatewise.service.store import Store
 from slatewise.service.store.records import Visit
 from slatewise.slates.strategies import strategy_from

@@ -15,7 +15,7 @@ from slatewise.evaluation.sequential import Advice, advise
 from slatewise.service.analysis.assignment import Assignment, check_assignment
 from slatewise.service.analysis.tally import Slates, Tally
 from slatewise.service.analysis.variety import Variety
-from slatewise.service.config import ArmConfig, ServiceConfig
+from slatewise.service.settings import ArmConfig, ServiceConfig
 from slatewise.service.store.clock import DAY, iso
 
 FOREVER = 2**62

@@ -9,12 +9,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from time import thread_time
 from typing import TypeVar
 
-from slatewise.service.config import ServiceConfig
 from slatewise.service.http import limits
 from slatewise.service.http.guard import Gate
 from slatewise.service.http.metrics import Metrics
 from slatewise.service.http.setup import Setup
 from slatewise.service.serving import Request, Service, warm_up
+from slatewise.service.settings import ServiceConfig
 from slatewise.service.store import Store, StoreError
 from slatewise.service.store.records import SlateRecord
 from slatewise.service.store.writer import Writer

@@ -6,10 +6,10 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
-from slatewise.service.config import LimitsConfig
 from slatewise.service.http.problems import MEDIA_TYPE, ProblemAnswer
 from slatewise.service.http.schemas import MOST
 from slatewise.service.http.security import Role
+from slatewise.service.settings import LimitsConfig
 from slatewise.version import __version__
 
 TITLE = "slatewise"

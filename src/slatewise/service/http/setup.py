@@ -11,8 +11,8 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from slatewise.service.config import ServiceConfig
 from slatewise.service.http.security import Tokens
+from slatewise.service.settings import ServiceConfig
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slatewise.errors import SlatewiseError
-from slatewise.service.config import ServiceConfig
+from slatewise.service.settings import ServiceConfig
 from slatewise.service.store import Store, StoreError
 
 if TYPE_CHECKING:

@@ -16,12 +16,12 @@ from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 from slatewise.errors import SlatewiseError
-from slatewise.service.config import ServiceConfig
 from slatewise.service.http import limits
 from slatewise.service.http.metrics import DIRECTORY
 from slatewise.service.http.protocol import BoundedProtocol
 from slatewise.service.http.security import Tokens
 from slatewise.service.http.setup import LOGGING, Setup, worker
+from slatewise.service.settings import ServiceConfig
 
 DRAIN_SECONDS = 30
 """in which requests under way are answered after SIGTERM"""

@@ -15,7 +15,6 @@ from safetensors import SafetensorError
 from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
 from slatewise.model.fitted import SlateModel
-from slatewise.service.config import ModelSpec, RetrainingConfig, ServiceConfig
 from slatewise.service.nights.item_features import WindowFeatures, window_features
 from slatewise.service.nights.judgement import Score, decide, in_words, is_surely_worse, score
 from slatewise.service.nights.recipe import Recipe, fit_recipe, recipe_of
@@ -24,6 +23,7 @@ from slatewise.service.nights.split import LEAST_JUDGED, WindowSplit, split_wind
 from slatewise.service.nights.versions import Version, served_versions, transfer
 from slatewise.service.nights.window import NightData, Progress, VisitStore
 from slatewise.service.serving.models import Models
+from slatewise.service.settings import ModelSpec, RetrainingConfig, ServiceConfig
 from slatewise.service.store.clock import iso
 from slatewise.service.store.workspace import workspace
 from slatewise.training import runs

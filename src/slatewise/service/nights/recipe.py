@@ -10,10 +10,10 @@ from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
 from slatewise.model.item_features import ItemFeatures
 from slatewise.selection import CHOSEN, SELECTION, Choice, Selection, recipe_for, select
-from slatewise.service.config import ModelSpec
 from slatewise.service.nights.report import ModelOrigin
 from slatewise.service.nights.versions import Version
 from slatewise.service.nights.window import Progress
+from slatewise.service.settings import ModelSpec
 from slatewise.training import fit
 from slatewise.training.config import TrainingConfig
 from slatewise.training.loop import Progress as State

@@ -13,9 +13,9 @@ from pathlib import Path
 from types import FrameType
 
 from slatewise.errors import SlatewiseError
-from slatewise.service.config import ServiceConfig
 from slatewise.service.http.setup import LOGGING, end_with_parent
 from slatewise.service.nights.night import retrain
+from slatewise.service.settings import ServiceConfig
 from slatewise.service.store import Store
 
 LOOK = 10.0

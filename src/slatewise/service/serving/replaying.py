@@ -4,13 +4,13 @@ from pathlib import Path
 from typing import Final
 
 from slatewise.errors import SlatewiseError
-from slatewise.service.config import ServiceConfig
 from slatewise.service.serving.items import ItemLog
 from slatewise.service.serving.live import Live
 from slatewise.service.serving.models import Models
 from slatewise.service.serving.prior import PRIOR, prior_version
 from slatewise.service.serving.request import Request
 from slatewise.service.serving.users import ANONYMOUS, User, history_of_visits
+from slatewise.service.settings import ServiceConfig
 from slatewise.service.store import Store
 from slatewise.service.store.records import Serving, SlateRecord
 from slatewise.slates.propensities import Propensities, propensities

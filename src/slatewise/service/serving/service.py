@@ -11,7 +11,6 @@ from typing import Final, TypeVar
 
 from slatewise.errors import SlatewiseError
 from slatewise.model.terms import FeatureTerm
-from slatewise.service.config import ServiceConfig
 from slatewise.service.serving.arms import assign
 from slatewise.service.serving.item_states import ItemStates
 from slatewise.service.serving.items import ItemLog
@@ -20,6 +19,7 @@ from slatewise.service.serving.missing import MissingPast
 from slatewise.service.serving.models import Models
 from slatewise.service.serving.request import Request
 from slatewise.service.serving.users import ANONYMOUS, User, UserCache
+from slatewise.service.settings import ServiceConfig
 from slatewise.service.store import Store, StoreError
 from slatewise.service.store.clock import Clock
 from slatewise.service.store.features import Features

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from slatewise.service.config import ServiceConfig
 from slatewise.service.serving.items import ItemLog
 from slatewise.service.serving.live import Live
 from slatewise.service.serving.request import Request
 from slatewise.service.serving.users import ANONYMOUS
+from slatewise.service.settings import ServiceConfig
 from slatewise.service.store.features import Features
 from slatewise.service.store.records import Item, ItemState
 

@@ -7,7 +7,7 @@ import pytest
 from pydantic import PositiveInt
 
 from slatewise.errors import SlatewiseError
-from slatewise.service.config import ArmConfig, ServiceConfig
+from slatewise.service.settings import ArmConfig, ServiceConfig
 from slatewise.slates import STRATEGIES, NamedStrategy
 
 

@@ -1,0 +1,13 @@
+"""What people set about a service: its store, models, arms, limits and nights."""
+
+from slatewise.service.settings.arms import ArmConfig
+from slatewise.service.settings.nights import ModelSpec, RetrainingConfig
+from slatewise.service.settings.service import LimitsConfig, ServiceConfig
+
+__all__ = [
+    "ArmConfig",
+    "LimitsConfig",
+    "ModelSpec",
+    "RetrainingConfig",
+    "ServiceConfig",
+]
