@@ -12,7 +12,7 @@ from slatewise.errors import SlatewiseError
 if TYPE_CHECKING:
     from slatewise.model.config import ModelConfig
     from slatewise.model.item_features import ItemFeatures
-    from slatewise.selection import Choice, Selection
+    from slatewise.selection import CandidateResult, Choice, Comparison, Selection
     from slatewise.training.config import TrainingConfig
 
 
@@ -74,6 +74,13 @@ def choose(
             progress=bars,
         )
     console.print(_account(found))
+    console.print(_comparisons(found))
+    for one in found.better:
+        console.print(
+            f"The baseline '{one.name}' predicts better than the chosen model, by "
+            f"{-one.gain:.4f} nats: look at `slatewise evaluate` before using it.",
+            style="bold",
+        )
     for note in found.notes:
         console.print(note, style="dim")
     console.print(f"\nChosen: {found.choice.name}\n")
@@ -81,14 +88,29 @@ def choose(
 
 
 def _account(found: "Selection") -> Table:
-    """Show every candidate with its gain in the round that decided on it."""
+    """Show every candidate with its gain beside all others."""
     judged = f"{found.about['judged_interactions']:,} interactions"
-    title = f"What a term gains, in nats per interaction, with 95 % intervals over users ({judged})"
-    result = table(title, "term", "round", "gain", "interval", "")
-    for number, one in found.last_results():
-        gain, low, high = (f"{x:+.4f}".replace("-", "−") for x in (one.gain, one.low, one.high))
-        kept = "kept" if one.outcome == "kept" else "not kept"
-        result.add_row(one.name, str(number), gain, f"[{low}, {high}]", kept)
+    title = f"What a term gains, in nats per interaction, beside all others ({judged})"
+    result = table(title, "term", "gain", "interval", "")
+    for one in found.results:
+        result.add_row(one.name, *_gain(one), "kept" if one.kept else "not kept")
     for name, why in found.impossible.items():
-        result.add_row(name, "", "", "", f"not tried: {why}")
+        result.add_row(name, "", "", f"not tried: {why}")
     return result
+
+
+def _comparisons(found: "Selection") -> Table:
+    """Show the chosen model beside all else on the same interactions."""
+    title = "What the chosen model gains over others, on the same interactions"
+    result = table(title, "over", "their log-likelihood", "gain", "interval")
+    for one in found.comparisons:
+        result.add_row(one.name, _signed(one.log_likelihood), *_gain(one))
+    return result
+
+
+def _gain(one: "CandidateResult | Comparison") -> tuple[str, str]:
+    return _signed(one.gain), f"[{_signed(one.low)}, {_signed(one.high)}]"
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.4f}".replace("-", "−")

@@ -142,10 +142,8 @@ def run(config: TermsConfig, unit: Unit, bench: Bench) -> Tables:
         )
         choice = chosen.choice
         tables["chosen"] = [
-            head
-            | {"term": t.name, "round": number, "gain": t.gain, "low": t.low, "high": t.high}
-            | {"kept": t.outcome == "kept"}
-            for number, t in chosen.last_results()
+            head | {"term": t.name, "gain": t.gain, "low": t.low, "high": t.high, "kept": t.kept}
+            for t in chosen.results
         ]
 
     def observe(at: State) -> None:

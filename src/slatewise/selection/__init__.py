@@ -1,13 +1,13 @@
-"""Which terms a model should have for a log: tried one after the other, kept if they pay."""
+"""Which terms a model should have for a log: left out one after the other, kept if they pay."""
 
 from slatewise.selection.candidates import FEATURES, Choice
 from slatewise.selection.config import VALIDATION_DRAWS, SelectionConfig, recipe_for
-from slatewise.selection.forward import select
+from slatewise.selection.leave_out import select
 from slatewise.selection.record import (
     CHOSEN,
     SELECTION,
     CandidateResult,
-    Round,
+    Comparison,
     Selection,
     read_choice,
 )
@@ -19,7 +19,7 @@ __all__ = [
     "VALIDATION_DRAWS",
     "CandidateResult",
     "Choice",
-    "Round",
+    "Comparison",
     "Selection",
     "SelectionConfig",
     "read_choice",

@@ -1,5 +1,6 @@
 """Candidates that may be added to a model: a term, item features, evidence of a source."""
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from slatewise.data.dataset import SlateDataset
@@ -38,13 +39,24 @@ def candidates_of(
     return [name for name in names if name not in impossible], impossible
 
 
-def added(choice: Choice, name: str) -> Choice:
-    """Return a choice with one more candidate; item features also predict, and so add, biases."""
+def with_all(choice: Choice, names: Sequence[str]) -> Choice:
+    """Return a choice with candidates added; item features also predict, and so add, biases."""
+    terms = [name for name in names if name in TERMS]
+    terms += ["bias"] * (FEATURES in names)
+    sources = [name.removeprefix(EVIDENCE) for name in names if name.startswith(EVIDENCE)]
+    update = {
+        "terms": tuple(dict.fromkeys([*choice.model.terms, *terms])),
+        "evidence": (*choice.model.evidence, *sources),
+    }
+    return Choice(choice.model.model_copy(update=update), choice.described or FEATURES in names)
+
+
+def without(choice: Choice, name: str) -> Choice:
+    """Return a choice without one of its candidates; without biases, it has no features either."""
     model = choice.model
-    if name.startswith(EVIDENCE):
-        evidence = (*model.evidence, name.removeprefix(EVIDENCE))
-        return choice._replace(model=model.model_copy(update={"evidence": evidence}))
-    term = "bias" if name == FEATURES else name
-    terms = model.terms if term in model.terms else (*model.terms, term)
-    described = choice.described or name == FEATURES
-    return Choice(model.model_copy(update={"terms": terms}), described)
+    update = {
+        "terms": tuple(term for term in model.terms if term != name),
+        "evidence": tuple(one for one in model.evidence if EVIDENCE + one != name),
+    }
+    described = choice.described and name not in {FEATURES, "bias"}
+    return Choice(model.model_copy(update=update), described)

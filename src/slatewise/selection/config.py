@@ -18,7 +18,7 @@ STEPS: Final = 16
 class SelectionConfig(Config):
     """The budget of a selection."""
 
-    interactions: PositiveInt = 60_000
+    interactions: PositiveInt = 30_000
     """Interactions that trial models are fitted to, at most, of whole users."""
     judged: PositiveInt = 20_000
     """Interactions that trial models are judged on, at most."""
@@ -29,6 +29,8 @@ class SelectionConfig(Config):
     trial model is fitted on."""
     epochs: PositiveInt = 30
     """Most epochs of a trial model."""
+    further_epochs: PositiveInt = 4
+    """Most epochs of one that starts from what a larger one has learned."""
     least_gain: PositiveFloat = 0.001
     """Gain in nats per interaction below which a term is not worth having."""
 

@@ -1,10 +1,10 @@
 """The result of a selection: what was chosen, and the gains that led to it."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from slatewise.errors import InputError
 from slatewise.model.config import ModelConfig
@@ -15,17 +15,16 @@ from slatewise.version import __version__
 SELECTION: Final = "selection.json"
 """Name of the file in a run."""
 FORMAT: Final = "slatewise-selection"
-VERSION: Final = 1
+VERSION: Final = 2
 CHOSEN: Final = ("terms", "evidence", "half_lives")
 """The settings of a model that a selection chooses."""
-
-Outcome = Literal["kept", "tried again", "not kept", "hopeless"]
-"""`hopeless`: the whole interval is below what a term must gain; it is not tried again."""
+ANOTHER_SEED: Final = "itself by another seed"
+"""Name of the comparison that tells how much fits differ."""
 
 
 @dataclass(frozen=True)
 class CandidateResult:
-    """The gain of a candidate in one round."""
+    """The gain of a candidate beside all others."""
 
     name: str
     gain: float
@@ -33,18 +32,21 @@ class CandidateResult:
     low: float
     high: float
     """its 95 % interval over users, paired"""
-    outcome: Outcome
+    kept: bool
 
 
 @dataclass(frozen=True)
-class Round:
-    """The gains of all candidates, each added to the same model."""
+class Comparison:
+    """The chosen model beside something else, on the judging users."""
 
-    added_to: str
-    """name of that model"""
+    name: str
     log_likelihood: float
-    """of that model on the judging users, after calibration"""
-    tried: Sequence[CandidateResult]
+    """of the other, after calibration"""
+    gain: float
+    """of the chosen model over it"""
+    low: float
+    high: float
+    """its 95 % interval over users, paired"""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,10 @@ class Selection:
 
     model: ModelConfig
     """the model to train"""
-    rounds: Sequence[Round]
+    results: Sequence[CandidateResult]
+    """candidates, the greatest gain first"""
+    comparisons: Sequence[Comparison]
+    """of the chosen model with what it began with, every baseline, and itself by another seed"""
     impossible: Mapping[str, str]
     """candidates that could not be tried, with the reason"""
     notes: Sequence[str]
@@ -68,14 +73,10 @@ class Selection:
         """The model to train, with or without item features."""
         return Choice(self.model, self.described)
 
-    def last_results(self) -> Iterator[tuple[int, CandidateResult]]:
-        """Yield for every candidate its last round (from 1), and its gain there."""
-        found = {
-            tried.name: (number, tried)
-            for number, one in enumerate(self.rounds, start=1)
-            for tried in one.tried
-        }
-        yield from sorted(found.values(), key=lambda row: (row[1].outcome != "kept", row[0]))
+    @property
+    def better(self) -> list[Comparison]:
+        """What predicts better than the chosen model, so that the interval can tell."""
+        return [one for one in self.comparisons if one.high < 0 and one.name != ANOTHER_SEED]
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -87,7 +88,8 @@ class Selection:
             "chosen": {name: model[name] for name in CHOSEN} | {FEATURES: self.described},
             "name": self.choice.name,
             **self.about,
-            "rounds": [asdict(one) for one in self.rounds],
+            "candidates": [asdict(one) for one in self.results],
+            "comparisons": [asdict(one) for one in self.comparisons],
             "impossible": dict(self.impossible),
             "notes": list(self.notes),
         }

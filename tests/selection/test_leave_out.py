@@ -1,6 +1,7 @@
-"""What forward selection keeps, leaves and says, in a world whose only cause is known."""
+"""What a selection keeps, leaves out and says, in a world whose only cause is known."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,18 @@ from slatewise.data import SlateDataset
 from slatewise.errors import SlatewiseError
 from slatewise.evaluation.bootstrap import Estimate
 from slatewise.model.config import ModelConfig
-from slatewise.selection import SELECTION, Choice, Selection, SelectionConfig, read_choice, select
-from slatewise.selection.candidates import added, candidates_of
-from slatewise.selection.forward import _round, _ScoredChoice
+from slatewise.selection import (
+    SELECTION,
+    Choice,
+    Comparison,
+    Selection,
+    SelectionConfig,
+    leave_out,
+    read_choice,
+    select,
+)
+from slatewise.selection.candidates import candidates_of, with_all, without
+from slatewise.selection.record import ANOTHER_SEED
 from slatewise.training import TrainingConfig
 from tests.evaluation.test_logits import choosing_rows
 from tests.model.terms.logs import dataset_of, rows_of
@@ -25,7 +35,7 @@ TRAINING = TrainingConfig(learning_rate=0.05)
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> SlateDataset:
     """A log where what was clicked before, and the position, decide."""
-    return dataset_of(tmp_path_factory.mktemp("forward") / "log", choosing_rows())
+    return dataset_of(tmp_path_factory.mktemp("leave-out") / "log", choosing_rows())
 
 
 @pytest.fixture(scope="module")
@@ -36,10 +46,41 @@ def found(dataset: SlateDataset) -> Selection:
 def test_the_causes_are_kept_and_the_rest_is_not(dataset: SlateDataset, found: Selection) -> None:
     assert {"history", "position"} <= {*found.model.terms}
     assert not {"bias", "popularity", "propensity"} & {*found.model.terms}
-    assert found.rounds[0].added_to == "slate-linear-flat"
-    settled = {tried.name: tried for _, tried in found.last_results()}
-    assert settled["history"].low > 0
-    assert set(settled) == {*candidates_of(MODEL, dataset)[0]}
+    gains = {one.name: one for one in found.results}
+    assert gains["history"].low > 0
+    assert set(gains) == {*candidates_of(MODEL, dataset)[0]}
+
+
+def test_the_choice_is_compared_with_baselines_and_with_itself(found: Selection) -> None:
+    beside = {one.name: one for one in found.comparisons}
+    assert beside["the model to begin with"].low > 0
+    assert beside["base rate"].low > 0
+    assert abs(beside[ANOTHER_SEED].gain) < 0.05
+    best = max(found.comparisons, key=lambda one: one.log_likelihood)
+    assert (best in found.better) == (best.high < 0 and best.name != ANOTHER_SEED)
+
+
+def test_a_baseline_that_predicts_better_is_named(found: Selection) -> None:
+    luckier = Comparison("all features", -1.0, -0.1, -0.2, -0.05)
+    beside = [*found.comparisons, luckier, Comparison(ANOTHER_SEED, -1.0, -0.1, -0.2, -0.05)]
+    assert luckier in replace(found, comparisons=beside).better
+    assert ANOTHER_SEED not in {one.name for one in replace(found, comparisons=beside).better}
+
+
+def test_parts_that_stand_in_for_each_other_are_kept_together(
+    dataset: SlateDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each alone can be done without; both together cannot."""
+
+    def judge(self: object, choice: Choice, stage: str, **options: object) -> Estimate:
+        value = 0.0 if {"history", "position"} & {*choice.model.terms} else -0.1
+        return Estimate.of(value, value + 0.001 * np.linspace(-1, 1, 101), 1, "users")
+
+    monkeypatch.setattr(leave_out._Trials, "judge", judge)
+    monkeypatch.setattr(leave_out._Trials, "judge_baselines", lambda self: {})
+    found = select(dataset, MODEL, QUICK, training=TRAINING)
+    assert all(one.kept for one in found.results)
+    assert {"history", "position"} <= {*found.model.terms}
 
 
 def test_the_same_seed_chooses_the_same_for_the_same_reasons(dataset: SlateDataset) -> None:
@@ -54,7 +95,8 @@ def test_a_choice_is_read_back(found: Selection, tmp_path: Path) -> None:
     found.write(tmp_path)
     assert read_choice(tmp_path, MODEL) == Choice(found.model)
     stored = json.loads((tmp_path / SELECTION).read_text())
-    assert stored["rounds"][0]["tried"][0]["name"] == "bias"
+    assert stored["candidates"][0]["name"] == found.results[0].name
+    assert stored["comparisons"][0]["name"] == "the model to begin with"
     assert len(stored["notes"]) == 2
     (tmp_path / SELECTION).write_text("{}")
     with pytest.raises(SlatewiseError, match="damaged"):
@@ -69,41 +111,20 @@ def test_what_a_log_cannot_have_is_not_tried(tmp_path: Path) -> None:
     names, impossible = candidates_of(ModelConfig(terms=("history",)), dataset)
     assert names == ["bias", "propensity", "evidence from front page", "evidence from search"]
     assert set(impossible) == {"popularity", "position"}
-    grown = added(added(Choice(ModelConfig(terms=("history",))), "bias"), "evidence from search")
+    grown = with_all(Choice(ModelConfig(terms=("history",))), ["bias", "evidence from search"])
     assert (grown.model.terms, grown.model.evidence) == (("history", "bias"), ("search",))
     assert not grown.described
+    assert without(grown, "evidence from search").model.evidence == ()
+    assert without(grown, "bias").model.terms == ("history",)
 
 
 def test_features_bring_the_bias_they_speak_of(dataset: SlateDataset) -> None:
     names, _ = candidates_of(MODEL, dataset, described=True)
     assert "features" in names
     assert "features" not in candidates_of(MODEL, dataset)[0]
-    described = added(Choice(MODEL), "features")
+    described = with_all(Choice(MODEL), ["features"])
     assert (described.model.terms, described.described) == (("bias",), True)
     assert described.name == "slate-linear-flat+bias+features"
-    assert added(added(Choice(MODEL), "bias"), "features") == described
-
-
-def judged(value: float, spread: float) -> _ScoredChoice:
-    """A score whose difference from 0 has an interval of twice the spread."""
-    replicates = value + spread * np.linspace(-1, 1, 101)
-    return _ScoredChoice(Choice(ModelConfig()), Estimate.of(value, replicates, 1, "users"))
-
-
-def test_only_a_gain_that_can_be_told_from_none_and_is_worth_it_is_kept() -> None:
-    tried = {
-        "sure": judged(0.02, 0.01),
-        "surest": judged(0.03, 0.01),
-        "noisy": judged(0.05, 0.1),
-        "tiny": judged(0.0005, 0.0001),
-    }
-    outcomes = {one.name: one.outcome for one in _round(judged(0, 0), tried, 0.001).tried}
-    assert outcomes == {
-        "sure": "tried again",
-        "surest": "kept",
-        "noisy": "tried again",
-        "tiny": "hopeless",
-    }
-    del tried["sure"], tried["surest"]
-    outcomes = {one.name: one.outcome for one in _round(judged(0, 0), tried, 0.001).tried}
-    assert outcomes == {"noisy": "not kept", "tiny": "hopeless"}
+    assert with_all(Choice(MODEL), ["bias", "features"]) == described
+    assert without(described, "features") == Choice(described.model)
+    assert without(described, "bias") == Choice(MODEL)

@@ -1,0 +1,229 @@
+"""Selection by leaving out: what the model with everything loses without one of its parts.
+
+One model is fitted without any candidate and one with all of them, to part of the log. From the
+latter, each candidate is left out in turn: the smaller model starts from what the larger has
+learned and is fitted for a few epochs more, as the larger is for comparison. The gain of a
+candidate is the difference in log-likelihood one step ahead, on users who were in no fit, with a
+paired interval over users. Those whose interval lies above 0 with a gain worth having are kept.
+
+Models are judged after calibration by source, as they are used. Trials are fitted by the slate
+likelihood whatever the model's own: only it is a probability of what happened, and a term adds the
+same to a slate under all three.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from slatewise.data.dataset import SlateDataset
+from slatewise.evaluation import (
+    Calibration,
+    Estimate,
+    LogLikelihood,
+    ModelRecommender,
+    Predictor,
+    bootstrap,
+    fit_baselines,
+    half_lives_of,
+    predict_part,
+)
+from slatewise.model.config import ModelConfig
+from slatewise.model.fitted import SlateModel
+from slatewise.model.item_features import ItemFeatures
+from slatewise.selection.candidates import Choice, candidates_of, with_all, without
+from slatewise.selection.config import SelectionConfig, trial_recipe
+from slatewise.selection.memory import Memory
+from slatewise.selection.record import ANOTHER_SEED, CandidateResult, Comparison, Selection
+from slatewise.selection.trial import Trial, trial_of
+from slatewise.training import TrainingConfig, fit
+from slatewise.training.loop import Progress as State
+
+Progress = Callable[[str, int, int | None], None]
+"""Called with a stage, how much of it is done, and how much there is, if known."""
+
+
+def select(
+    dataset: SlateDataset,
+    model: ModelConfig | None = None,
+    config: SelectionConfig | None = None,
+    *,
+    training: TrainingConfig | None = None,
+    item_features: ItemFeatures | None = None,
+    seed: int = 0,
+    memory: Path | None = None,
+    progress: Progress = lambda stage, done, total: None,
+) -> Selection:
+    """Choose the terms and evidence that improve held-out likelihood; those of `model` stay.
+
+    `training` is how the chosen model will be fitted; trials do the same with fewer epochs.
+    `item_features` are a candidate like the terms. The same dataset, configurations and seed give
+    the same choice, bit for bit on one machine. With `memory`, a file, finished trials are kept
+    there, and an interrupted selection resumes after the last.
+    """
+    model, config = model or ModelConfig(), config or SelectionConfig()
+    trial = trial_of(dataset, config, seed)
+    if not model.is_given("half_lives"):
+        model = model.changed(half_lives=half_lives_of(trial.fitting))
+    names, impossible = candidates_of(model, dataset, described=item_features is not None)
+    recipe = trial_recipe(trial.fitting, training or TrainingConfig(), config)
+    about = {
+        "seed": seed,
+        "settings": config.model_dump(),
+        "training": recipe.model_dump(mode="json"),
+        "split": "time" if trial.by_time else "user",
+        "fitted_users": trial.users,
+        "judging_users": trial.judges,
+        "judged_interactions": trial.judged,
+    }
+    digests = [dataset.content_hash, item_features and item_features.digest]
+    known = Memory(memory, about | {"of": digests})
+    work = _Trials(trial, recipe, config, item_features, seed, known, progress)
+    bare = Choice(model.changed(likelihood="slate"))
+    chosen, results = _choose(work, bare, names)
+    kept = {name: getattr(chosen.model, name) for name in ("terms", "evidence")}
+    return Selection(
+        model.model_copy(update=kept),
+        results,
+        _comparisons(work, bare, chosen),
+        impossible,
+        list(_notes(dataset, trial)),
+        about,
+        described=chosen.described,
+    )
+
+
+def _choose(
+    work: "_Trials", bare: Choice, names: list[str]
+) -> tuple[Choice, list[CandidateResult]]:
+    """Leave out one candidate after the other, and then all that gain nothing."""
+    if not names:
+        return bare, []
+    whole = with_all(bare, names)
+    full = work.judge(whole, "with everything")
+    again = work.judge(whole, "with everything, a little longer", start=whole)
+    least = work.config.least_gain
+    results = []
+    for name in names:
+        less = without(whole, name)
+        warm = less.model.item_columns == whole.model.item_columns
+        start = whole if warm and less.described == whole.described else None
+        score = work.judge(less, f"without {name}", start=start)
+        gain = (full if start is None else again) - score
+        kept = gain.low > 0 and gain.value >= least
+        results.append(CandidateResult(name, gain.value, gain.low, gain.high, kept))
+    results.sort(key=lambda one: -one.gain)
+    gaining = {one.name for one in results if one.kept}
+    chosen = with_all(bare, [name for name in names if name in gaining])
+    lost = full - work.judge(chosen, "with what gains")
+    if chosen != whole and lost.low > 0 and lost.value >= least:
+        # Parts that can stand in for each other gain little one by one, and much together.
+        results = [replace(one, kept=True) for one in results]
+        chosen = whole
+    return chosen, results
+
+
+def _comparisons(work: "_Trials", bare: Choice, chosen: Choice) -> list[Comparison]:
+    """Compare the chosen model with what it began with, baselines, and itself by another seed."""
+    score = work.judge(chosen, "with what gains")
+    others = {"the model to begin with": work.judge(bare, "the model to begin with")}
+    others |= work.judge_baselines()
+    others[ANOTHER_SEED] = work.judge(chosen, "another seed", seed=work.seed + 1)
+    rows = {name: (other, score - other) for name, other in others.items()}
+    return [Comparison(n, s.value, d.value, d.low, d.high) for n, (s, d) in rows.items()]
+
+
+@dataclass
+class _Trials:
+    """Fits and scores models, always in the same way."""
+
+    trial: Trial
+    training: TrainingConfig
+    config: SelectionConfig
+    item_features: ItemFeatures | None
+    seed: int
+    memory: Memory
+    progress: Progress
+    _fitted: dict[str, SlateModel] = field(default_factory=dict)
+
+    def judge(
+        self, choice: Choice, stage: str, *, start: Choice | None = None, seed: int | None = None
+    ) -> Estimate:
+        """Fit a model, from what another has learned if given, and score it on later users."""
+        seed = self.seed if seed is None else seed
+        what = f"{choice.model.model_dump_json()} described={choice.described} seed={seed}"
+        trial = what if start is None else f"{what} after {start.name}"
+
+        def score() -> Estimate:
+            if start is not None:
+                fitted = self._fit(choice, stage, seed, start=self._kept(start))
+            elif seed != self.seed:
+                fitted = self._fit(choice, stage, seed)
+            else:
+                fitted = self._kept(choice, stage)
+            return self._score(lambda log: ModelRecommender(fitted, log=log))
+
+        return self.memory.score(trial, score)
+
+    def judge_baselines(self) -> dict[str, Estimate]:
+        """Score what needs no model, fitted to the same interactions."""
+        self.progress("baselines", 0, None)
+        fitted = fit_baselines(self.trial.fitting, seed=self.seed)
+
+        def score(name: str) -> Estimate:
+            return self._score(lambda log: fitted[name])
+
+        return {name: score(name) for name in fitted}
+
+    def _kept(self, choice: Choice, stage: str = "with everything") -> SlateModel:
+        """Return the fit of a model, made once; after a resumed selection, made again."""
+        if choice.name not in self._fitted:
+            self._fitted[choice.name] = self._fit(choice, stage, self.seed)
+        return self._fitted[choice.name]
+
+    def _fit(
+        self, choice: Choice, stage: str, seed: int, *, start: SlateModel | None = None
+    ) -> SlateModel:
+        epochs = self.training.max_epochs if start is None else self.config.further_epochs
+
+        def observe(at: State) -> None:
+            self.progress(stage, at.epoch, epochs)
+
+        return fit(
+            self.trial.fitting,
+            choice.model,
+            self.training.model_copy(update={"max_epochs": epochs}),
+            seed=seed,
+            start=start,
+            item_features=self.item_features if choice.described else None,
+            observer=observe,
+        )
+
+    def _score(self, recommender: Callable[[SlateDataset], Predictor]) -> Estimate:
+        """Calibrate by the users who ended the fit, and score on those who judge."""
+        sources = self.trial.judging.source_names
+        ending, judging = (
+            predict_part(recommender(log), log, "validation")
+            for log in (self.trial.fitting, self.trial.judging)
+        )
+        judged = Calibration.fit(ending, sources).apply(judging, sources)
+        return bootstrap(LogLikelihood(), judged, seed=self.seed)
+
+
+def _notes(dataset: SlateDataset, trial: Trial) -> list[str]:
+    """Return remarks on the split that terms were judged by."""
+    if not trial.by_time:
+        return [
+            "The times of the log are only an order: terms were judged on users whom the trial "
+            "models did not know. Item vectors and biases may have seen clicks of others that were "
+            "later."
+        ]
+    notes = ["Terms were judged on interactions later than all that the trial models learned from."]
+    if dataset.meta["split"]["method"] == "user":
+        notes.append(
+            "The dataset itself is split by user, although its log has times. Popularity, history "
+            "and propensity read only the past there too. Item vectors and biases do not: those of "
+            "the trained model have seen clicks later than the validation and test interactions "
+            "that it is judged on, and look a little too good. slatewise prepare --split time "
+            "judges without that."
+        )
+    return notes
