@@ -164,7 +164,7 @@ def test_a_service_that_chooses_terms_has_features_only_if_they_are_chosen(
 
     def choose(dataset: object, model: Any, **more: Any) -> Selection:
         asked.append(more["item_features"])
-        return Selection(model, [], {}, [], {}, described=len(asked) == 1)
+        return Selection(model, [], [], {}, [], {}, described=len(asked) == 1)
 
     monkeypatch.setattr(recipe, "select", choose)
     directory = tmp_path / "service"

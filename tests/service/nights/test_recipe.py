@@ -36,7 +36,7 @@ class Chooser:
         self.asked += 1
         if self.too_few:
             raise SlatewiseError("1 user can be judged on.", "Bring a longer log.")
-        return Selection(model.model_copy(update={"terms": ("bias",)}), [], {}, [], {})
+        return Selection(model.model_copy(update={"terms": ("bias",)}), [], [], {}, [], {})
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ def test_terms_that_a_run_was_begun_with_are_not_chosen_again(
     found = night(shop, Shelf(VISITS), 3, service(auto))
     assert (chooser.asked, found.model_from) == (0, "the version that serves")
     run = Models.of(shop, "main").path("2")
-    Selection(SERVED, [], {}, [], {}, described=True).write(run)  # as train --auto writes it
+    Selection(SERVED, [], [], {}, [], {}, described=True).write(run)  # as train --auto writes it
     later = night(shop, Shelf(VISITS), 4, service(auto))
     origin = "chosen by an earlier night" if auto else "the version that serves"
     assert (chooser.asked, later.model_from) == (0, origin)
