@@ -85,15 +85,18 @@ def _log(num_items: int, users: int, seed: int) -> Interactions:
 
 def _measure(num_items: int, repeats: int) -> list[Row]:
     log, batch = _log(num_items, LOG_USERS, 0), _log(num_items, USERS, 1)
-    known = Popularity(settings=PopularityConfig(), rate=0.05)
+    known = Popularity(settings=PopularityConfig(), rate=0.05, slate_rate=0.5)
     propensity = Propensity(rates=(0.5,), rate=0.5, strength=8.0)
     index = PopularityIndex.of_events(known, log, num_items)
     state = PopularityState.empty(known, num_items)
     stream(known, log, state.sums)
-    table, out = torch.randn(num_items), np.empty((len(log.slate_items), 4), dtype=np.float32)
+    table, out = (
+        torch.randn(num_items),
+        np.empty((len(log.slate_items), len(known.names)), dtype=np.float32),
+    )
     places, cells = log.slate_offsets.numpy(), len(batch.slate_items)
 
-    made, users = torch.randn(cells, 4), torch.randperm(USERS)
+    made, users = torch.randn(cells, len(known.names)), torch.randperm(USERS)
 
     def whole_pass() -> None:
         stream(known, log, Sums.empty(num_items, known), places, out)

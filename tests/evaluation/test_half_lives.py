@@ -42,4 +42,4 @@ def test_fast_trends_have_shorter_half_lives_than_slow_ones(tmp_path: Path) -> N
 
 
 def test_times_that_are_only_an_order_have_the_usual_ones(tmp_path: Path) -> None:
-    assert half_lives_of(toy_world(tmp_path / "toy")) == (1.0, 24.0)
+    assert half_lives_of(toy_world(tmp_path / "toy")) == (2.0, 24.0, 96.0)

@@ -123,7 +123,7 @@ def test_a_model_with_terms_is_evaluated_and_calibrated(
     judged = evaluate(recommender, dataset, k=5, calibration=calibrate(recommender, dataset))
     assert judged.calibrated is not None
     assert np.isfinite(judged["log_likelihood"].value)
-    assert len(model.term_weights) == 3 + 3 + 1
+    assert len(model.term_weights) == 3 + 5 + 1
 
 
 def test_all_that_serving_ranks_by_ranks_and_nothing_else(

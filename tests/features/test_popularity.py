@@ -32,7 +32,7 @@ SEEDS = st.integers(0, 10_000)
 
 def popularity(refresh: float = 3_600.0) -> Popularity:
     settings = PopularityConfig(half_lives=(2.0, 7.5), refresh=refresh, strength=3.0)
-    return Popularity(settings=settings, rate=0.25)
+    return Popularity(settings=settings, rate=0.25, slate_rate=0.7)
 
 
 def slow_features(known: Popularity, log: Interactions, item: int, time: int) -> list[float]:
@@ -44,17 +44,22 @@ def slow_features(known: Popularity, log: Interactions, item: int, time: int) ->
         if ticks > 0 and item in slate(log, n):
             past.append(ticks * tick / HOUR)
     for hours in known.settings.half_lives:
-        clicks = views = 0.0
+        clicks = views = expected = 0.0
         for n in range(len(log.clicks)):
             ticks = time // tick - int(log.times[n]) // tick
             if ticks > 0:
                 weight = 0.5 ** (ticks * tick / (hours * HOUR))
-                views += weight * (item in slate(log, n) and first_of_showing(log, n) == n)
+                seen = item in slate(log, n) and first_of_showing(log, n) == n
+                views += weight * seen
+                expected += weight * seen / len(slate(log, n))
                 clicked = bool(log.clicks[n] >= 0) and slate(log, n)[log.clicks[n]] == item
                 clicks += weight * clicked
         rate, strength = known.rate, known.settings.strength
         smoothed = (clicks + strength * rate) / (views + strength)
         out += [np.log(smoothed) - np.log(rate), np.log(1 + clicks)]
+        strength, rate = strength * rate / known.slate_rate, known.slate_rate
+        smoothed = (clicks + strength * rate) / (expected + strength)
+        out += [np.log(smoothed) - np.log(rate), np.log(1 + views)]
     return [*out, np.log(1 + max(past, default=0.0))]
 
 
@@ -74,7 +79,7 @@ def test_every_cell_has_what_a_slow_sum_over_the_log_gives(seed: int, refresh: f
         for item in slate(log, n)
     ]
     np.testing.assert_allclose(
-        streamed(known, log), np.array(wanted).reshape(-1, 5), rtol=2e-5, atol=2e-6
+        streamed(known, log), np.array(wanted).reshape(-1, 9), rtol=2e-5, atol=2e-6
     )
 
 
@@ -119,7 +124,7 @@ def test_an_event_counts_from_the_next_tick_and_half_after_a_half_life() -> None
     state = PopularityState.empty(known, 2)
     state.add([Showing(items=(1, 0), clicks=(0,), time=10 * HOUR)])
     assert not state.features(11 * HOUR - 1).any()
-    clicks = np.expm1(state.features(12 * HOUR)[1, 1::2])
+    clicks = np.expm1(state.features(12 * HOUR)[1, 1:-1:4])
     np.testing.assert_allclose(clicks, [0.5, 0.5 ** (2 / 7.5)], rtol=1e-6)
 
 
@@ -146,7 +151,7 @@ def test_late_events_weigh_what_they_would_have_weighed() -> None:
 
 def test_events_that_are_counted_one_by_one_count_as_slates() -> None:
     """In any division into calls, to the last bit; items that come up later have room."""
-    popularity = Popularity(settings=PopularityConfig(), rate=0.2)
+    popularity = Popularity(settings=PopularityConfig(), rate=0.2, slate_rate=0.6)
     slates = [Showing((0, 1, 2), (1,), 5 * HOUR), Showing((2, 0), (0, 1), 2 * HOUR)]
     whole = PopularityState.empty(popularity, 3)
     for one in slates:
@@ -156,6 +161,7 @@ def test_events_that_are_counted_one_by_one_count_as_slates() -> None:
         np.array([item for s in slates for item in s.items]),
         np.ones(5, np.bool_),
         np.array([place in s.clicks for s in slates for place in range(len(s.items))]),
+        np.array([1 / len(s.items) for s in slates for _ in s.items]),
     )
     for cut in range(6):
         state = PopularityState.empty(popularity, 0)
@@ -168,12 +174,12 @@ def test_events_that_are_counted_one_by_one_count_as_slates() -> None:
 
 
 def test_a_click_on_what_was_seen_before_is_no_second_view() -> None:
-    popularity = Popularity(settings=PopularityConfig(), rate=0.2)
+    popularity = Popularity(settings=PopularityConfig(), rate=0.2, slate_rate=0.6)
     once, twice = (PopularityState.empty(popularity, 1) for _ in range(2))
     once.add([Showing((0,), (0,), HOUR)])
     for view in (True, False):
-        event = [HOUR], np.array([0]), np.array([view]), np.array([not view])
-        twice.count(CountedEvents(*event))
+        flags = np.array([view]), np.array([not view])
+        twice.count(CountedEvents([HOUR], np.array([0]), *flags, np.array([float(view)])))
     np.testing.assert_array_equal(once.features(2 * HOUR), twice.features(2 * HOUR))
 
 
@@ -203,13 +209,18 @@ def test_unknown_items_are_refused() -> None:
 
 
 def test_columns_are_named_after_their_half_life() -> None:
-    fading = ("click_rate_2h", "clicks_2h", "click_rate_7.5h", "clicks_7.5h")
+    kinds = ("click_rate", "clicks", "click_lift", "views")
+    fading = [f"{kind}_{hours}h" for hours in ("2", "7.5") for kind in kinds]
     assert popularity().names == (*fading, "age")
 
 
-def test_it_is_saved_as_json() -> None:
+def test_it_is_saved_as_json_and_that_of_an_earlier_release_refused() -> None:
     known = popularity()
-    assert Popularity.build(json.loads(known.model_dump_json()), "popularity") == known
+    stored = json.loads(known.model_dump_json())
+    assert Popularity.build(stored, "popularity") == known
+    stored.pop("slate_rate")
+    with pytest.raises(SlatewiseError, match="earlier release: train the model again"):
+        Popularity.build(stored, "popularity")
 
 
 @pytest.fixture

@@ -206,11 +206,11 @@ def test_weights_stand_in_the_order_of_the_features_however_terms_are_named() ->
     mean, shared = posterior.mean(), posterior.shared
     expected = torch.cat([shared["history"].mean, shared["popularity"].mean])
     assert torch.equal(mean.cell_weights, expected)
-    assert expected.shape == (3 + 5,)
+    assert expected.shape == (3 + 4 * 3 + 1,)
     assert torch.equal(mean.step_weights, shared["propensity"].mean)
     assert torch.equal(mean.positions, shared["position"].mean)
     drawn = posterior.samples_around(torch.zeros(5, 8, 4), seeded(0))
-    assert drawn.cell_weights.shape == (5, 8)
+    assert drawn.cell_weights.shape == (5, 16)
 
 
 def test_a_model_with_biases_starts_like_one_without() -> None:

@@ -99,22 +99,6 @@ def test_biases_are_found_up_to_their_level(fitted: tuple[Posterior, np.ndarray]
     assert np.corrcoef(mean.biases.detach().numpy(), truth)[0, 1] > 0.9
 
 
-def test_no_click_counts_against_an_item_but_its_age_may() -> None:
-    """The features of history are taken for a click rate, clicks and an age."""
-    interactions, _ = simulated()
-    config = ModelConfig(dynamics="linear", dimensions=2, terms=("popularity",), half_lives=(1,))
-    training = TrainingConfig(batch_users=150, max_epochs=8)
-    groups = torch.zeros(ITEMS, dtype=torch.int64)
-    for columns, wanted in (([0, 1, 2], [0.8, 0, 0.3]), ([0, 2, 1], [0.8, 0.3, -0.6])):
-        features = interactions.cell_features[:, columns]
-        log = replace(interactions, cell_features=features, step_features=None)
-        work = Training(config, training, log, groups, ["all"], ["feed"], seed=0)
-        for _ in work.advance():
-            assert (work.posterior.shared["popularity"].mean[:2] >= 0).all()
-        found = work.result().shared["popularity"].mean.detach().numpy()
-        np.testing.assert_allclose(found, wanted, atol=0.12)
-
-
 def test_interactions_without_features_are_refused_where_they_are_needed() -> None:
     batch = random_interactions(0)
     posterior = Posterior(ModelConfig(terms=("history",)), torch.zeros(12).long(), range(1), 6)

@@ -24,6 +24,8 @@ TRIED: Final = tuple(4.0**power for power in range(7))
 USERS: Final = 3_000
 """Users that a half-life is searched by, at most."""
 MOST: Final = 2
+NEAR: Final = 1.5
+"""Half-lives within this factor of each other say the same."""
 HOUR: Final = 3_600_000_000
 """Microseconds, in which times are kept."""
 
@@ -37,9 +39,23 @@ def half_lives_of(dataset: SlateDataset) -> tuple[float, ...]:
     if not dataset.meta["clock_times"]:
         return tuple(ModelConfig().half_lives)
     try:
-        return search_half_lives(dataset).chosen
+        found = search_half_lives(dataset).chosen
     except SlatewiseError:  # no click was a choice between items
-        return _Search.of(dataset).best()
+        found = _Search.of(dataset).best()
+    return _beside_usual(found, dataset)
+
+
+def _beside_usual(found: tuple[float, ...], dataset: SlateDataset) -> tuple[float, ...]:
+    """Add the usual half-lives that the log is long enough for and that are not found yet."""
+    from slatewise.features.popularity import HALF_LIVES  # noqa: PLC0415
+
+    hours = int(dataset.times.max() - dataset.times.min()) / HOUR
+    more = [
+        usual
+        for usual in HALF_LIVES
+        if usual <= hours and all(max(usual / one, one / usual) > NEAR for one in found)
+    ]
+    return *found, *more
 
 
 @dataclass(frozen=True)
@@ -67,7 +83,7 @@ class _Search:
         cells = PopularityIndex.of(known, dataset).cells(batch).double()[:, :-1]  # without the age
         slates = Slates.of(batch, torch.ones(len(batch.clicks), dtype=torch.bool))
         one = np.eye(len(dataset.source_names))[slates.sources.astype(np.int64)]
-        return cls(slates, tried, cells.reshape(len(cells), -1, 2).numpy(), one)
+        return cls(slates, tried, cells.reshape(len(cells), -1, 4)[:, :, :2].numpy(), one)
 
     def best(self) -> tuple[float, ...]:
         """Add half-lives while the likelihood pays for two more weights (BIC)."""

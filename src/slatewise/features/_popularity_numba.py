@@ -1,9 +1,9 @@
 """The loops over a log in time order that numba compiles: popularity; see `_numba` for the rules.
 
 Of each item they keep the ticks of its `first` and of its latest event; the decayed sums `closed`
-[H, 2] of clicks and views at the latest, of earlier ticks only; the counts `opened` [2] in it: all
-four are `sums`. `numbers` are half-lives per tick [H], hours of a tick, rate and strength. H
-half-lives.
+[H, 3] of clicks, views and expected clicks at the latest, of earlier ticks only; the counts
+`opened` [3] in it: all four are `sums`. `numbers` are half-lives per tick [H], hours of a tick, and
+rates [2] and strengths [2] of the click rate and the click lift. H half-lives.
 """
 
 import math
@@ -22,35 +22,44 @@ OLDEST = 28 * 24.0
 
 
 @exact
-def _add(item: Any, now: Any, click: Any, view: Any, steps: Any, sums: Any) -> None:
-    """Count one event at tick `now`; steps [H] are half-lives per tick."""
+def _add(item: Any, now: Any, click: Any, view: Any, share: Any, steps: Any, sums: Any) -> None:
+    """Count one event at tick `now`, of which `share` of a click is expected.
+
+    Steps [H] are half-lives per tick.
+    """
     first, tick, closed, opened = sums
     first[item] = min(first[item], now)
     past = tick[item]
     if past < now:
         for h in range(len(steps)):
             decay = np.exp2(-steps[h] * (now - past))
-            for e in range(2):
+            for e in range(3):
                 closed[item, h, e] = (closed[item, h, e] + np.float32(opened[item, e])) * decay
-        opened[item, 0] = opened[item, 1] = 0
+        opened[item] = 0
         tick[item] = now
     if past <= now:
         opened[item, 0] += click
         opened[item, 1] += view
+        opened[item, 2] += share
         return
     for h in range(len(steps)):  # a late event
         weight = np.exp2(-steps[h] * (past - now))
         closed[item, h, 0] += click * weight
         closed[item, h, 1] += view * weight
+        closed[item, h, 2] += share * weight
 
 
 @exact
-def _describe(clicks: Any, views: Any, rate: Any, strength: Any, h: Any, row: Any) -> None:
-    """Fill in the two features of a half-life from its decayed clicks and views."""
+def _describe(clicks: Any, views: Any, expected: Any, numbers: Any, h: Any, row: Any) -> None:
+    """Fill in the four features of a half-life from its decayed sums."""
+    _, _, rates, strengths = numbers
     # As `closed` would hold them: the next event must not show in the last bit.
     clicks, views = np.float64(np.float32(clicks)), np.float64(np.float32(views))
-    row[2 * h] = math.log((clicks / rate + strength) / (views + strength))
-    row[2 * h + 1] = math.log1p(clicks)
+    expected = np.float64(np.float32(expected))
+    row[4 * h] = math.log((clicks / rates[0] + strengths[0]) / (views + strengths[0]))
+    row[4 * h + 1] = math.log1p(clicks)
+    row[4 * h + 2] = math.log((clicks / rates[1] + strengths[1]) / (expected + strengths[1]))
+    row[4 * h + 3] = math.log1p(views)
 
 
 @exact
@@ -61,27 +70,28 @@ def _age(first: Any, now: Any, hours: Any) -> Any:
 
 @exact
 def describe_item(item: Any, now: Any, numbers: Any, sums: Any, row: Any) -> Any:
-    """Fill in the features [2 H + 1] of an item at tick `now`; False if `now` lies too far back."""
-    steps, hours, rate, strength = numbers
+    """Fill in the features [4 H + 1] of an item at tick `now`; False if `now` lies too far back."""
+    steps, hours, _, _ = numbers
     first, tick, closed, opened = sums
     past = tick[item]
     if past > now:
         return False
     for h in range(len(steps)):
-        clicks, views = closed[item, h, 0], closed[item, h, 1]
+        clicks, views, expected = closed[item, h, 0], closed[item, h, 1], closed[item, h, 2]
         decay = 1.0
         if past < now:  # what happens in a tick is known when it is over
             clicks += np.float32(opened[item, 0])
             views += np.float32(opened[item, 1])
+            expected += np.float32(opened[item, 2])
             decay = np.exp2(-steps[h] * (now - past))
-        _describe(clicks * decay, views * decay, rate, strength, h, row)
-    row[2 * len(steps)] = _age(first[item], now, hours)
+        _describe(clicks * decay, views * decay, expected * decay, numbers, h, row)
+    row[4 * len(steps)] = _age(first[item], now, hours)
     return True
 
 
 @exact
 def describe_items(items: Any, now: Any, numbers: Any, sums: Any, out: Any) -> Any:
-    """Fill in the features [K, 2 H + 1] of items [K]; return -1, or the first that cannot be."""
+    """Fill in the features [K, 4 H + 1] of items [K]; return -1, or the first that cannot be."""
     for k in range(len(items)):
         item = np.int64(items[k])
         if item < 0 or item >= len(sums[0]):
@@ -96,6 +106,7 @@ def stream(
     order: Any,
     ticks: Any,
     begins: Any,
+    shares: Any,
     clicks: Any,
     slate_offsets: Any,
     slate_items: Any,
@@ -106,8 +117,8 @@ def stream(
 ) -> Any:
     """Go through interactions in time order: describe the cells of each, then count its events.
 
-    Those with `rows` >= 0 are described, from that row of `out` [·, 2 H + 1] on. Returns -1, or
-    the first bad interaction.
+    Of each of its items `shares` [N] of a click is expected. Those with `rows` >= 0 are
+    described, from that row of `out` [·, 4 H + 1] on. Returns -1, or the first bad interaction.
     """
     for m in range(len(order)):
         n = order[m]
@@ -122,10 +133,10 @@ def stream(
                 describe_item(item, now, numbers, sums, out[rows[n] + j - start])
         for j in range(start, end):
             click = np.int64(j - start == clicks[n])
-            if begins[n] or click:
+            if begins[n] or click or shares[n]:
                 view = np.int64(begins[n])
                 item = np.int64(slate_items[j])
-                _add(item, now, click, view, numbers[0], sums)
+                _add(item, now, click, view, shares[n], numbers[0], sums)
     return np.int64(-1)
 
 
@@ -151,6 +162,7 @@ def fill_rows(
     order: Any,
     ticks: Any,
     begins: Any,
+    shares: Any,
     clicks: Any,
     slate_offsets: Any,
     slate_items: Any,
@@ -160,7 +172,7 @@ def fill_rows(
     row_ticks: Any,
     row_sums: Any,
 ) -> None:
-    """Write a row for every item and tick with events: the tick and the sums [H, 2] after it.
+    """Write a row for every item and tick with events: the tick and the sums [H, 3] after it.
 
     `ends` [I] begins as where the rows of each item begin, and moves to where they end.
     """
@@ -173,11 +185,11 @@ def fill_rows(
             if tick[item] != ticks[n]:
                 ends[item] += 1
             view = np.int64(begins[n])
-            _add(item, ticks[n], click, view, steps, sums)
+            _add(item, ticks[n], click, view, shares[n], steps, sums)
             row = ends[item] - 1
             row_ticks[row] = ticks[n]
             for h in range(len(steps)):
-                for e in range(2):
+                for e in range(3):
                     row_sums[row, h, e] = closed[item, h, e] + np.float32(opened[item, e])
 
 
@@ -192,8 +204,8 @@ def look_up(
     numbers: Any,
     out: Any,
 ) -> Any:
-    """Fill in the features [F, 2 H + 1] of cells from an index; return -1 or the first bad one."""
-    steps, hours, rate, strength = numbers
+    """Fill in the features [F, 4 H + 1] of cells from an index; return -1 or the first bad one."""
+    steps, hours, _, _ = numbers
     for n in range(len(slate_offsets) - 1):
         now = ticks[n]
         for j in range(slate_offsets[n], slate_offsets[n + 1]):
@@ -209,11 +221,13 @@ def look_up(
                     high = middle
             known = low > starts[item]
             for h in range(len(steps)):
-                clicks, views, decay = np.float32(0), np.float32(0), 1.0
+                clicks = views = expected = np.float32(0)
+                decay = 1.0
                 if known:
                     clicks, views = row_sums[low - 1, h, 0], row_sums[low - 1, h, 1]
+                    expected = row_sums[low - 1, h, 2]
                     decay = np.exp2(-steps[h] * (now - row_ticks[low - 1]))
-                _describe(clicks * decay, views * decay, rate, strength, h, out[j])
+                _describe(clicks * decay, views * decay, expected * decay, numbers, h, out[j])
             begun = row_ticks[starts[item]] if known else now
-            out[j, 2 * len(steps)] = _age(begun, now, hours)
+            out[j, 4 * len(steps)] = _age(begun, now, hours)
     return np.int64(-1)

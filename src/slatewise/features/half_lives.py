@@ -10,7 +10,14 @@ from slatewise.data import SlateDataset
 from slatewise.data.ragged import Int64Array, offsets_of
 from slatewise.errors import SlatewiseError
 from slatewise.features.linear_choice import LinearChoice
-from slatewise.features.popularity import SECOND, Popularity, PopularityConfig, Sums, stream
+from slatewise.features.popularity import (
+    FADING,
+    SECOND,
+    Popularity,
+    PopularityConfig,
+    Sums,
+    stream,
+)
 
 Doubles = npt.NDArray[np.float64]
 
@@ -41,9 +48,10 @@ def search_half_lives(
 ) -> HalfLives:
     """Find up to `most` half-lives by the likelihood of training clicks.
 
-    All candidates are computed in one pass over the log. For each, the two features predict which
-    item of a slate was clicked, in at most 10,000 slates drawn with the seed; the best stays, then
-    the best beside it if the gain in likelihood exceeds the BIC penalty of two weights, and so on.
+    All candidates are computed in one pass over the log. For each, click rate and clicks predict
+    which item of a slate was clicked, in at most 10,000 slates drawn with the seed; the best stays,
+    then the best beside it if the gain in likelihood exceeds the BIC penalty of two weights, and so
+    on.
     """
     tried = _candidates(dataset)
     wide = (settings or PopularityConfig()).model_copy(update={"half_lives": tried})
@@ -90,7 +98,7 @@ def _clicked_slates(dataset: SlateDataset, seed: int) -> Int64Array:
 @dataclass(frozen=True)
 class _Fits:
     features: Doubles
-    """[F, H, 2]"""
+    """[F, H, 2] click rate and clicks"""
     offsets: Int64Array
     """[M + 1]"""
     clicked: Doubles
@@ -104,7 +112,7 @@ class _Fits:
         out = np.empty((offsets[-1], len(popularity.names)), dtype=np.float32)
         sums = Sums.empty(dataset.num_items, popularity)
         stream(popularity, dataset.interactions(), sums, rows, out)
-        features = out[:, :-1].astype(np.float64).reshape(len(out), -1, 2)  # without the age
+        features = out[:, :-1].astype(np.float64).reshape(len(out), -1, len(FADING))[:, :, :2]
         clicked = np.zeros(len(out))
         clicked[offsets[:-1] + dataset.clicks[drawn]] = 1
         return cls(features, offsets, clicked)

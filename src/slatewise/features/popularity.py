@@ -1,29 +1,34 @@
 """Popularity: clicks and views of each item by all users, fading with time, and its age.
 
 An event at time s weighs 2^(−(t − s) / h) at time t: C and V are the sums over the clicks and views
-of an item, h the half-life. For each half-life there are two features:
+of an item, h the half-life, and E the clicks expected of the views, 1 / length of its slate each.
+For each half-life there are four features:
 
 | feature | value |
 |---|---|
 | `click_rate` | log((C / r + strength) / (V + strength)), with r the training clicks per view |
 | `clicks` | log(1 + C) |
+| `click_lift` | the same as `click_rate` with E for V, and training clicks per slate for r |
+| `views` | log(1 + V) |
 
 The first says how an item does among those who see it, shrunk towards 0, the average; the second
-how many want it at all. One more, `age`, is log(1 + hours since the item was first seen), up to
-four weeks. All are 0 for a new item.
+how many want it at all; the third how it does beside what it is shown with, since a click counts
+more where many items compete; the fourth how much it is shown. One more, `age`, is log(1 + hours
+since the item was first seen), up to four weeks. All are 0 for a new item.
 
 Time is divided into ticks of `refresh` seconds, and an event is known from the next tick on. So
 nothing at t or later is ever seen; between two ticks each item has one number, which serving
 refreshes as often; and events of one tick are one row of memory.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from slatewise.config import Config
@@ -34,6 +39,7 @@ from slatewise.errors import SlatewiseError
 from slatewise.features.showings import showing_starts, training_counts
 
 Floats = npt.NDArray[np.float32]
+Doubles = npt.NDArray[np.float64]
 Positive = Annotated[float, Field(gt=0)]
 
 SECOND: Final = 1_000_000
@@ -42,11 +48,17 @@ AGE: Final = "age"
 """The column that comes last."""
 
 
+HALF_LIVES: Final = (2.0, 24.0, 96.0)
+"""Hours that are worth a look in any log."""
+FADING: Final = ("click_rate", "clicks", "click_lift", "views")
+"""The columns of each half-life."""
+
+
 class PopularityConfig(Config):
     """How fast the past fades."""
 
-    half_lives: Annotated[tuple[Positive, ...], Field(min_length=1)] = (1.0, 24.0)
-    """After how many hours an event counts half; two features each."""
+    half_lives: Annotated[tuple[Positive, ...], Field(min_length=1)] = HALF_LIVES
+    """After how many hours an event counts half; four features each."""
     refresh: Annotated[float, Field(ge=1e-6)] = 60.0
     """Seconds of a tick: how often the numbers are renewed."""
     strength: Positive = 20.0
@@ -59,44 +71,53 @@ class Popularity(Config):
     settings: PopularityConfig
     rate: Positive
     """Training clicks per view."""
+    slate_rate: Positive
+    """Training clicks per slate."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_of_this_release(cls, values: Any) -> Any:
+        if isinstance(values, Mapping) and "slate_rate" not in values:
+            raise ValueError("this popularity is of an earlier release: train the model again")
+        return values
 
     @classmethod
     def fit(cls, dataset: SlateDataset, settings: PopularityConfig | None = None) -> "Popularity":
         """Count the click rate in the training part; times that are only an order are refused."""
         require_clock(dataset)
-        _, clicks, views = training_counts(dataset).sum(axis=0)
+        slates, clicks, views = training_counts(dataset).sum(axis=0)
         return cls(
-            settings=settings or PopularityConfig(), rate=float((clicks + 0.5) / (views + 1))
+            settings=settings or PopularityConfig(),
+            rate=float((clicks + 0.5) / (views + 1)),
+            slate_rate=float((clicks + 0.5) / (slates + 1)),
         )
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The 2 H + 1 columns of all features."""
-        fading = [
-            f"{name}_{hours:g}h"
-            for hours in self.settings.half_lives
-            for name in ("click_rate", "clicks")
-        ]
+        """The 4 H + 1 columns of all features."""
+        fading = [f"{name}_{hours:g}h" for hours in self.settings.half_lives for name in FADING]
         return *fading, AGE
 
     @property
-    def steps(self) -> npt.NDArray[np.float64]:
+    def steps(self) -> Doubles:
         """[H] half-lives that a tick takes."""
         ticks = self.settings.refresh / np.array(self.settings.half_lives) / 3_600
         return ticks.astype(np.float64)
 
     @property
-    def numbers(self) -> tuple[npt.NDArray[np.float64], float, float, float]:
-        """What the loops describe an item with: steps [H], hours of a tick, rate, strength."""
-        settings = self.settings
-        return self.steps, settings.refresh / 3_600, self.rate, settings.strength
+    def numbers(self) -> tuple[Doubles, float, Doubles, Doubles]:
+        """What the loops take: steps [H], hours of a tick, rates [2] and strengths [2]."""
+        rates = np.array([self.rate, self.slate_rate])
+        # As many views, or the clicks expected of as many in slates of average length.
+        strengths = self.settings.strength * np.array([1.0, self.rate / self.slate_rate])
+        return self.steps, self.settings.refresh / 3_600, rates, strengths
 
     def ticks(self, times: Int64Array) -> Int64Array:
         """Return the tick of each time."""
         return times // max(1, round(self.settings.refresh * SECOND))
 
     def cells(self, dataset: SlateDataset, out: Floats | None = None) -> Tensor:
-        """Return the features of every item seen in a dataset, at its time: [F, 2 H + 1] float32.
+        """Return the features of every item seen in a dataset, at its time: [F, 4 H + 1] float32.
 
         One pass over the log in time order, with memory for the items and for the result, which
         goes to `out` if that is given: it may be mapped to a file.
@@ -118,9 +139,9 @@ class Sums:
     tick: Int64Array
     """[I] of the latest"""
     closed: Floats
-    """[I, H, 2] decayed clicks and views of all ticks before the latest"""
-    opened: Int64Array
-    """[I, 2] clicks and views in it"""
+    """[I, H, 3] decayed clicks, views and expected clicks of all ticks before the latest"""
+    opened: Doubles
+    """[I, 3] the same in it"""
 
     @classmethod
     def empty(cls, num_items: int, popularity: Popularity) -> "Sums":
@@ -130,8 +151,8 @@ class Sums:
         return cls(
             np.full(num_items, loops.NOT_YET, dtype=np.int64),
             np.full(num_items, loops.NEVER, dtype=np.int64),
-            np.zeros((num_items, len(popularity.settings.half_lives), 2), dtype=np.float32),
-            np.zeros((num_items, 2), dtype=np.int64),
+            np.zeros((num_items, len(popularity.settings.half_lives), 3), dtype=np.float32),
+            np.zeros((num_items, 3)),
         )
 
     @property
@@ -149,15 +170,17 @@ def stream(
 ) -> None:
     """Add events to the sums in time order; before each, describe its items where asked.
 
-    The items of interaction n go to `out` [·, 2 H + 1] from row `rows[n]` on, if that is not -1.
+    The items of interaction n go to `out` [·, 4 H + 1] from row `rows[n]` on, if that is not -1.
     """
     from slatewise.features import _popularity_numba as loops  # noqa: PLC0415 (numba takes time to load)
 
     ticks = popularity.ticks(events.times.cpu().numpy())
+    begins = showing_starts(events).numpy()
     bad = loops.stream(
         np.argsort(ticks, kind="stable"),
         ticks,
-        showing_starts(events).numpy(),
+        begins,
+        expected_shares(events, begins),
         events.clicks.cpu().numpy(),
         events.slate_offsets.cpu().numpy(),
         events.slate_items.cpu().numpy(),
@@ -168,6 +191,15 @@ def stream(
     )
     if bad >= 0:
         raise ValueError(f"interaction {bad} has an unknown item or a click outside its slate")
+
+
+def expected_shares(events: Interactions, begins: npt.NDArray[np.bool_]) -> Doubles:
+    """Return the clicks expected of each item of a slate if all are alike: [N].
+
+    One over its length, and 0 for a further click on a slate, which does not begin [N] a showing.
+    """
+    out: Doubles = begins / np.maximum(events.scroll_lengths.cpu().numpy(), 1)
+    return out
 
 
 def require_clock(dataset: SlateDataset) -> None:

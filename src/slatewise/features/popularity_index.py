@@ -9,13 +9,19 @@ from torch import Tensor
 from slatewise.data import SlateDataset
 from slatewise.data.interactions import Interactions
 from slatewise.data.ragged import Int64Array, offsets_of
-from slatewise.features.popularity import Floats, Popularity, Sums, require_clock
+from slatewise.features.popularity import (
+    Floats,
+    Popularity,
+    Sums,
+    expected_shares,
+    require_clock,
+)
 from slatewise.features.showings import showing_starts
 
 
 @dataclass(frozen=True)
 class PopularityIndex:
-    """The sums of every item after every tick in which it had events: R rows of 8 + 8 H bytes."""
+    """The sums of every item after every tick in which it had events: R rows of 8 + 12 H bytes."""
 
     popularity: Popularity
     starts: Int64Array
@@ -23,7 +29,7 @@ class PopularityIndex:
     ticks: Int64Array
     """[R] ascending within an item"""
     sums: Floats
-    """[R, H, 2] decayed clicks and views, those in the tick included"""
+    """[R, H, 3] decayed clicks, views and expected clicks, those in the tick included"""
 
     @classmethod
     def of(cls, popularity: Popularity, dataset: SlateDataset) -> "PopularityIndex":
@@ -52,17 +58,18 @@ class PopularityIndex:
         starts = offsets_of(counts)
         ticks = np.empty(starts[-1], dtype=np.int64)
         rows = np.empty((len(ticks), *sums.closed.shape[1:]), dtype=np.float32)
-        begins, ends = showing_starts(events).numpy(), starts[:-1].copy()
-        changed = (sums.arrays, ends, ticks, rows)
-        loops.fill_rows(order, when, begins, clicks, *cells, popularity.steps, *changed)
+        begins = showing_starts(events).numpy()
+        shares = expected_shares(events, begins)
+        changed = (sums.arrays, starts[:-1].copy(), ticks, rows)
+        loops.fill_rows(order, when, begins, shares, clicks, *cells, popularity.steps, *changed)
         return cls(popularity, starts, ticks, rows)
 
     def features(self, items: Int64Array, times: Int64Array) -> Floats:
-        """Return the features of items [K] at times [K], of what happened before: [K, 2 H + 1]."""
+        """Return the features of items [K] at times [K], of what happened before: [K, 4 H + 1]."""
         return self._look_up(items, times, np.arange(len(items) + 1))
 
     def cells(self, interactions: Interactions) -> Tensor:
-        """Return the features of every item seen, at its time: [F, 2 H + 1] float32."""
+        """Return the features of every item seen, at its time: [F, 4 H + 1] float32."""
         out = self._look_up(
             interactions.slate_items.cpu().numpy(),
             interactions.times.cpu().numpy(),

@@ -12,7 +12,16 @@ from slatewise.data.interactions import Interactions
 from slatewise.data.ragged import Int64Array
 from slatewise.errors import SlatewiseError
 from slatewise.features.cells import positions
-from slatewise.features.popularity import SECOND, Floats, Popularity, Sums, require_clock, stream
+from slatewise.features.popularity import (
+    SECOND,
+    Doubles,
+    Floats,
+    Popularity,
+    Sums,
+    expected_shares,
+    require_clock,
+    stream,
+)
 from slatewise.features.showings import Showing, as_interactions, showing_starts
 
 
@@ -27,19 +36,23 @@ class CountedEvents(NamedTuple):
     """[E] whether the item was seen: once, however often it was clicked"""
     clicks: npt.NDArray[np.bool_]
     """[E] whether it was clicked"""
+    shares: Doubles
+    """[E] clicks expected of it: one over the length of the slate for a view"""
 
     @classmethod
     def of(cls, interactions: Interactions) -> "CountedEvents":
         """Return the events of a log in the order of their times; a further click is no view."""
         lengths = interactions.scroll_lengths
-        seen = torch.repeat_interleave(showing_starts(interactions), lengths).numpy()  # [F]
+        begins = showing_starts(interactions)
+        seen = torch.repeat_interleave(begins, lengths).numpy()  # [F]
         clicked = torch.repeat_interleave(interactions.clicks, lengths) == positions(interactions)
         kept = np.flatnonzero(seen | clicked.numpy())
         times = torch.repeat_interleave(interactions.times, lengths).numpy()[kept]
         order = np.argsort(times, kind="stable")
         kept = kept[order]
         items = interactions.slate_items.numpy()[kept].astype(np.int64)
-        return cls(times[order], items, seen[kept], clicked.numpy()[kept])
+        shares = np.repeat(expected_shares(interactions, begins.numpy()), lengths.numpy())[kept]
+        return cls(times[order], items, seen[kept], clicked.numpy()[kept], shares)
 
 
 class PopularityState:
@@ -94,6 +107,7 @@ class PopularityState:
             np.arange(len(times)),
             known.ticks(times),
             events.views,
+            events.shares,
             np.where(events.clicks, 0, -1).astype(np.int32),
             np.arange(len(times) + 1),
             events.items.astype(np.int32),
@@ -123,7 +137,7 @@ class PopularityState:
         return tick * max(1, round(self.popularity.settings.refresh * SECOND))
 
     def features(self, time: int, items: Int64Array | None = None) -> Floats:
-        """Return the features of items [K], or of all, at a time: [K, 2 H + 1].
+        """Return the features of items [K], or of all, at a time: [K, 4 H + 1].
 
         The state knows no past: a time before an event that it has seen is refused.
         """

@@ -96,7 +96,7 @@ def test_spans_of_time_divide_the_work_and_change_nothing(
 
 
 def popularity(half_lives: tuple[float, ...] = (1.0, 12.0)) -> Popularity:
-    return Popularity(settings=PopularityConfig(half_lives=half_lives), rate=0.1)
+    return Popularity(settings=PopularityConfig(half_lives=half_lives), rate=0.1, slate_rate=0.5)
 
 
 def test_popularity_counts_what_it_counts_in_a_dataset(tmp_path: Path, store: Store) -> None:
@@ -105,7 +105,7 @@ def test_popularity_counts_what_it_counts_in_a_dataset(tmp_path: Path, store: St
     log = ItemLog()
     log.read(store)
     known = ItemStates(
-        {"popularity": PopularityTerm(popularity=popularity(), sizes=(1.0,) * 5)}, log
+        {"popularity": PopularityTerm(popularity=popularity(), sizes=(1.0,) * 9)}, log
     )
     known.read(store)
     after = START + 300 * MINUTE

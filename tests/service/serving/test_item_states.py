@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
-import polars as pl
 import pytest
 import torch
 
@@ -20,7 +19,7 @@ from slatewise.model.terms import FeatureTerm, FittedTerms
 from slatewise.model.terms.popularity import PopularityTerm
 from slatewise.model.terms.term import Lookup, Ranks
 from slatewise.service.serving import Replayer, Request, item_states
-from slatewise.service.serving.item_states import COUNTS, OLD_COUNTS, ItemStates
+from slatewise.service.serving.item_states import COUNTS, ItemStates
 from slatewise.service.serving.items import ItemLog
 from slatewise.service.settings import ServiceConfig
 from slatewise.service.store.records import Answer
@@ -148,7 +147,7 @@ def test_an_item_without_events_is_new() -> None:
 def test_the_time_of_the_newest_event_is_known() -> None:
     popular = counted([Answer(1, "s", END + HOUR, ("i1",), 1, ())])
     assert END < popular.newest <= END + HOUR
-    assert popular.by_name["popularity"].features(popular.newest).shape == (1, 5)
+    assert popular.by_name["popularity"].features(popular.newest).shape == (1, 9)
 
 
 def begun(run: Path, answers: Sequence[Answer], earlier: ItemStates | None = None) -> ItemStates:
@@ -192,19 +191,6 @@ def test_damaged_counts_are_named(tmp_path: Path) -> None:
     (tmp_path / COUNTS).write_bytes(b"nonsense")
     with pytest.raises(SlatewiseError, match="Delete the file"):
         ItemStates({"popularity": term()}, ItemLog(), tmp_path)
-
-
-def test_counts_of_an_earlier_release_are_read(tmp_path: Path) -> None:
-    answers = some_answers(50, late=False)
-    counted(answers).save(tmp_path)
-    table = pl.read_parquet(tmp_path / COUNTS)
-    old = table.rename({name: name.removeprefix("popularity.") for name in table.columns})
-    old.write_parquet(tmp_path / OLD_COUNTS, metadata={"counted": "50"})
-    (tmp_path / COUNTS).unlink()
-    assert old.columns == ["item_id", "first", "tick", "closed", "opened"]
-    read = begun(tmp_path, [])
-    assert read.counted == 50
-    np.testing.assert_array_equal(features(read), features(counted(answers)))
 
 
 class ClickCounts:

@@ -55,10 +55,10 @@ def a_model(
             part.mean.add_(0.5 * torch.randn(part.mean.shape, generator=seeded))
             part.raw.fill_(float(torch.logit(torch.tensor(0.1))))
     settings = PopularityConfig(half_lives=(1.0, 12.0))
-    popularity = Popularity(settings=settings, rate=0.1)
+    popularity = Popularity(settings=settings, rate=0.1, slate_rate=0.5)
     fitted = {
         "history": HistoryTerm(sizes=(0.7, 0.9, 1.0)),
-        "popularity": PopularityTerm(popularity=popularity, sizes=(0.5, 1.0, 0.5, 1.0, 2.0)),
+        "popularity": PopularityTerm(popularity=popularity, sizes=(0.5, 1.0) * 4 + (2.0,)),
     }
     return SlateModel(
         posterior,

@@ -1,11 +1,8 @@
-"""Popularity as a term: click rates and clicks of items, fading with time, and their age.
+"""Popularity as a term: clicks, views and click rates of items, fading with time, and their age.
 
-Weights of clicks and click rates do not fall below 0. Vectors are fitted to all training clicks of
-an item: among these, many before a moment go with few after it, which says nothing of what comes
-after training. That old items do worse, if they do, is for the age to say.
+Weights may have either sign: given its clicks, many recent views count against an item.
 """
 
-import math
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, Self
 
 import numpy as np
@@ -15,7 +12,7 @@ from pydantic import Field, PositiveFloat, model_validator
 from slatewise.config import Config
 from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
-from slatewise.features.popularity import AGE, Popularity, PopularityConfig
+from slatewise.features.popularity import AGE, HALF_LIVES, Popularity, PopularityConfig
 from slatewise.features.popularity_index import PopularityIndex
 from slatewise.features.popularity_state import PopularityState
 from slatewise.model.terms.term import (
@@ -35,7 +32,7 @@ if TYPE_CHECKING:
 class PopularitySettings(Config):
     """Settings of popularity."""
 
-    half_lives: Annotated[tuple[PositiveFloat, ...], Field(min_length=1)] = (1.0, 24.0)
+    half_lives: Annotated[tuple[PositiveFloat, ...], Field(min_length=1)] = HALF_LIVES
     """Hours after which an event counts half in the popularity of an item."""
 
 
@@ -61,9 +58,9 @@ class PopularityTerm(FeatureTerm):
 
     @classmethod
     def columns(cls, config: "ModelConfig") -> tuple[str, ...]:
-        """Name the features: two for each half-life, and the age."""
+        """Name the features: four for each half-life, and the age."""
         settings = PopularityConfig(half_lives=config.of(cls).half_lives)
-        return Popularity(settings=settings, rate=1.0).names
+        return Popularity(settings=settings, rate=1.0, slate_rate=1.0).names
 
     @classmethod
     def fit(cls, config: "ModelConfig", dataset: SlateDataset) -> "PopularityTerm":
@@ -121,11 +118,6 @@ class PopularityTerm(FeatureTerm):
     def refresh(self) -> float:
         """Seconds of a tick."""
         return self.popularity.settings.refresh
-
-    @classmethod
-    def least_weights(cls, config: "ModelConfig") -> tuple[float, ...]:
-        """No click counts against an item; age may."""
-        return tuple(-math.inf if name == AGE else 0.0 for name in cls.columns(config))
 
     @classmethod
     def obstacle(cls, dataset: SlateDataset) -> str | None:

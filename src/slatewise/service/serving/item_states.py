@@ -28,8 +28,6 @@ logger = logging.getLogger(__name__)
 
 COUNTS: Final = "counts.parquet"
 """Beside a run: the states as of a number, from which serving counts on."""
-OLD_COUNTS: Final = "popularity.parquet"
-"""What it was when only popularity was counted."""
 _PAGE: Final = 5_000
 _REMEMBERED: Final = 200_000
 """Slates whose earlier answers are known; one that is answered again after as many others counts
@@ -62,9 +60,8 @@ class ItemStates:
         """the number of the last answer that counts"""
         self._log = log
         self._known: dict[str, _Known] = {}
-        file = None if run is None else _counts(run)
-        if file is not None:
-            self._load(file)
+        if run is not None and (run / COUNTS).is_file():
+            self._load(run / COUNTS)
 
     @classmethod
     def of(cls, terms: FittedTerms, log: ItemLog, run: Path | None) -> "ItemStates | None":
@@ -90,7 +87,7 @@ class ItemStates:
         if not ranking:
             return
         with one_at_a_time(run):
-            if _counts(run) is not None:
+            if (run / COUNTS).is_file():
                 try:
                     cls(ranking, log, run)
                 except InputError as error:
@@ -152,12 +149,11 @@ class ItemStates:
     def _take(self, file: Path) -> None:
         table = pl.read_parquet(file, glob=False)
         items = self._log.items.indices(table["item_id"])
-        prefix = "popularity." if file.name == OLD_COUNTS else ""
-        stored = {f"{prefix}{name}": table[name].to_numpy() for name in table.columns}
         for name, state in self.by_name.items():
             state.grow(int(items.max(initial=-1)) + 1)
             for column, values in state.arrays.items():
-                values[items] = stored[f"{name}.{column}"].reshape(len(items), *values.shape[1:])
+                rows = table[f"{name}.{column}"].to_numpy()
+                values[items] = rows.reshape(len(items), *values.shape[1:])
         self.counted = int(pl.read_parquet_metadata(file)["counted"])
 
     def _count(self, answers: Sequence[Answer]) -> None:
@@ -165,19 +161,26 @@ class ItemStates:
         items: list[str] = []
         views: list[bool] = []
         clicks: list[bool] = []
+        shares: list[float] = []
         for answer in answers:
-            for item, view, click in self._news(answer):
+            for item, view, click, share in self._news(answer):
                 times.append(answer.time)
                 items.append(item)
                 views.append(view)
                 clicks.append(click)
+                shares.append(share)
         numbers = self._log.items.indices(items)
-        events = CountedEvents(times, numbers, np.array(views, bool), np.array(clicks, bool))
+        events = CountedEvents(
+            times, numbers, np.array(views, bool), np.array(clicks, bool), np.array(shares, float)
+        )
         for state in self.by_name.values():
             state.count(events)
 
-    def _news(self, answer: Answer) -> Iterable[tuple[str, bool, bool]]:
-        """Yield the items of which an answer says more than those before: seen, clicked."""
+    def _news(self, answer: Answer) -> Iterable[tuple[str, bool, bool, float]]:
+        """Yield the items of which an answer says more than those before.
+
+        With each, whether it was seen, whether clicked, and the clicks expected of it.
+        """
         before = self._known.pop(answer.slate_id, _Known(0, frozenset()))
         clicked = frozenset(answer.clicked) | before.clicked
         # Whatever was clicked was seen, and so was all above it.
@@ -185,16 +188,13 @@ class ItemStates:
         seen = max(before.seen, answer.seen, reached)
         for position, item in enumerate(answer.items[:seen]):
             view, click = position >= before.seen, item in clicked and item not in before.clicked
-            if view or click:
-                yield item, view, click
+            # A slate that turns out longer than known leaves each of its items less to expect.
+            share = 1 / seen - (0 if view else 1 / before.seen)
+            if view or click or share:
+                yield item, view, click, share
         self._known[answer.slate_id] = _Known(seen, clicked)
         while len(self._known) > _REMEMBERED:
             self._known.pop(next(iter(self._known)))
-
-
-def _counts(run: Path) -> Path | None:
-    """Return the file beside a run that has its counts, None before the first."""
-    return next((run / name for name in (COUNTS, OLD_COUNTS) if (run / name).is_file()), None)
 
 
 def _alike(one: Mapping[str, FeatureTerm], other: Mapping[str, FeatureTerm]) -> bool:

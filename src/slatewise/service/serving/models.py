@@ -19,14 +19,14 @@ from typing import Any, Final
 
 from slatewise.errors import InputError, SlatewiseError
 from slatewise.model.fitted import SlateModel
-from slatewise.service.serving.item_states import COUNTS, OLD_COUNTS
+from slatewise.service.serving.item_states import COUNTS
 from slatewise.training import runs
 
 logger = logging.getLogger(__name__)
 
 CURRENT: Final = "current.json"
 PREVIOUS: Final = "previous.json"
-_OF_ITS_OWN: Final = ("table-*", COUNTS, OLD_COUNTS, ".*", runs.CHECKPOINT)
+_OF_ITS_OWN: Final = ("table-*", COUNTS, ".*", runs.CHECKPOINT)
 """What belongs to a run where it is, and not to a copy."""
 
 
