@@ -116,6 +116,18 @@ def test_evaluate_against_a_baseline_of_ones_own(
     assert "Slates has no method `fit`: a baseline needs fit(dataset)" in errors
 
 
+def test_evaluate_against_models_of_others(run: Run, place: Path, trained: Path) -> None:
+    code, text, _ = run(
+        *("evaluate", trained, place / "set", "--samples", 1, "--json"),
+        *("--against", "bpr, popularity"),
+    )
+    assert code == 0
+    found = json.loads(text)
+    assert [name for name in found if "gru" not in name] == ["popularity", "bpr", "verdict"]
+    assert found["verdict"]["baseline"] in ("popularity", "bpr")
+    assert found["bpr"]["metrics"]["recall@20"]["value"] > 0
+
+
 def test_recommend_by_a_strategy_of_ones_own(
     run: Run, trained: Path, place: Path, write_module: Write
 ) -> None:

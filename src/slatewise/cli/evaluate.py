@@ -30,12 +30,12 @@ def evaluate(
     samples: Annotated[
         int, typer.Option(min=1, help="Posterior draws that predictions average over.")
     ] = 20,
-    seed: Annotated[int, typer.Option(help="Random seed of draws and intervals.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed of draws, intervals and baselines.")] = 0,
     against: Annotated[
         list[str] | None,
         typer.Option(
-            help="A baseline to add, as package.module:Name, or a built-in one to keep, by name; "
-            "repeatable."
+            help="What to add, with commas between: gru4rec, sasrec, bpr, or a baseline of your "
+            "own as package.module:Name; or built-in baselines to keep, by name."
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
@@ -58,10 +58,11 @@ def evaluate(
         else evaluation.calibrate(recommender, opened)
         for title, recommender in titles.items()
     }
-    baselines = evaluation.fit_baselines(opened, against or ())
-    recommenders: dict[str, Predictor] = {**titles, **baselines}
+    asked = [name.strip() for given in against or () for name in given.split(",")]
     found = {}
     with progress() as bars:
+        baselines = evaluation.fit_baselines(opened, asked, seed=seed, progress=bars)
+        recommenders: dict[str, Predictor] = {**titles, **baselines}
         for title, recommender in recommenders.items():
             found[title] = evaluation.evaluate(
                 recommender,

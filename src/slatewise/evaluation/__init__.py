@@ -16,6 +16,7 @@ from slatewise.evaluation.ab import (
 from slatewise.evaluation.arms import ArmTotals, arm_totals, daily_totals
 from slatewise.evaluation.baselines import (
     BASELINES,
+    COMPARATORS,
     COUNTING,
     LOGITS,
     Baseline,
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BASELINES",
+    "COMPARATORS",
     "COUNTING",
     "LOGITS",
     "MRR",

@@ -10,7 +10,6 @@ OUT/NAME/findings.json    what follows from them
 import hashlib
 import json
 import math
-import os
 import platform
 import shutil
 from collections.abc import Mapping, Sequence
@@ -23,6 +22,7 @@ import polars as pl
 
 from slatewise.errors import InputError, SlatewiseError
 from slatewise.experiments.findings import Finding
+from slatewise.files import atomic_file
 from slatewise.version import __version__
 
 Row = dict[str, Any]
@@ -52,10 +52,9 @@ def plain(value: Any) -> Any:
 
 def write_json(file: Path, value: Any, *, indent: int | None = 2) -> None:
     """Write a JSON file that appears whole or not at all."""
-    partial = file.with_name(f".{file.name}.partial")
     text = json.dumps(plain(value), indent=indent, ensure_ascii=False, allow_nan=False)
-    partial.write_text(text + "\n", encoding="utf-8")
-    os.replace(partial, file)  # noqa: PTH105 (the one call that is atomic by contract)
+    with atomic_file(file) as partial:
+        partial.write_text(text + "\n", encoding="utf-8")
 
 
 def read_json(file: Path) -> dict[str, Any]:
@@ -169,10 +168,8 @@ class Store:
 
 def write_table(path: Path, rows: Sequence[Row]) -> None:
     """Write rows as `path`.parquet and `path`.json."""
-    file = path.with_name(f"{path.name}.parquet")
-    partial = file.with_name(f".{file.name}.partial")
-    pl.DataFrame(plain(list(rows)), infer_schema_length=None).write_parquet(partial)
-    os.replace(partial, file)  # noqa: PTH105
+    with atomic_file(path.with_name(f"{path.name}.parquet")) as partial:
+        pl.DataFrame(plain(list(rows)), infer_schema_length=None).write_parquet(partial)
     write_json(path.with_name(f"{path.name}.json"), list(rows), indent=None)
 
 

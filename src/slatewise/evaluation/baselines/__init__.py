@@ -1,4 +1,4 @@
-"""Recommenders without a model: the floor of every table."""
+"""Recommenders to compare with: the floor of every table, and models of others."""
 
 from slatewise.evaluation.baselines.counting import (
     COUNTING,
@@ -9,10 +9,11 @@ from slatewise.evaluation.baselines.counting import (
     SmoothedCTR,
 )
 from slatewise.evaluation.baselines.logits import LOGITS, Logit, fit_logits
-from slatewise.evaluation.baselines.registry import BASELINES, fit_baselines
+from slatewise.evaluation.baselines.registry import BASELINES, COMPARATORS, fit_baselines
 
 __all__ = [
     "BASELINES",
+    "COMPARATORS",
     "COUNTING",
     "LOGITS",
     "BaseRate",

@@ -1,0 +1,375 @@
+"""Networks that predict the next click from the clicks before: GRU4Rec, SASRec and BPR.
+
+They see what the model sees: training clicks to learn from, validation clicks to stop by, and
+before each prediction the same user's strict past. The catalogue is ranked by the score of an item,
+state · vector + bias. In a slate, the utility of an item is scale · log softmax(score), that of no
+click as with the baselines that count, with numbers fitted on the validation part.
+
+One fit each, with the settings below and nothing searched; the epoch is chosen by the NDCG of the
+next clicks of the validation part among all items.
+
+Shapes: N interactions, M states (a user has one before her first click and one after each), W
+windows of L tokens, D dimensions, I items, C targets of a step.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Final, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from slatewise.data import SlateDataset
+from slatewise.data.interactions import Interactions
+from slatewise.data.ragged import Int64Array, offsets_of, ranges
+from slatewise.errors import SlatewiseError
+from slatewise.evaluation.baselines.counting import Choice
+from slatewise.evaluation.parts import part_bounds, scored_interactions
+from slatewise.evaluation.predictions import Predictions, Slates
+from slatewise.evaluation.recommender import CELLS, target_ranks, top_items
+from slatewise.evaluation.rows import Floats, row_numbers
+
+DIMENSIONS: Final = 64
+DROPOUT: Final = 0.2
+WINDOW: Final = 50
+"""Clicks that a network looks back at most, and half as many at least where there are more."""
+USERS: Final = 128
+"""Windows of a training step, fewer where their scores would not fit or an epoch had few steps."""
+STEPS: Final = 16
+"""Steps of an epoch, at least."""
+EXACT: Final = 30_000
+"""Items up to which the softmax is over all of them; beyond, over targets and negatives."""
+NEGATIVES: Final = 4_096
+EPOCHS: Final = 100
+PATIENCE: Final = 5
+"""Epochs without a better NDCG after which training ends."""
+JUDGED: Final = 5_000
+"""Validation users by which an epoch is judged and the choice is fitted, at most."""
+_TRAINING_CELLS: Final = 1 << 25
+"""Scores of targets x items held at once in training."""
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Click sequences of users, each cut into windows that overlap by half."""
+
+    tokens: Int64Array
+    """[M] what led to each state: the item clicked, −1 before the first click"""
+    starts: Int64Array
+    """[W] where each window begins"""
+    lengths: Int64Array
+    """[W]"""
+    skipped: Int64Array
+    """[W] how many states of it belong to the window before"""
+    states: Int64Array
+    """[N] the state right before each interaction"""
+
+    @classmethod
+    def of(cls, interactions: Interactions) -> "Windows":
+        """Take the clicks of every user in their order."""
+        clicked = interactions.clicked_items.numpy().astype(np.int64)
+        is_click = clicked >= 0
+        before = offsets_of(is_click.astype(np.int64))  # [N + 1] clicks before each, over all users
+        offsets = interactions.user_offsets.numpy()
+        users = row_numbers(offsets)
+        lengths = 1 + np.diff(before[offsets])  # [B] states of each user
+        firsts = offsets_of(lengths)[:-1]
+        tokens = np.full(int(lengths.sum()), -1)
+        states = firsts[users] + before[:-1] - before[offsets[:-1]][users]
+        tokens[states[is_click] + 1] = clicked[is_click]
+        half = WINDOW // 2
+        counts = 1 + np.maximum(0, -(-(lengths - WINDOW) // half))  # windows of each user
+        within = ranges(np.zeros_like(counts), counts)
+        owner = np.repeat(np.arange(len(lengths)), counts)
+        starts = firsts[owner] + half * within
+        ends = np.minimum(starts + WINDOW, (firsts + lengths)[owner])
+        return cls(tokens, starts, ends - starts, np.where(within > 0, half, 0), states)
+
+    def padded(self, windows: Int64Array, start: int) -> tuple[Tensor, Tensor]:
+        """Return the tokens of some windows [w, L], −1 read as `start`, and which are there."""
+        columns = np.arange(self.lengths[windows].max())
+        there = columns < self.lengths[windows, None]
+        index = np.where(there, self.starts[windows, None] + columns, 0)
+        tokens = np.where(there, self.tokens[index], -1)
+        tokens[tokens < 0] = start
+        return torch.from_numpy(tokens), torch.from_numpy(there)
+
+
+class Encoder(nn.Module, ABC):
+    """Turns tokens into states, each from the tokens up to it; holds the vectors of items."""
+
+    rate: ClassVar[float]
+    """Learning rate of AdamW."""
+
+    def __init__(self, num_items: int) -> None:
+        super().__init__()
+        self.vectors = nn.Embedding(num_items + 1, DIMENSIONS)  # the last one begins a sequence
+        nn.init.normal_(self.vectors.weight, std=DIMENSIONS**-0.5)
+        self.bias = nn.Parameter(torch.zeros(num_items))
+        self.dropout = nn.Dropout(DROPOUT)
+
+    @abstractmethod
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Return the states after tokens [w, L]: [w, L, D]."""
+
+    def targets(self) -> Tensor:
+        """Return the vectors [I, D] that states are compared with."""
+        return self.vectors.weight[:-1]
+
+    def loss(self, states: Tensor, items: Tensor) -> Tensor:
+        """Return the mean loss of the next clicks [C] after states [C, D]: a softmax."""
+        if len(self.bias) <= EXACT:
+            return functional.cross_entropy(states @ self.targets().T + self.bias, items)
+        drawn = torch.randint(len(self.bias), (NEGATIVES,))
+        own = (states * self.targets()[items]).sum(1) + self.bias[items]
+        others = states @ self.targets()[drawn].T + self.bias[drawn]  # [C, K]
+        # Each of K stands for I / K items; the target itself is counted once.
+        others = others + np.log(len(self.bias) / NEGATIVES)
+        others = others.masked_fill(drawn == items[:, None], -torch.inf)
+        return (torch.logaddexp(own, others.logsumexp(1)) - own).mean()
+
+
+class GRU(Encoder):
+    """A gated recurrent unit over the clicks (Hidasi et al., 2016; constrained embeddings)."""
+
+    rate = 3e-3
+
+    def __init__(self, num_items: int) -> None:
+        super().__init__(num_items)
+        self.gru = nn.GRU(DIMENSIONS, DIMENSIONS, batch_first=True)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Return the hidden states [w, L, D]."""
+        states: Tensor = self.gru(self.dropout(self.vectors(tokens)))[0]
+        dropped: Tensor = self.dropout(states)
+        return dropped
+
+
+class SelfAttention(Encoder):
+    """Two layers of causal self-attention (Kang & McAuley, 2018), with the full softmax."""
+
+    rate = 2e-3
+
+    def __init__(self, num_items: int) -> None:
+        super().__init__(num_items)
+        self.places = nn.Parameter(torch.zeros(WINDOW, DIMENSIONS))
+        self.layers = nn.ModuleList(
+            nn.TransformerEncoderLayer(
+                *(DIMENSIONS, 2, 2 * DIMENSIONS, DROPOUT),
+                activation="gelu",
+                batch_first=True,
+                norm_first=True,
+            )
+            for _ in range(2)
+        )
+        self.norm = nn.LayerNorm(DIMENSIONS)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Return the outputs of the last layer [w, L, D]."""
+        length = tokens.shape[1]
+        causal = nn.Transformer.generate_square_subsequent_mask(length)
+        states = self.dropout(self.vectors(tokens) * DIMENSIONS**0.5 + self.places[:length])
+        for layer in self.layers:
+            states = layer(states, src_mask=causal, is_causal=True)
+        normed: Tensor = self.norm(states)
+        return normed
+
+
+class MeanOfClicks(Encoder):
+    """Pairwise ranking (BPR, Rendle et al., 2009) of a user who is the mean of her clicks.
+
+    Users who come after training have no vector of their own, so that a user is made of what she
+    clicked, Σ p / √n, as in FISM (Kabbur et al., 2013).
+    """
+
+    rate = 5e-3
+
+    def __init__(self, num_items: int) -> None:
+        super().__init__(num_items)
+        self.compared = nn.Embedding(num_items, DIMENSIONS)
+        nn.init.normal_(self.compared.weight, std=DIMENSIONS**-0.5)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Return Σ p / √n over the tokens so far: [w, L, D]."""
+        count = torch.arange(1, tokens.shape[1] + 1)[:, None]
+        mean: Tensor = self.dropout(self.vectors(tokens)).cumsum(1) / count.sqrt()
+        return mean
+
+    def targets(self) -> Tensor:
+        """Return vectors of their own."""
+        return self.compared.weight
+
+    def loss(self, states: Tensor, items: Tensor) -> Tensor:
+        """Return −log σ(score of the click − score of an item at random), over ten of them."""
+        drawn = torch.randint(len(self.bias), (len(items), 10))
+        own = (states * self.targets()[items]).sum(1) + self.bias[items]
+        others = torch.einsum("cd,ckd->ck", states, self.targets()[drawn]) + self.bias[drawn]
+        return -functional.logsigmoid(own[:, None] - others).mean()
+
+
+class NextClick:
+    """A trained network as a recommender: a `Predictor` and a `Ranker`."""
+
+    def __init__(self, encoder: Encoder, choice: Choice) -> None:
+        self.encoder, self.choice = encoder.eval(), choice
+
+    @classmethod
+    def fit(
+        cls,
+        kind: type[Encoder],
+        dataset: SlateDataset,
+        *,
+        seed: int = 0,
+        progress: Callable[[int, int], None] = lambda done, total: None,
+    ) -> Self:
+        """Train on the training part and keep the epoch with the best NDCG of validation clicks.
+
+        `progress` hears of the epochs.
+        """
+        draft = Choice(1.0, 0.0, np.zeros(len(dataset.source_names)))
+        rng = np.random.default_rng(seed)
+        judged = _validation(dataset, rng)
+        with torch.random.fork_rng(devices=[]):  # weights, dropout and negatives
+            torch.manual_seed(seed)
+            model = cls(kind(dataset.num_items), draft)
+            model._train(Windows.of(_training(dataset)), judged, rng, progress)
+        scored = scored_interactions(judged, "validation")
+        slates, scores = Slates.of(judged, scored), model._log_scores(judged, scored)
+        model.choice = Choice.fit(slates, scores, len(dataset.source_names))
+        return model
+
+    def _train(
+        self,
+        windows: Windows,
+        judged: Interactions,
+        rng: np.random.Generator,
+        progress: Callable[[int, int], None],
+    ) -> None:
+        encoder = self.encoder
+        optimiser = torch.optim.AdamW(encoder.parameters(), encoder.rate, weight_decay=0.01)
+        best, waited, kept = -1.0, 0, encoder.state_dict()
+        for epoch in range(EPOCHS):
+            progress(epoch, EPOCHS)
+            encoder.train()
+            for batch in _batches(windows, len(encoder.bias), rng):
+                tokens, there = windows.padded(batch, len(encoder.bias))
+                follows = there[:, 1:]  # the next token is the target
+                states = encoder(tokens[:, :-1])[follows]
+                loss = encoder.loss(states, tokens[:, 1:][follows])
+                optimiser.zero_grad()
+                torch.autograd.backward(loss)
+                nn.utils.clip_grad_norm_(encoder.parameters(), 5.0)
+                optimiser.step()
+            encoder.eval()
+            ranks = self.target_ranks(judged, scored_interactions(judged, "validation"))
+            ndcg = float((1 / torch.log2(1.0 + ranks)).mean())
+            waited = 0 if ndcg > best else waited + 1
+            if ndcg > best:
+                best = ndcg
+                kept = {name: one.clone() for name, one in encoder.state_dict().items()}
+            if waited == PATIENCE:
+                break
+        encoder.load_state_dict(kept)
+        progress(EPOCHS, EPOCHS)
+
+    def predict(self, interactions: Interactions, scored: Tensor) -> Predictions:
+        """Predict the scored interactions; see `Predictor`."""
+        slates = Slates.of(interactions, scored)
+        return self.choice.predict(slates, self._log_scores(interactions, scored))
+
+    def _log_scores(self, interactions: Interactions, scored: Tensor) -> Floats:
+        """Return the log softmax, over all items, of those seen in scored slates: [F]."""
+        slates = Slates.of(interactions, scored)
+        states = self._states(interactions)[1][scored]  # [n, D]
+        out = np.empty(len(slates.items), dtype=np.float64)
+        for rows in _chunks(len(states), len(self.encoder.bias)):
+            scores = self._scores(states[rows]).log_softmax(1).numpy()
+            cells = slice(slates.offsets[rows.start], slates.offsets[rows.stop])
+            owner = row_numbers(slates.offsets[rows.start : rows.stop + 1])
+            out[cells] = scores[owner, slates.items[cells]]
+        return out
+
+    def rank(
+        self,
+        interactions: Interactions,
+        k: int,
+        *,
+        exclude: Tensor | None = None,
+        times: Tensor | None = None,
+    ) -> Tensor:
+        """Return the k best items after everything given: [B, k]; see `Ranker`."""
+        last = self._states(interactions)[0]
+        chunks = _chunks(len(last), len(self.encoder.bias))
+        found = [top_items(self._scores(last[rows]), k, exclude) for rows in chunks]
+        return torch.cat([torch.empty(0, k, dtype=torch.int64), *found])
+
+    def target_ranks(self, interactions: Interactions, scored: Tensor) -> Tensor:
+        """Return the rank of each next click among all items: [M]; see `Ranker`."""
+        clicked = scored & (interactions.clicks >= 0)
+        states = self._states(interactions)[1][clicked]
+        targets = interactions.clicked_items[clicked].long()
+        items = len(self.encoder.bias)
+        return target_ranks(lambda rows: self._scores(states[rows]), targets, items)
+
+    def _scores(self, states: Tensor) -> Tensor:
+        with torch.no_grad():
+            return states @ self.encoder.targets().T + self.encoder.bias
+
+    def _states(self, interactions: Interactions) -> tuple[Tensor, Tensor]:
+        """Return the states of users after all they did [B, D], and before each step [N, D]."""
+        windows = Windows.of(interactions)
+        states = torch.empty(len(windows.tokens), DIMENSIONS)
+        for start in range(0, len(windows.starts), 512):
+            batch = np.arange(start, min(start + 512, len(windows.starts)))
+            tokens, there = windows.padded(batch, len(self.encoder.bias))
+            columns = torch.arange(tokens.shape[1])
+            own = there & (columns >= torch.from_numpy(windows.skipped[batch, None]))
+            index = torch.from_numpy(windows.starts[batch, None]) + columns
+            with torch.no_grad():
+                states[index[own]] = self.encoder(tokens)[own]
+        ends = np.flatnonzero(np.append(windows.tokens[1:] < 0, np.ones(1, bool)))
+        return states[ends], states[windows.states]
+
+
+def _training(dataset: SlateDataset) -> Interactions:
+    users = torch.from_numpy(np.flatnonzero(dataset.train_end > 0))
+    return dataset.interactions().of_users(users, part_bounds(dataset, "training")[1][users])
+
+
+def _validation(dataset: SlateDataset, rng: np.random.Generator) -> Interactions:
+    """Return validation users up to the end of their validation part."""
+    first, end = part_bounds(dataset, "validation")
+    users = rng.permutation(np.flatnonzero((end > first).numpy()))[:JUDGED]
+    there = torch.from_numpy(np.sort(users))
+    found = dataset.interactions().of_users(there, end[there])
+    if not (scored_interactions(found, "validation") & (found.clicks >= 0)).any():
+        raise SlatewiseError(
+            "the dataset has no validation click, by which a comparator knows when to stop.",
+            "Prepare it with a larger --valid-share.",
+        )
+    return found
+
+
+def _batches(windows: Windows, items: int, rng: np.random.Generator) -> Iterator[Int64Array]:
+    """Yield the windows with a next click, in random order."""
+    usable = rng.permutation(np.flatnonzero(windows.lengths > 1))
+    most = _TRAINING_CELLS / (min(items, EXACT) * max(1.0, float(windows.lengths.mean())))
+    size = max(1, min(USERS, int(max(8, most)), len(usable) // STEPS))
+    for start in range(0, len(usable), size):
+        yield usable[start : start + size]
+
+
+def _chunks(rows: int, items: int) -> Iterator[slice]:
+    step = max(1, CELLS // items)
+    for start in range(0, rows, step):
+        yield slice(start, min(start + step, rows))
+
+
+NETWORKS: Final[dict[str, type[Encoder]]] = {
+    "gru4rec": GRU,
+    "sasrec": SelfAttention,
+    "bpr": MeanOfClicks,
+}
