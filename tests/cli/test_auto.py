@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from slatewise.data.preparation import prepare
-from slatewise.selection import forward
+from slatewise.selection import leave_out
 from slatewise.simulation import load_config, write_log
 from slatewise.training import load, trainer
 from tests.cli.conftest import Run
@@ -60,7 +60,7 @@ def test_resuming_goes_on_with_what_was_chosen(
         assert run("train", place / "set", out, *options)[0] == 130
     chosen = (out / "selection.json").read_text()
     with monkeypatch.context() as patch:
-        patch.setattr("slatewise.selection.forward.fit", None)  # nothing is tried again
+        patch.setattr("slatewise.selection.leave_out.fit", None)  # nothing is tried again
         assert run("train", place / "set", out, *options, "--resume")[0] == 0
     assert (out / "selection.json").read_text() == chosen
     assert run("train", place / "set", whole, *options)[0] == 0
@@ -73,7 +73,7 @@ def test_a_choice_that_was_stopped_goes_on_and_leaves_nothing_behind(
     out, whole = tmp_path / "run", tmp_path / "whole"
     options = ["--auto", "--config", place / "quick.toml"]
     assert "nothing in" in run("train", place / "set", out, *options, "--resume")[2]
-    fit, fits = forward.fit, [0]
+    fit, fits = leave_out.fit, [0]
 
     def stopping(*arguments: object, **settings: object) -> object:
         fits[0] += 1
@@ -81,7 +81,7 @@ def test_a_choice_that_was_stopped_goes_on_and_leaves_nothing_behind(
             raise KeyboardInterrupt
         return fit(*arguments, **settings)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(forward, "fit", stopping)
+    monkeypatch.setattr(leave_out, "fit", stopping)
     code, text, _ = run("train", place / "set", out, *options)
     assert (code, "Resume with the same command and --resume" in text) == (130, True)
     assert not out.exists()
@@ -90,7 +90,7 @@ def test_a_choice_that_was_stopped_goes_on_and_leaves_nothing_behind(
     resumed = fits[0] - 10
     fits[0] = 10
     assert run("train", place / "set", whole, *options)[0] == 0
-    assert fits[0] - 10 == resumed + 2
+    assert fits[0] - 10 > resumed
     assert (out / "selection.json").read_text() == (whole / "selection.json").read_text()
     assert (load(out).item_vectors == load(whole).item_vectors).all()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "whole"]
