@@ -18,7 +18,7 @@ KERNELS = {
     "ranking": heap.keep,
     "another file of ranking": drawing.draw,
     "training": rows.first_appearances,
-    "made for its dimensions": slate.slate_kernel(2, False, 0, "distance"),
+    "made for its dimensions": slate.slate_kernel(2, False, 0, False, "distance"),
     "features": _popularity_numba.stream,
     "a user's dynamics": single_user.follow_gru,
 }

@@ -16,6 +16,7 @@ from slatewise.features.user_history import UserHistory
 from slatewise.model.likelihood import batch_likelihood
 from slatewise.model.profiles import known_profiles
 from slatewise.model.steps import ClickSteps
+from slatewise.model.utility import position_factors
 from slatewise.service.serving import Replayer, Request
 from slatewise.service.settings import ServiceConfig
 from slatewise.service.store.records import Outcome, SlateRecord
@@ -82,18 +83,20 @@ def predictions(case: Case, directory: Path) -> None:
     log = case.dataset.interactions()
     everything = torch.ones(len(log.clicks), dtype=torch.bool)
     found = ModelRecommender(case.model, log=case.dataset).predict(log, everything)
-    require_same(found.log_probabilities, case.log_probabilities[0])
+    require_same(found.log_probabilities, case.log_probabilities[0][log.choices(everything)])
     require_same(found.no_click_log_probabilities, case.log_probabilities[1])
 
 
 def features(case: Case, directory: Path) -> None:
     """What is learned of an item in a slate is what ranks it at that moment, position apart."""
     on_items, positions = case.slate_utilities[0].numpy(), case.parameters.positions
+    factors = position_factors(case.parameters, case.log)
     for row in range(0, len(case.log.clicks), 40):
         cells = slice(int(case.log.slate_offsets[row]), int(case.log.slate_offsets[row + 1]))
         wanted = case.before(row)[case.log.slate_items[cells].numpy()]
         if positions is not None:
-            wanted = wanted + positions.numpy()[: len(wanted)]
+            assert factors is not None
+            wanted = wanted + float(factors[row]) * positions.numpy()[: len(wanted)]
         require_same(on_items[cells], wanted)
 
 

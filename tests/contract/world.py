@@ -29,7 +29,12 @@ from slatewise.model.registry import TERMS
 from slatewise.model.steps import ClickSteps
 from slatewise.model.terms import FittedTerms
 from slatewise.model.terms.term import ItemState
-from slatewise.model.utility import item_utilities, no_click_utilities, ranking_utilities
+from slatewise.model.utility import (
+    enough_utilities,
+    item_utilities,
+    no_click_utilities,
+    ranking_utilities,
+)
 
 ITEMS, USERS, START, SECOND = 30, 40, 1_700_000_000, 1_000_000
 END = (START + 3 * 86_400) * SECOND
@@ -39,18 +44,26 @@ Doubles = npt.NDArray[np.float64]
 
 
 def small_log(folder: Path) -> SlateDataset:
-    """Draw eight slates of one to six items for each user over two days, half of them clicked."""
+    """Draw eight slates of one to six items for each user over two days, half of them clicked.
+
+    Some are clicked several times.
+    """
     rng, rows = np.random.default_rng(3), []
     for user in range(USERS):
         for second in np.sort(rng.integers(0, 2 * 86_400, 8)).tolist():
             slate = [f"i{item}" for item in rng.permutation(ITEMS)[: rng.integers(1, 7)]]
             click = slate[rng.integers(len(slate))] if rng.random() < 0.5 else None
             source = SOURCES[int(rng.integers(2))]
+            clicks = [] if click is None else [click]
+            if click is not None and rng.random() < 0.3:
+                clicks = rng.permutation(slate)[: rng.integers(1, 4)].tolist()
             rows.append(
                 {"user_id": f"u{user}", "time": START + second, "source": source}
-                | {"slate": slate, "click": click}
+                | {"slate": slate, "click": clicks}
             )
-    pl.DataFrame(rows, schema_overrides={"click": pl.String}).write_parquet(folder / "log.parquet")
+    pl.DataFrame(rows, schema_overrides={"click": pl.List(pl.String)}).write_parquet(
+        folder / "log.parquet"
+    )
     ids = [f"i{item}" for item in range(ITEMS)]
     items = pl.DataFrame({"item_id": ids, "group": ["ab"[item % 2] for item in range(ITEMS)]})
     items.write_parquet(folder / "items.parquet")
@@ -135,17 +148,34 @@ class Case:
         """Of each choice in the log: [N]."""
         chances, none = self.log_probabilities
         clicked = self.log.slate_offsets[:-1] + self.log.clicks.clamp(min=0)
-        return torch.where(self.log.clicks >= 0, chances[clicked], none)
+        found = torch.where(self.log.clicks >= 0, chances[clicked], none)
+        enough = enough_utilities(self.parameters, self.log)
+        if enough is None or self.log.several is None:
+            return found
+        for row in self.log.several.stops.nonzero()[:, 0].tolist():
+            utilities = self._left(row)
+            utilities[self.log.clicks[row]] = -torch.inf
+            behind = torch.cat([utilities, enough[row, None]])
+            found[row] = found[row] + enough[row] - torch.logsumexp(behind, 0)
+        return found
+
+    def _left(self, row: int) -> Tensor:
+        """Return the utilities of the items of an interaction, −inf for what was clicked."""
+        log = self.log
+        cells = slice(int(log.slate_offsets[row]), int(log.slate_offsets[row + 1]))
+        utilities = self.slate_utilities[0][cells].clone()
+        if log.several is not None:
+            utilities[log.several.taken[cells]] = -torch.inf
+        return utilities
 
     @cached_property
     def log_probabilities(self) -> tuple[Tensor, Tensor]:
         """Of each item seen [F], and of clicking nothing [N]: the softmax of utilities."""
         on_items, no_click = self.slate_utilities
-        slates = torch.split(on_items, self.log.scroll_lengths.tolist())
         total = torch.stack(
             [
-                torch.logsumexp(torch.cat([slate, none[None]]), 0)
-                for slate, none in zip(slates, no_click, strict=True)
+                torch.logsumexp(torch.cat([self._left(row), none[None]]), 0)
+                for row, none in enumerate(no_click)
             ]
         )
         return on_items - total.repeat_interleave(self.log.scroll_lengths), no_click - total

@@ -60,7 +60,11 @@ def test_predictions_follow_the_equations(world: tuple[SlateDataset, SlateModel]
         utility = plain.log_probabilities[cells].copy()
         utility += model.item_biases[batch.slate_items[cells]]
         utility += (described.cell_features[cells] @ mean.cell_weights).detach().numpy()
-        utility += mean.positions[list(places)].detach().numpy()
+        assert mean.position_factors is not None
+        *of_source, returning, regular = mean.position_factors.tolist()
+        before = n - int(batch.user_offsets[batch.user_offsets <= n].max())
+        factor = of_source[batch.sources[n]] + returning * (before > 0) + regular * (before > 4)
+        utility += np.exp(factor) * mean.positions[list(places)].detach().numpy()
         nothing = plain.no_click_log_probabilities[n]
         nothing += float((described.step_features[n] @ mean.step_weights).detach())
         whole = np.logaddexp(np.logaddexp.reduce(utility), nothing)

@@ -49,13 +49,13 @@ def slate(log: Interactions, n: int) -> list[int]:
 def first_of_showing(log: Interactions, n: int) -> int:
     """Go back to the interaction with which the slate of n was shown."""
     owner = int(torch.searchsorted(log.user_offsets, n, right=True)) - 1
-    same = int(log.times[n]), int(log.sources[n]), slate(log, n)
-    while n > log.user_offsets[owner] and log.clicks[n] >= 0:
-        before = int(log.times[n - 1]), int(log.sources[n - 1]), slate(log, n - 1)
-        if before != same or log.clicks[n - 1] < 0 or log.clicks[n - 1] == log.clicks[n]:
-            break
-        n -= 1
-    return n
+    first, shown, clicked = n, None, {-1}
+    for row in range(int(log.user_offsets[owner]), n + 1):
+        now, click = (int(log.times[row]), int(log.sources[row]), slate(log, row)), log.clicks[row]
+        if now != shown or click < 0 or -1 in clicked or int(click) in clicked:
+            first, shown, clicked = row, now, set()
+        clicked.add(int(click))
+    return first
 
 
 def past_of_user(log: Interactions, n: int) -> list[int]:

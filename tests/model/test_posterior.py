@@ -98,6 +98,7 @@ def test_the_shared_divergence_is_the_sum_of_its_parts(config: ModelConfig) -> N
         "from_state": config.sigma_rnn,
         "output": config.sigma_rnn,
         "position": config.sigma_position,
+        "position_factor": config.sigma_position_factor,
         **dict.fromkeys(("history", "popularity", "propensity"), config.sigma_weights),
     }
     expected = torch.zeros(())

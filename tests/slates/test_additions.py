@@ -122,7 +122,10 @@ def test_a_replayed_log_has_the_utilities_of_its_evaluation(
             clicked = showing.items[showing.clicks[0]]
             assert slate.numbers.tolist().index(clicked) + 1 == ranks.pop(n)
         parts = recommender.ranker.mean_parts(slate.user, np.array(showing.items))
-        utility = sum(parts.values()) + places[: len(showing.items)].detach().numpy()
+        mean = model.posterior.mean()
+        factor = mean.position_factor(torch.tensor(showing.source), torch.tensor(number))
+        added = places * (1 if factor is None else factor)
+        utility = sum(parts.values()) + added[: len(showing.items)].detach().numpy()
         first = int(batch.slate_offsets[n])
         wanted = judged[first : first + len(showing.items)]
         # A probability knows utilities up to a number that all items of a slate share.

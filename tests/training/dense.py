@@ -102,6 +102,7 @@ class Dense:
             "group_means": self._by_column(config.kappa_mu, config.kappa_bias),
             "group_spreads": self._by_column(config.kappa_sigma, config.kappa_bias),
             "position": config.sigma_position,
+            "position_factor": config.sigma_position_factor,
             **dict.fromkeys(("history", "popularity", "propensity"), config.sigma_weights),
         } | dict.fromkeys(("from_item", "from_state", "output"), config.sigma_rnn)
         total = torch.zeros((), dtype=torch.float64)
@@ -167,7 +168,10 @@ class Dense:
         if weights:
             items = items + batch.cell_features[first:end].double() @ torch.cat(weights)
         if "position" in self.value:
-            items = items + self.value["position"][: len(items)]
+            *of_source, returning, regular = self.value["position_factor"]
+            before = n - int(batch.user_offsets[batch.user_offsets <= n].max())
+            factor = of_source[batch.sources[n]] + returning * (before > 0) + regular * (before > 4)
+            items = items + factor.exp() * self.value["position"][: len(items)]
         if "propensity" in self.value:
             no_click = batch.step_features[n].double() @ self.value["propensity"]
         return items, no_click

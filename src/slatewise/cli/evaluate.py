@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 _WIDE = 130
-_SHOWN = ("log_likelihood", "in_slate_mrr", "in_slate_auc")
+_SHOWN = ("log_likelihood", "log_likelihood_per_slate", "in_slate_mrr", "in_slate_auc")
 
 
 def evaluate(
@@ -81,12 +81,19 @@ def evaluate(
         results = {title: one.to_json() for title, one in found.items()}
         typer.echo(json.dumps(results | {"verdict": verdict.to_json()}, indent=2))
         return
-    console.print(_scores(evaluation.table(found, [*_SHOWN, f"recall@{k}", f"hitrate@{k}"])))
+    shown = [metric for metric in _SHOWN if metric in found[name].estimates]
+    console.print(_scores(evaluation.table(found, [*shown, f"recall@{k}", f"hitrate@{k}"])))
     console.print(_rates(found[name]))
     if all_item:
         console.print(
             "The all-item likelihood has no usable P(click): read its log-likelihood and "
             "calibration after calibration only.",
+            style="dim",
+        )
+    if opened.further_clicks is not None:
+        console.print(
+            "Slates have several clicks: a further click is judged by which of the items left it "
+            "was, given that there was one.",
             style="dim",
         )
     console.print(f"\n{_in_words(verdict)}", soft_wrap=True)

@@ -23,6 +23,14 @@ from slatewise.data.preparation import prepare as prepare_dataset
 from slatewise.data.reductions import PRESETS, PrepareConfig
 from slatewise.data.split import SplitConfig
 
+_SEVERAL = (
+    "Slates have several clicks (rows of one user with the same time, source and slate): each "
+    "further click is a choice among the items left, against having had enough."
+)
+_AGAIN = (
+    "clicks follow a click on the same slate at another time, and are on slates of their own. If "
+    "they are further clicks on one slate, give all its rows the time at which it was shown."
+)
 _WHY_NOTHING = (
     "there are too few users, none has more than --prefix interactions, or the log ends earlier."
 )
@@ -170,12 +178,28 @@ def _show(dataset: SlateDataset) -> None:
     for what, count in report["reductions"].items():
         account.add_row(f"  {what}", f"−{count:,}", "as asked")
     account.add_row("interactions that remain", f"{counts['interactions']:,}")
+    if "further_clicks" in counts:
+        slates, further = counts["slates_with_several_clicks"], counts["further_clicks"]
+        account.add_row(
+            "  further clicks", f"{further:,}", f"on {slates:,} slates with several clicks"
+        )
     for name in ("clicks", "users", "items", "groups"):
         account.add_row(f"  {name}", f"{counts[name]:,}")
     parts = split_counts(dataset)
     for part, held in parts.items():
         account.add_row(f"  for {part}", f"{held['interactions']:,}", f"of {held['users']:,} users")
     console.print(account)
+    _show_notes(dataset)
+
+
+def _show_notes(dataset: SlateDataset) -> None:
+    """Print what a person should know beside the numbers."""
+    report, counts = dataset.meta["report"], dataset.meta["counts"]
+    parts = split_counts(dataset)
+    if "further_clicks" in counts:
+        console.print(_SEVERAL, style="bold yellow", soft_wrap=True)
+    if later := counts.get("clicks_on_slates_shown_again"):
+        console.print(f"{later:,} {_AGAIN}", soft_wrap=True)
     for part, share in (("validation", "valid_share"), ("test", "test_share")):
         if not parts[part]["interactions"] and dataset.meta["split"][share] > 0:
             note = f"Nothing is held out for {part}: {_WHY_NOTHING}"

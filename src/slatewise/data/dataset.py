@@ -186,6 +186,20 @@ class SlateDataset:
                 "the table is missing or damaged.", "Prepare again.", file=self.path / name
             ) from error
 
+    @cached_property
+    def further_clicks(self) -> npt.NDArray[np.int32] | None:
+        """[N] clicks made before on the same slate; None where no slate has several."""
+        from slatewise.data.several_clicks import further_clicks  # noqa: PLC0415 (few need it)
+
+        return further_clicks(
+            self.user_offsets,
+            self.times,
+            self.sources,
+            self.clicks,
+            self.slate_offsets,
+            self.slate_items,
+        )
+
     def interactions(self, device: "torch.device | str" = "cpu") -> "Interactions":
         """Return everything as tensors: without a copy on the CPU, in one transfer elsewhere."""
         from slatewise.data.interactions import Interactions  # noqa: PLC0415 (torch is slow to load)
@@ -196,7 +210,7 @@ class SlateDataset:
         """Draw another split of the same data, without writing it."""
         from slatewise.data.split import split  # noqa: PLC0415 (needs pydantic)
 
-        return split(config, self.user_keys, self.times, self.user_offsets)
+        return split(config, self.user_keys, self.times, self.user_offsets, self.further_clicks)
 
     def with_ends(
         self, train_end: npt.NDArray[np.integer[Any]], valid_end: npt.NDArray[np.integer[Any]]

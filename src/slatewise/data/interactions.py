@@ -3,11 +3,56 @@
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from slatewise.data.ragged import Int64Array
+
 if TYPE_CHECKING:
     from slatewise.data.dataset import SlateDataset
+
+
+@dataclass(frozen=True)
+class SeveralClicks:
+    """What interactions that are clicks on one slate know of each other."""
+
+    further: Tensor
+    """[N] int32: clicks made before on the same slate, 0 for the first click or none"""
+    stops: Tensor
+    """[N] bool: whether the user had enough after this click, with items left to click"""
+    taken: Tensor
+    """[F] bool: whether an item seen had been clicked before, and is no longer a choice"""
+
+    @classmethod
+    def of(
+        cls,
+        further: npt.NDArray[np.int32],
+        clicks: npt.NDArray[np.int32],
+        slate_offsets: Int64Array,
+    ) -> "SeveralClicks":
+        """Work out the rest from how many clicks [N] came before each interaction."""
+        taken = np.zeros(int(slate_offsets[-1]), dtype=np.bool_)
+        for count in range(1, int(further.max(initial=0)) + 1):
+            rows = np.flatnonzero(further >= count)
+            taken[slate_offsets[rows] + clicks[rows - count]] = True
+        goes_on = np.concatenate([further[1:] > 0, [False]])[: len(further)]
+        left = np.diff(slate_offsets) - further - 1
+        stops = (np.asarray(clicks) >= 0) & ~goes_on & (left > 0)
+        return cls(
+            torch.from_numpy(further),
+            torch.from_numpy(stops),
+            torch.from_numpy(taken),
+        )
+
+    def gathered(self, rows: Tensor, cells: Tensor) -> "SeveralClicks":
+        """Return the same of some interactions and their cells."""
+        return SeveralClicks(self.further[rows], self.stops[rows], self.taken[cells])
+
+    def to(self, device: torch.device | str) -> "SeveralClicks":
+        """Return the same on a device."""
+        return SeveralClicks(*(part.to(device) for part in (self.further, self.stops, self.taken)))
 
 
 @dataclass(frozen=True)
@@ -34,17 +79,22 @@ class Interactions:
     """[F, P] float32: features of each item seen for a model's terms, if computed"""
     step_features: Tensor | None = None
     """[N, Q] float32: features of each interaction, if computed"""
+    several: SeveralClicks | None = None
+    """which interactions are further clicks on one slate; None where no slate has several"""
 
     @classmethod
     def of_dataset(cls, dataset: "SlateDataset", device: torch.device | str) -> "Interactions":
         """Wrap the mapped arrays; a device other than the CPU gets one copy of each."""
-        return cls(
-            **{
-                field.name: torch.from_numpy(getattr(dataset, field.name)).to(device)
-                for field in fields(cls)
-                if field.default is not None
-            }
-        )
+        arrays: dict[str, Any] = {
+            field.name: torch.from_numpy(getattr(dataset, field.name)).to(device)
+            for field in fields(cls)
+            if field.default is not None
+        }
+        further = dataset.further_clicks
+        if further is None:
+            return cls(**arrays)
+        several = SeveralClicks.of(further, dataset.clicks, dataset.slate_offsets)
+        return cls(**arrays, several=several.to(device))
 
     @classmethod
     def of_clicks(cls, items: Tensor, offsets: Tensor) -> "Interactions":
@@ -83,6 +133,21 @@ class Interactions:
         index = self.slate_offsets[:-1] + self.clicks.clamp(min=0)
         return torch.where(self.clicks >= 0, self.slate_items[index], -1)
 
+    @property
+    def first_choices(self) -> Tensor:
+        """[N] whether an interaction is not a further click on a slate."""
+        if self.several is None:
+            return torch.ones_like(self.clicks, dtype=torch.bool)
+        return self.several.further == 0
+
+    def choices(self, scored: Tensor) -> Tensor:
+        """Mark the items that could be chosen in interactions that `scored` [N] marks: [F] bool.
+
+        What was clicked before on the same slate is no longer among them.
+        """
+        seen = torch.repeat_interleave(scored, self.scroll_lengths)
+        return seen if self.several is None else seen & ~self.several.taken
+
     def with_items(self, items: Tensor) -> "Interactions":
         """Return the same interactions with other numbers for the items seen: [F]."""
         return replace(self, slate_items=items)
@@ -116,6 +181,7 @@ class Interactions:
             slate_items=self.slate_items.index_select(0, cells),
             cell_features=_taken(self.cell_features, cells),
             step_features=_taken(self.step_features, rows),
+            several=None if self.several is None else self.several.gathered(rows, cells),
         )
 
 

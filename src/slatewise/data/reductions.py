@@ -10,7 +10,9 @@ from pydantic import Field
 
 from slatewise.config import Config
 from slatewise.data.keys import uniform
+from slatewise.data.ragged import offsets_of
 from slatewise.data.report import Problem, Reduction, Report
+from slatewise.data.several_clicks import further_clicks
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -55,13 +57,25 @@ def order_by_time(frame: pl.DataFrame, report: Report, files: list[Path]) -> pl.
     copies = ~pl.struct("user", "time", "key").is_first_distinct()
     report.found(Problem.DUPLICATE_ROW, frame.filter(copies), files)
     frame = frame.filter(~copies)
-    # Several clicks on one slate share its row and are no tie.
     same_time = same_user & (pl.col("time") == pl.col("time").shift(1))
-    same_row = (pl.col("row") == pl.col("row").shift(1)) & (
-        pl.col("file") == pl.col("file").shift(1)
-    )
-    report.found(Problem.TIED, frame.filter(same_time & ~same_row), files)
+    tied = frame.select(same_time).to_series().fill_null(value=False).to_numpy()
+    if tied.any():  # several clicks on one slate are no tie
+        report.found(Problem.TIED, frame.filter(tied & ~_is_further(frame)), files)
     return frame
+
+
+def _is_further(frame: pl.DataFrame) -> BoolArray:
+    """Return which rows, sorted by user and time, are further clicks on the slate before."""
+    users = frame.group_by("user", maintain_order=True).len()["len"].to_numpy()
+    further = further_clicks(
+        offsets_of(users),
+        frame["time"].to_numpy(),
+        frame["source"].to_numpy(),
+        frame["click"].to_numpy(),
+        offsets_of(frame["items"].list.len().to_numpy()),
+        frame["items"].explode(empty_as_null=False).to_numpy(),
+    )
+    return np.zeros(frame.height, np.bool_) if further is None else further > 0
 
 
 def reduce_users(frame: pl.DataFrame, config: PrepareConfig, report: Report) -> pl.DataFrame:

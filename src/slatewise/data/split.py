@@ -67,11 +67,34 @@ class Split:
     valid_end: npt.NDArray[np.int32]
 
 
-def split(config: SplitConfig, keys: Keys, times: Int64Array, offsets: Int64Array) -> Split:
-    """Cut every user's interactions: keys [U], times [N], offsets [U + 1]."""
+def split(
+    config: SplitConfig,
+    keys: Keys,
+    times: Int64Array,
+    offsets: Int64Array,
+    further: npt.NDArray[np.int32] | None = None,
+) -> Split:
+    """Cut every user's interactions: keys [U], times [N], offsets [U + 1].
+
+    A slate with several clicks, of which `further` [N] counts those before, stays whole.
+    """
     if config.method == "time":
         return split_by_time(config, times, offsets)
-    return split_by_user(config, keys, np.diff(offsets))
+    cuts = split_by_user(config, keys, np.diff(offsets))
+    if further is None:
+        return cuts
+    return Split(
+        *(_between_slates(cut, offsets, further) for cut in (cuts.train_end, cuts.valid_end))
+    )
+
+
+def _between_slates(
+    ends: npt.NDArray[np.int32], offsets: Int64Array, further: npt.NDArray[np.int32]
+) -> npt.NDArray[np.int32]:
+    """Move cuts [U] that lie within a slate to its end."""
+    begins = np.append(np.flatnonzero(further == 0), len(further))
+    rows = offsets[:-1] + ends  # the first interaction behind each cut
+    return (begins[np.searchsorted(begins, rows)] - offsets[:-1]).astype(np.int32)
 
 
 def split_by_user(config: SplitConfig, keys: Keys, lengths: Int64Array) -> Split:

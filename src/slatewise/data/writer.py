@@ -15,6 +15,7 @@ from slatewise.data.arrays import ArrayWriter, map_array, write_array
 from slatewise.data.columns import Columns
 from slatewise.data.dataset import ARRAYS, FORMAT, VERSION, content_hash, names_digest
 from slatewise.data.keys import id_keys
+from slatewise.data.several_clicks import further_clicks
 from slatewise.data.split import SplitConfig, split
 from slatewise.version import __version__
 
@@ -94,8 +95,13 @@ class DatasetWriter:
         lengths = {name: array.length for name, array in self._arrays.items()}
         self._files.close()
         groups = items[Columns.GROUP].unique().sort()
+        arrays = {name: self._map(name, lengths[name]) for name in _STREAMED}
+        rows = {name: array for name, array in arrays.items() if name != "user_keys"}
+        further = further_clicks(**rows)
+        whenever = np.broadcast_to(np.int64(0), len(rows["times"]))
+        again = further_clicks(**rows | {"times": whenever})
         cuts = split(
-            division, *(self._map(n, lengths[n]) for n in ("user_keys", "times", "user_offsets"))
+            division, arrays["user_keys"], arrays["times"], arrays["user_offsets"], further
         )
         rest: dict[str, npt.NDArray[np.int32]] = {
             "train_end": cuts.train_end,
@@ -107,7 +113,7 @@ class DatasetWriter:
             lengths[name] = len(values)
         items.write_parquet(self._directory / "items.parquet")
         groups.to_frame().write_parquet(self._directory / "groups.parquet")
-        arrays = {
+        described = {
             name: {"dtype": dtype, "length": lengths[name], "digest": digests[name]}
             for name, dtype in ARRAYS.items()
         }
@@ -115,11 +121,13 @@ class DatasetWriter:
             "format": FORMAT,
             "version": VERSION,
             "slatewise": __version__,
-            "content_hash": content_hash(arrays, names_digest(items, groups.to_list(), sources)),
-            "counts": self.counts | {"items": items.height, "groups": len(groups)},
+            "content_hash": content_hash(described, names_digest(items, groups.to_list(), sources)),
+            "counts": self.counts
+            | {"items": items.height, "groups": len(groups)}
+            | _several_counts(further, again),
             "sources": sources,
             "split": division.model_dump(),
-            "arrays": arrays,
+            "arrays": described,
         }
         text = json.dumps(description | extra, indent=2)
         (self._directory / "dataset.json").write_text(text + "\n", encoding="utf-8")
@@ -139,3 +147,19 @@ class DatasetWriter:
     ) -> None:
         """Close what is open, whatever happened."""
         self._files.close()
+
+
+def _several_counts(
+    further: npt.NDArray[np.int32] | None, again: npt.NDArray[np.int32] | None
+) -> dict[str, int]:
+    """Count slates with several clicks and the clicks behind their first, where there are any.
+
+    `again` [N] counts those that would be further clicks if times did not matter.
+    """
+    found = {}
+    if further is not None:
+        found["slates_with_several_clicks"] = int((further == 1).sum())
+        found["further_clicks"] = int((further > 0).sum())
+    if again is not None and (later := int((again > 0).sum()) - found.get("further_clicks", 0)):
+        found["clicks_on_slates_shown_again"] = later
+    return found

@@ -39,7 +39,7 @@ class Calibration:
         """
         temperatures, offsets = {}, {}
         for number, name in enumerate(source_names):
-            rows = np.flatnonzero(predictions.sources == number)
+            rows = np.flatnonzero((predictions.sources == number) & predictions.first_choices)
             temperatures[name], offsets[name] = 1.0, 0.0
             if len(rows):
                 slates, cells = predictions.take(rows)
@@ -64,7 +64,8 @@ class Calibration:
         return Predictions.from_utilities(
             predictions,
             predictions.log_probabilities * np.repeat(by_row, predictions.scroll_lengths),
-            predictions.no_click_log_probabilities * by_row + offset[predictions.sources],
+            predictions.no_click_log_probabilities * by_row
+            + np.where(predictions.first_choices, offset[predictions.sources], 0.0),
         )
 
     def to_json(self) -> dict[str, Any]:

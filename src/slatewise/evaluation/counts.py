@@ -86,7 +86,8 @@ class Counts:
             clicked = batch.clicked_items.numpy().astype(np.int64)
             before = last_clicked(batch)
             clicks += np.bincount(clicked[clicked >= 0], minlength=items)
-            views += np.bincount(batch.slate_items.numpy(), minlength=items)
+            seen = batch.choices(batch.first_choices)  # each slate once
+            views += np.bincount(batch.slate_items[seen].numpy(), minlength=items)
             both = (clicked >= 0) & (before >= 0)
             keys.append(before[both] * items + clicked[both])
         flat: npt.NDArray[np.int64] = np.concatenate(keys)

@@ -123,8 +123,9 @@ def evaluate(
         resampler = Resampler(seed, resamples, about=f"{dataset.content_hash} {part}")
         return Panel(metrics, names if by_source else (), resampler)
 
-    predicted = panel([*slate_metrics(), ExpectedCalibrationError()])
-    adjusted = panel([*slate_metrics(), ExpectedCalibrationError()])
+    several = dataset.further_clicks is not None
+    metrics = [*slate_metrics(several_clicks=several), ExpectedCalibrationError()]
+    predicted, adjusted = panel(metrics), panel(metrics)
     ranked = panel([Recall(k), MRR(k)])
     recommended = panel([HitRate(k)], by_source=False)
     predicts, ranks = isinstance(recommender, Predictor), isinstance(recommender, Ranker)

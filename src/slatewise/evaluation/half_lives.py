@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import torch
 
 from slatewise.data import SlateDataset
 from slatewise.errors import SlatewiseError
@@ -81,7 +80,8 @@ class _Search:
         (batch,) = training_batches(dataset, users[:USERS], batch_users=USERS)
         known = Popularity.fit(dataset, PopularityConfig(half_lives=tried))
         cells = PopularityIndex.of(known, dataset).cells(batch).double()[:, :-1]  # without the age
-        slates = Slates.of(batch, torch.ones(len(batch.clicks), dtype=torch.bool))
+        cells = cells[batch.choices(batch.first_choices)]
+        slates = Slates.of(batch, batch.first_choices)
         one = np.eye(len(dataset.source_names))[slates.sources.astype(np.int64)]
         return cls(slates, tried, cells.reshape(len(cells), -1, 4)[:, :, :2].numpy(), one)
 

@@ -86,7 +86,10 @@ class Mean(Metric[T_contra]):
 
 
 class LogLikelihood(Mean[Predictions]):
-    """Mean log-probability of what happened, click or none, per interaction (nats)."""
+    """Mean log-probability of what happened, click or none, per interaction (nats).
+
+    A further click on a slate is an interaction: which of the items left it was.
+    """
 
     name = "log_likelihood"
 
@@ -105,6 +108,18 @@ class LogLikelihoodSum(LogLikelihood):
         return np.where(sums[..., 1] > 0, sums[..., 0], np.nan)
 
 
+class LogLikelihoodPerSlate(LogLikelihood):
+    """The same for a slate with all its clicks, given how many they were (nats)."""
+
+    name = "log_likelihood_per_slate"
+
+    def sums(self, observed: Predictions, groups: Int64Array, num_groups: int) -> Floats:
+        """Return the sum over all clicks, and the number of slates: [G, 2]."""
+        total = np.bincount(groups, observed.log_likelihood(), num_groups)
+        slates = np.bincount(groups[observed.first_choices], minlength=num_groups)
+        return np.stack([total, slates], axis=1)
+
+
 class ClickRate(Mean[Predictions]):
     """Share of the slates that were clicked: a fact about the data, for reference."""
 
@@ -112,8 +127,8 @@ class ClickRate(Mean[Predictions]):
     higher_is_better = None
 
     def per_interaction(self, observed: Predictions) -> Floats:
-        """Return 1 for a click."""
-        return (observed.clicks >= 0).astype(np.float64)
+        """Return 1 for a click; further clicks on a slate do not count."""
+        return np.where(observed.first_choices, observed.clicks >= 0, np.nan)
 
 
 class PredictedClickRate(Mean[Predictions]):
@@ -124,11 +139,11 @@ class PredictedClickRate(Mean[Predictions]):
 
     def per_interaction(self, observed: Predictions) -> Floats:
         """Return the probability of a click."""
-        return observed.click_probabilities()
+        return np.where(observed.first_choices, observed.click_probabilities(), np.nan)
 
 
 class InSlate(Mean[Predictions]):
-    """How the clicked item stands among the items of its slate; slates of two and more."""
+    """How the item clicked first stands among the items of its slate; slates of two and more."""
 
     def per_interaction(self, observed: Predictions) -> Floats:
         """Compare each clicked item with the others of its slate."""
@@ -139,7 +154,7 @@ class InSlate(Mean[Predictions]):
         above = sum_rows((observed.log_probabilities > own).astype(np.float64), observed.offsets)
         equal = sum_rows((observed.log_probabilities == own).astype(np.float64), observed.offsets)
         lengths = observed.scroll_lengths
-        compared = (observed.clicks >= 0) & (lengths >= 2)
+        compared = (observed.clicks >= 0) & (lengths >= 2) & observed.first_choices
         out = np.full(len(observed), np.nan)
         out[compared] = self.standing(above[compared], equal[compared] - 1, lengths[compared])
         return out
@@ -258,11 +273,13 @@ class HitRate(AtK[Recommended]):
         return hits
 
 
-def slate_metrics() -> list[Metric[Predictions]]:
-    """Return the metrics of predictions that are means."""
+def slate_metrics(*, several_clicks: bool = False) -> list[Metric[Predictions]]:
+    """Return the metrics of predictions that are means; one more for slates with several clicks."""
+    per_slate: list[Metric[Predictions]] = [LogLikelihoodPerSlate()] if several_clicks else []
     return [
         LogLikelihood(),
         LogLikelihoodSum(),
+        *per_slate,
         InSlateMRR(),
         InSlateHit(),
         InSlateAUC(),

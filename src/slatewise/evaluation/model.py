@@ -71,7 +71,7 @@ class ModelRecommender:
         parameters = self._parameters(numbers, draw)
         steps = ClickSteps.of(batch, parameters.evidence)
         profiles = known_profiles(parameters, batch, steps)
-        seen = torch.repeat_interleave(scored, batch.scroll_lengths)
+        seen = batch.choices(scored)
         utilities = item_utilities(parameters, profiles[steps.state_of], batch)[seen]
         no_click = no_click_utilities(parameters, batch)[scored]
         return Predictions.from_utilities(slates, utilities.numpy(), no_click.numpy())

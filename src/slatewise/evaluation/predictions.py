@@ -1,7 +1,7 @@
 """What a recommender said before each interaction, about the options in front of the user."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Final, Self
 
 import numpy as np
@@ -31,18 +31,35 @@ class Slates:
     """[N + 1] the slate of n is `items[offsets[n] : offsets[n + 1]]`"""
     items: npt.NDArray[np.int32]
     """[F]"""
+    further: npt.NDArray[np.int32] | None = field(default=None, kw_only=True)
+    """[N] clicks made before on the same slate; None where no slate has several"""
 
     @classmethod
     def of(cls, interactions: Interactions, scored: Tensor) -> "Slates":
-        """Take the interactions that `scored` [N] bool marks, in their order."""
+        """Take the interactions that `scored` [N] bool marks, in their order.
+
+        Of a slate that was clicked before, only the items that are left to choose from:
+        `interactions.choices(scored)`.
+        """
+        several = interactions.several
         everything = Slates(
             users=row_numbers(interactions.user_offsets.numpy()),
             sources=interactions.sources.numpy(),
             clicks=interactions.clicks.numpy(),
             offsets=interactions.slate_offsets.numpy(),
             items=interactions.slate_items.numpy(),
+            further=None if several is None else several.further.numpy(),
         )
-        return everything.take(np.flatnonzero(scored.numpy()))[0]
+        slates, cells = everything.take(np.flatnonzero(scored.numpy()))
+        return slates if several is None else slates._without(several.taken.numpy()[cells])
+
+    def _without(self, taken: npt.NDArray[np.bool_]) -> "Slates":
+        """Leave out the items that `taken` [F] marks."""
+        gone = offsets_of(taken.astype(np.int64))  # [F + 1] how many are left out before each
+        own = gone[self.offsets[:-1] + self.clicks.clip(min=0)] - gone[self.offsets[:-1]]
+        clicks = np.where(self.clicks >= 0, self.clicks - own, -1).astype(np.int32)
+        offsets = self.offsets - gone[self.offsets]
+        return replace(self, clicks=clicks, offsets=offsets, items=self.items[~taken])
 
     def take(self, rows: Int64Array) -> "tuple[Slates, Int64Array]":
         """Return the slates of the interactions `rows` [M], and which cells [F'] they hold."""
@@ -54,6 +71,7 @@ class Slates:
             self.clicks[rows],
             offsets_of(lengths),
             self.items[cells],
+            further=None if self.further is None else self.further[rows],
         )
         return taken, cells
 
@@ -67,6 +85,14 @@ class Slates:
         return np.diff(self.offsets)
 
     @property
+    def first_choices(self) -> npt.NDArray[np.bool_]:
+        """[N] whether an interaction is not a further click on a slate."""
+        if self.further is None:
+            return np.ones(len(self), dtype=np.bool_)
+        first: npt.NDArray[np.bool_] = self.further == 0
+        return first
+
+    @property
     def clicked_cells(self) -> tuple[Int64Array, Int64Array]:
         """The interactions with a click [M], and the cell of each click [M]."""
         rows = np.flatnonzero(self.clicks >= 0)
@@ -77,7 +103,8 @@ class Slates:
 class Predictions(Slates):
     """What a recommender said, before each of N interactions, about the items and no click.
 
-    Over the items of a slate and the no-click option together, the exponentials add up to 1.
+    Where the slate had been clicked before, no click is having enough of it. Over the items of a
+    slate and the no-click option together, the exponentials add up to 1.
     """
 
     log_probabilities: Floats
@@ -123,6 +150,7 @@ class Predictions(Slates):
             slates.items,
             items - np.repeat(total, slates.scroll_lengths),
             no_click - total,
+            further=slates.further,
         )
 
     @classmethod
@@ -130,21 +158,35 @@ class Predictions(Slates):
         """Put batches one after the other; their user numbers must already be distinct."""
         lengths = np.concatenate([batch.scroll_lengths for batch in batches])
         columns = {
-            field.name: np.concatenate([getattr(batch, field.name) for batch in batches])
-            for field in fields(cls)
-            if field.name != "offsets"
+            name: np.concatenate([getattr(batch, name) for batch in batches])
+            for name in (each.name for each in fields(cls))
+            if name not in {"offsets", "further"}
         }
-        return cls(**columns, offsets=offsets_of(lengths))
+        several = any(batch.further is not None for batch in batches)
+        further = [
+            np.zeros(len(batch)) if batch.further is None else batch.further for batch in batches
+        ]
+        return cls(
+            **columns,
+            offsets=offsets_of(lengths),
+            further=np.concatenate(further).astype(np.int32) if several else None,
+        )
 
     def of_users(self, users: Int64Array) -> Self:
         """Return the same predictions with user b renamed to `users[b]`."""
         return replace(self, users=users[self.users])
 
     def log_likelihood(self) -> Floats:
-        """Return the log-probability of what happened: [N]."""
+        """Return the log-probability of what happened: [N].
+
+        Of a further click on a slate, given that there was one: which of the items left it was.
+        """
         out = self.no_click_log_probabilities.copy()
         rows, cells = self.clicked_cells
         out[rows] = self.log_probabilities[cells]
+        if self.further is not None:
+            more = np.flatnonzero(self.further > 0)
+            out[more] -= np.log(np.maximum(self.click_probabilities()[more], np.exp(out[more])))
         return out
 
     def click_probabilities(self) -> Floats:

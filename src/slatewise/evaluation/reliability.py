@@ -25,13 +25,14 @@ class ExpectedCalibrationError(Metric[Predictions]):
 
     def sums(self, observed: Predictions, groups: Int64Array, num_groups: int) -> Floats:
         """Return interactions, predicted and observed clicks of each bin: [G, 3 * bins]."""
-        predicted = observed.click_probabilities()
+        first = observed.first_choices  # what comes behind a click is another question
+        groups, predicted = groups[first], observed.click_probabilities()[first]
         bins = np.minimum((predicted * BINS).astype(np.int64), BINS - 1)
         cells, size = groups * BINS + bins, num_groups * BINS
         columns = [
             np.bincount(cells, minlength=size),
             np.bincount(cells, predicted, size),
-            np.bincount(cells, observed.clicks >= 0, size),
+            np.bincount(cells, observed.clicks[first] >= 0, size),
         ]
         stacked = np.stack([column.reshape(num_groups, BINS) for column in columns], axis=1)
         return stacked.reshape(num_groups, 3 * BINS).astype(np.float64)

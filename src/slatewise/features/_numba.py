@@ -1,4 +1,4 @@
-"""The loops over users that numba compiles: showings, history, propensity.
+"""The loops over users that numba compiles: counts, history, propensity.
 
 No fast arithmetic: serving and training must agree to the last bit.
 """
@@ -14,44 +14,7 @@ _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 """2^64 over the golden ratio: multiplied by it, neighbouring numbers end up far apart."""
 
 
-# Showings.
-
-
-@exact
-def _goes_on(
-    n: Any, times: Any, sources: Any, clicks: Any, slate_offsets: Any, slate_items: Any
-) -> Any:
-    """Return whether interaction n is a further click on the slate of n - 1."""
-    if times[n] != times[n - 1] or sources[n] != sources[n - 1]:
-        return False
-    if clicks[n] < 0 or clicks[n - 1] < 0 or clicks[n] == clicks[n - 1]:
-        return False
-    before, start, end = slate_offsets[n - 1], slate_offsets[n], slate_offsets[n + 1]
-    if start - before != end - start:
-        return False
-    for j in range(end - start):  # noqa: SIM110 (numba knows no generators)
-        if slate_items[before + j] != slate_items[start + j]:
-            return False
-    return True
-
-
-@exact
-def mark_showings(
-    user_offsets: Any,
-    times: Any,
-    sources: Any,
-    clicks: Any,
-    slate_offsets: Any,
-    slate_items: Any,
-    begins: Any,
-) -> None:
-    """Fill in whether each interaction begins a showing; see `showings.showing_starts`."""
-    for b in range(len(user_offsets) - 1):
-        first = user_offsets[b]
-        for n in range(first, user_offsets[b + 1]):
-            begins[n] = n == first or not _goes_on(
-                n, times, sources, clicks, slate_offsets, slate_items
-            )
+# Counts.
 
 
 @exact

@@ -23,6 +23,18 @@ def cells_of_users(interactions: Interactions, users: Tensor, ends: Tensor | Non
     return torch.arange(total, device=start.device) + shift
 
 
+def slates_before(interactions: Interactions) -> Tensor:
+    """Return how many slates the user had seen before that of each interaction: [N] int64.
+
+    A slate with several clicks is one. Users must begin with their first interaction.
+    """
+    begins = interactions.first_choices
+    seen = torch.nn.functional.pad(begins.long().cumsum(0), (1, 0))  # [N + 1]
+    offsets = interactions.user_offsets
+    at_start = torch.repeat_interleave(seen[offsets[:-1]], offsets.diff(), output_size=len(begins))
+    return seen[1:] - 1 - at_start
+
+
 def positions(interactions: Interactions) -> Tensor:
     """Return the position of every item seen in its slate, 0 the first: [F] int64.
 

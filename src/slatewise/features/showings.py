@@ -16,6 +16,7 @@ from torch import Tensor
 from slatewise.data import SlateDataset
 from slatewise.data.interactions import Interactions
 from slatewise.data.ragged import Int64Array
+from slatewise.data.several_clicks import further_clicks
 
 
 @dataclass(frozen=True)
@@ -41,22 +42,21 @@ class Showing:
 def showing_starts(interactions: Interactions) -> Tensor:
     """Mark the interactions that begin a showing: [N] bool.
 
-    The others are further clicks on the slate before: of the same user, time, source and items,
-    with a click at another position.
+    The others are further clicks on the slate before; see `slatewise.data.several_clicks`.
     """
-    from slatewise.features import _numba  # noqa: PLC0415 (numba takes time to load)
-
-    begins = np.empty(len(interactions.clicks), dtype=np.bool_)
-    _numba.mark_showings(
+    if interactions.several is not None:
+        return interactions.first_choices.cpu()
+    further = further_clicks(
         interactions.user_offsets.cpu().numpy(),
         interactions.times.cpu().numpy(),
         interactions.sources.cpu().numpy(),
         interactions.clicks.cpu().numpy(),
         interactions.slate_offsets.cpu().numpy(),
         interactions.slate_items.cpu().numpy(),
-        begins,
     )
-    return torch.from_numpy(begins)
+    if further is None:
+        return torch.ones(len(interactions.clicks), dtype=torch.bool)
+    return torch.from_numpy(further == 0)
 
 
 def replay(interactions: Interactions, user: int) -> Iterator[Showing]:

@@ -23,7 +23,12 @@ from slatewise.errors import SlatewiseError
 from slatewise.model.kernels.catalogue import catalogue_terms
 from slatewise.model.kernels.slate import slate_terms
 from slatewise.model.parameters import Parameters
-from slatewise.model.utility import no_click_utilities, required
+from slatewise.model.utility import (
+    enough_utilities,
+    no_click_utilities,
+    position_factors,
+    required,
+)
 
 if TYPE_CHECKING:
     from slatewise.model.config import ModelConfig
@@ -112,9 +117,11 @@ def batch_likelihood(
     `weights` [N] how much it counts. `batch.slate_items` points into `parameters.items`.
     """
     no_click = no_click_utilities(parameters, batch)  # [N]
-    lambdas = None
+    several, lambdas = batch.several, None
     if exposure is not None:
         lambdas = exposure.source_weights.to(profiles.device)[batch.sources.long()]
+        if several is not None and not exposure.is_choice:
+            lambdas = torch.where(several.further > 0, 0.0, lambdas)  # a slate was shown once
     terms = slate_terms(
         profiles,
         parameters.items,
@@ -127,6 +134,10 @@ def batch_likelihood(
         features=None if parameters.cell_weights is None else required(batch.cell_features),
         feature_weights=parameters.cell_weights,
         positions=parameters.positions,
+        position_factors=position_factors(parameters, batch),
+        taken=None if several is None else several.taken,
+        stops=None if several is None else several.stops,
+        enough=enough_utilities(parameters, batch),
         exposure_weights=lambdas,
         sharpness=1.0 if exposure is None else exposure.sharpness,
         include_no_click=exposure is not None and exposure.is_choice,

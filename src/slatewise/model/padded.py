@@ -31,6 +31,12 @@ class PaddedBatch(NamedTuple):
     """[B, T]"""
     real: Tensor
     """[B, T] whether there is an interaction"""
+    further: Tensor | None = None
+    """[B, T] clicks made before on the same slate; None where no slate has several"""
+    stops: Tensor | None = None
+    """[B, T] whether the user had enough after the click"""
+    taken: Tensor | None = None
+    """[B, T, S] whether an item had been clicked before"""
 
     @classmethod
     def of(
@@ -48,7 +54,8 @@ class PaddedBatch(NamedTuple):
         starts = interactions.slate_offsets[rows]
         lengths = torch.where(real, interactions.slate_offsets[rows + 1] - starts, 1)
         seen = real[..., None] & (position < lengths[..., None])
-        items = interactions.slate_items[torch.where(seen, starts[..., None] + position, 0)]
+        cells = torch.where(seen, starts[..., None] + position, 0)
+        items, several = interactions.slate_items[cells], interactions.several
         # Padding names all items in turn. Were it one item, or popular ones, the GPU would queue
         # up to add so many zeros to their gradients.
         others = torch.arange(seen.numel(), device=users.device).view_as(seen) % num_items
@@ -58,7 +65,16 @@ class PaddedBatch(NamedTuple):
             clicks=torch.where(real, interactions.clicks[rows], -1),
             sources=interactions.sources[rows],
             real=real,
+            further=None if several is None else torch.where(real, several.further[rows], 0),
+            stops=None if several is None else real & several.stops[rows],
+            taken=None if several is None else seen & several.taken[cells],
         )
+
+    @property
+    def slates_before(self) -> Tensor:
+        """[B, T] how many slates the user had seen before."""
+        begins = torch.ones_like(self.clicks) if self.further is None else self.further == 0
+        return begins.long().cumsum(1) - 1
 
     @property
     def clicked_items(self) -> Tensor:
@@ -87,20 +103,37 @@ def padded_likelihood(
     position = torch.arange(batch.cells.shape[2], device=batch.cells.device)
     vectors = vectors_of(parameters.items, batch.cells)  # [B, T, S, D], never in memory
     relevance = parameters.parts.relevance
-    utility = relevance.pairs(profiles[:, :, None], vectors)  # [B, T, S]
-    utility = torch.where(position < batch.lengths[..., None], utility, _NEVER)
+    utility = exposing = relevance.pairs(profiles[:, :, None], vectors)  # [B, T, S]
+    if parameters.positions is not None:
+        added = parameters.positions[position.clamp(max=len(parameters.positions) - 1)]  # [S]
+        factor = parameters.position_factor(batch.sources, batch.slates_before)
+        utility = utility + (added if factor is None else factor[..., None] * added)
+    there = position < batch.lengths[..., None]
+    if batch.taken is not None:
+        there = there & ~batch.taken
+    utility, exposing = (torch.where(there, each, _NEVER) for each in (utility, exposing))
     no_click = parameters.no_click_after(batch.lengths.flatten(), batch.sources.flatten())
     no_click = no_click.view_as(batch.lengths)
+    enough = None
+    if batch.further is not None:
+        left = batch.lengths - batch.further
+        now = parameters.enough_after(batch.further, left)
+        no_click = no_click if now is None else torch.where(batch.further > 0, now, no_click)
+        enough = parameters.enough_after(batch.further + 1, left - 1)
     is_click = batch.clicks >= 0
     chosen = torch.where(position == batch.clicks[..., None], utility, 0.0).sum(2)
     chosen = torch.where(is_click, chosen, no_click)
     slate = chosen - torch.logaddexp(torch.logsumexp(utility, dim=2), no_click)  # [B, T]
+    if enough is not None and batch.stops is not None:
+        behind = torch.where(position == batch.clicks[..., None], _NEVER, utility)
+        stop = enough - torch.logaddexp(torch.logsumexp(behind, dim=2), enough)
+        slate = slate + torch.where(batch.stops, stop, 0.0)
     slate = torch.where(batch.real, slate, 0.0)
     if exposure is None or candidates is None:
         total = slate.sum()
         return total, total.detach()
     sharpness = exposure.sharpness
-    exposed = torch.logsumexp(sharpness * utility, dim=2)
+    exposed = torch.logsumexp(sharpness * exposing, dim=2)
     numbers = torch.where(is_click, batch.clicked_items, -1).flatten()
     over_catalogue = padded_catalogue_log_sum(
         profiles.flatten(0, 1),
@@ -115,6 +148,8 @@ def padded_likelihood(
         exposed = torch.logaddexp(exposed, sharpness * no_click)
         over_catalogue = torch.logaddexp(over_catalogue, sharpness * no_click)
     lambdas = exposure.source_weights[batch.sources.long()]
+    if batch.further is not None and not exposure.is_choice:
+        lambdas = torch.where(batch.further > 0, 0.0, lambdas)  # a slate was shown once
     exposed_term = torch.where(batch.real, lambdas * (exposed - over_catalogue), 0.0)
     return slate.sum() + exposed_term.sum(), slate.detach().sum()
 

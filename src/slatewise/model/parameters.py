@@ -3,10 +3,12 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from slatewise.model.evidence import SlateEvidence
 from slatewise.model.kernels.slate import split_bias
+from slatewise.model.terms.position import RETURNS
 
 if TYPE_CHECKING:
     from slatewise.model.parts import Parts
@@ -34,8 +36,14 @@ class Parameters:
     """[Q] of the features of interactions, which act on the utility of not clicking"""
     positions: Tensor | None = None
     """[S] what the first, second, … position of a slate adds to the utility of its item"""
+    position_factors: Tensor | None = None
+    """[number of sources + R] logarithms of the factors of positions: of each source, and of users
+    who have seen slates before"""
     source_no_click: Tensor | None = None
     """[number of sources] what each source adds to the utility of not clicking"""
+
+    enough: Tensor | None = None
+    """[3] utility of having enough after one, two, … clicks on a slate, beside log(items left)"""
 
     @property
     def dimensions(self) -> int:
@@ -66,3 +74,24 @@ class Parameters:
         if self.source_no_click is None:
             return utility
         return utility + self.source_no_click.index_select(0, sources.int())
+
+    def enough_after(self, clicks: Tensor, left: Tensor) -> Tensor | None:
+        """Return the utility of enough after clicks [...], with items left [...] to click.
+
+        None for a model that knows of no slate with several clicks.
+        """
+        if self.enough is None:
+            return None
+        utility = self.enough[(clicks - 1).clamp(0, len(self.enough) - 1)]
+        return utility + left.clamp(min=1).log()
+
+    def position_factor(self, sources: Tensor, slates_before: Tensor) -> Tensor | None:
+        """Return the factor of positions for sources [...] and slates seen before [...]."""
+        if self.position_factors is None:
+            return None
+        own, returns = (
+            self.position_factors[: -len(RETURNS)],
+            self.position_factors[-len(RETURNS) :],
+        )
+        seen = slates_before[..., None] >= torch.tensor(RETURNS, device=sources.device)
+        return (own[sources.int()] + (seen * returns).sum(-1)).exp()

@@ -38,6 +38,8 @@ class Parameter:
     """names of the rows, by which a warm start finds them again; None: all or nothing, by shape"""
     least: Tensor | None = None
     """below which the posterior mean does not fall"""
+    added: bool = False
+    """whether runs may have been saved before it existed: there it is 0"""
 
 
 class Part(ABC):

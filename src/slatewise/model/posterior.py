@@ -23,6 +23,8 @@ _UNSEEN_SCALE, _VIEW_PRECISION = 0.5, 1.0
 """First guess of an item's scale: as wide as a group without views, and each view is worth about
 one unit of precision, shared by the dimensions."""
 _FREE = ("mean", "raw")
+_CERTAIN = -14.0
+"""Free number of a scale of a millionth of σ_max."""
 
 
 class Posterior:
@@ -157,6 +159,8 @@ class Posterior:
             cell_weights=self._weights(shared, "items"),
             step_weights=self._weights(shared, "no click"),
             positions=shared.get("position"),
+            position_factors=shared.get("position_factor"),
+            enough=shared.get("enough"),
             source_no_click=shared.get("source"),
         )
 
@@ -236,7 +240,18 @@ class Posterior:
         }
 
     def load(self, tensors: dict[str, Tensor]) -> None:
-        """Take over saved parameters, in place."""
+        """Take over saved parameters, in place; those that were added since are 0 and certain."""
         with torch.no_grad():
             for name, tensor in self.tensors().items():
-                tensor.copy_(tensors[name])
+                if name in tensors:
+                    tensor.copy_(tensors[name])
+                elif name in self.added:
+                    tensor.fill_(_CERTAIN if name.endswith(".raw") else 0.0)
+                else:
+                    raise KeyError(name)
+
+    @property
+    def added(self) -> set[str]:
+        """The names of tensors that a run saved by an earlier release may lack."""
+        names = [name for name, parameter in self.free.items() if parameter.added]
+        return {f"{name}.{field}" for name in names for field in _FREE}

@@ -3,8 +3,9 @@
     u = relevance(z, v) + b + Σ_p w_p x_p + what its position adds
 
 with relevance −‖z − v‖ or z · v, x_p the features of terms from the strict past, and exp(u) the
-relevance of eq. click-softmax. Kernels, GPU passes, rankings and explanations compute the same
-faster; tests hold each of them to these functions.
+relevance of eq. click-softmax. What was clicked before in the same slate is no longer a choice.
+Kernels, GPU passes, rankings and explanations compute the same faster; tests hold each of them to
+these functions.
 
 Shapes: N interactions, F items seen, I items, B users, D dimensions, P features.
 """
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor
 
 from slatewise.data.interactions import Interactions
-from slatewise.features.cells import positions
+from slatewise.features.cells import positions, slates_before
 from slatewise.model.kernels.slate import split_bias
 from slatewise.model.parameters import Parameters
 
@@ -34,16 +35,45 @@ def item_utilities(parameters: Parameters, profiles: Tensor, batch: Interactions
         utility = utility + required(batch.cell_features) @ parameters.cell_weights
     if parameters.positions is not None:
         last = len(parameters.positions) - 1
-        utility = utility + parameters.positions[positions(batch).clamp(max=last)]
+        added = parameters.positions[positions(batch).clamp(max=last)]
+        factors = position_factors(parameters, batch)
+        if factors is not None:
+            added = added * torch.repeat_interleave(factors, batch.scroll_lengths)
+        utility = utility + added
     return utility
 
 
+def position_factors(parameters: Parameters, batch: Interactions) -> Tensor | None:
+    """Return what positions are multiplied by in each interaction: [N], None for 1."""
+    if parameters.position_factors is None:
+        return None
+    return parameters.position_factor(batch.sources, slates_before(batch))
+
+
 def no_click_utilities(parameters: Parameters, batch: Interactions) -> Tensor:
-    """Return the utility of clicking nothing in each interaction: log β_s and its terms: [N]."""
+    """Return the utility of clicking nothing in each interaction: log β_s and its terms: [N].
+
+    Where the slate was clicked before, that of having enough.
+    """
     utility = parameters.no_click_after(batch.scroll_lengths, batch.sources)
-    if parameters.step_weights is None:
+    if parameters.step_weights is not None:
+        utility = utility + required(batch.step_features) @ parameters.step_weights
+    if batch.several is None:
         return utility
-    return utility + required(batch.step_features) @ parameters.step_weights
+    further = batch.several.further
+    enough = parameters.enough_after(further, batch.scroll_lengths - further)
+    return utility if enough is None else torch.where(further > 0, enough, utility)
+
+
+def enough_utilities(parameters: Parameters, batch: Interactions) -> Tensor | None:
+    """Return the utility of having enough after the click of each interaction: [N].
+
+    None where the model, or the log, knows of no slate with several clicks.
+    """
+    if batch.several is None:
+        return None
+    clicks = batch.several.further + 1
+    return parameters.enough_after(clicks, batch.scroll_lengths - clicks)
 
 
 def ranking_utilities(parameters: Parameters, profiles: Tensor, added: Tensor | float) -> Tensor:

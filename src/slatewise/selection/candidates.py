@@ -31,7 +31,7 @@ def candidates_of(
 
     Item features are a candidate only if there are any (`described`).
     """
-    terms = [term for term in TERMS if term not in model.terms]
+    terms = [term for term in TERMS if term not in model.terms and not TERMS[term].automatic]
     obstacles = {term: TERMS[term].obstacle(dataset) for term in terms}
     impossible = {term: why for term, why in obstacles.items() if why is not None}
     sources = [name for name in dataset.source_names if name not in model.evidence]

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Set
 from pathlib import Path
 from typing import Any, Final
 
@@ -111,7 +112,7 @@ def load(path: str | Path) -> SlateModel:
     expected["views"] = torch.Size([len(items)])
     if posterior.item_features is not None:
         expected["item_features"] = posterior.item_features.shape
-    tensors = read_tensors(path / POSTERIOR, expected)
+    tensors = read_tensors(path / POSTERIOR, expected, posterior.added)
     posterior.item_features = tensors.get("item_features")
     posterior.load(tensors)
     return SlateModel(
@@ -180,8 +181,15 @@ def write_tensors(file: Path, tensors: dict[str, Tensor], about: dict[str, str])
         partial.chmod(0o644)  # as the other files of a run: a service may be another user
 
 
-def read_tensors(file: Path, expected: dict[str, torch.Size] | None = None) -> dict[str, Tensor]:
-    """Read tensors, refusing a damaged file or one of another model."""
+def read_tensors(
+    file: Path,
+    expected: dict[str, torch.Size] | None = None,
+    optional: Set[str] = frozenset(),
+) -> dict[str, Tensor]:
+    """Read tensors, refusing a damaged file or one of another model.
+
+    Of those expected, the `optional` ones may be missing.
+    """
     try:
         tensors = load_file(file)
     except (SafetensorError, OSError) as error:
@@ -189,6 +197,8 @@ def read_tensors(file: Path, expected: dict[str, torch.Size] | None = None) -> d
             "the file is missing or damaged.", "Copy it again, or train again.", file=file
         ) from error
     found = {name: tensor.shape for name, tensor in tensors.items()}
+    if expected is not None:
+        expected = {n: shape for n, shape in expected.items() if n in found or n not in optional}
     if expected is not None and found != expected:
         odd = min(name for name, _ in set(found.items()) ^ set(expected.items()))
         raise InputError(

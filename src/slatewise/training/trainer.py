@@ -17,7 +17,7 @@ from slatewise.errors import SlatewiseError
 from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
 from slatewise.model.item_features import ItemFeatures
-from slatewise.model.terms import FittedTerms
+from slatewise.model.terms import FittedTerms, with_automatic_terms
 from slatewise.training import runs
 from slatewise.training.config import TrainingConfig
 from slatewise.training.loop import Progress, Training
@@ -60,6 +60,7 @@ def fit(
     _require_device(device)
     groups = torch.tensor(dataset.item_groups, dtype=torch.int64, device=device)
     with _one_thread(), _stop_on_interrupt() as interrupted:
+        model = with_automatic_terms(model, dataset)
         terms = FittedTerms.fit(model, dataset)
         work = Training(
             model,

@@ -12,7 +12,15 @@ from slatewise.model.kernels import SlateTerms, slate_terms
 from slatewise.model.kernels.backend import RelevanceFunction
 from slatewise.model.relevance.distance import DISTANCE
 
-DIFFERENTIABLE = ("states", "items", "no_click", "feature_weights", "positions")
+DIFFERENTIABLE = (
+    "states",
+    "items",
+    "no_click",
+    "feature_weights",
+    "positions",
+    "position_factors",
+    "enough",
+)
 
 
 @dataclass(frozen=True)
@@ -49,6 +57,10 @@ class Batch:
     include_no_click: bool
     include_bias: bool
     relevance: RelevanceFunction = DISTANCE
+    position_factors: Tensor | None = None
+    taken: Tensor | None = None
+    stops: Tensor | None = None
+    enough: Tensor | None = None
 
     def to(self, dtype: torch.dtype) -> "Batch":
         """Convert the floating-point tensors."""
@@ -92,6 +104,7 @@ def random_batch(
     include_no_click: bool = False,
     include_bias: bool = False,
     relevance: RelevanceFunction = DISTANCE,
+    several: bool = False,
 ) -> Batch:
     """Draw a batch, in float32 values that float64 holds exactly."""
     rng = np.random.default_rng(seed)
@@ -106,7 +119,11 @@ def random_batch(
         values = rng.exponential(size=length) * (rng.random(length) > 0.2)
         return torch.from_numpy(values).float()
 
-    return Batch(
+    clicks = rng.integers(-1, lengths)
+    taken = rng.random(num_cells) < 0.3
+    taken[offsets[:-1][clicks >= 0] + clicks[clicks >= 0]] = False
+    stops = (clicks >= 0) & (rng.random(count) < 0.6)
+    batch = Batch(
         states=normal(count // 2 + 1, dims),
         items=normal(rows, dims + with_bias),
         no_click=normal(count),
@@ -116,14 +133,19 @@ def random_batch(
         state_of=torch.from_numpy(rng.integers(0, count // 2 + 1, count)),
         cells=torch.from_numpy(rng.integers(0, rows, num_cells)).int(),
         offsets=torch.from_numpy(offsets),
-        clicks=torch.from_numpy(rng.integers(-1, lengths)).int(),
+        clicks=torch.from_numpy(clicks).int(),
         weights=positive(count),
         exposure_weights=positive(count) if with_exposure else None,
         sharpness=sharpness,
         include_no_click=include_no_click,
         include_bias=include_bias,
         relevance=relevance,
+        position_factors=positive(count) if num_positions > 1 else None,
     )
+    if not several:
+        return batch
+    flags = {"taken": torch.from_numpy(taken), "stops": torch.from_numpy(stops)}
+    return replace(batch, **flags, enough=normal(count))
 
 
 def by_hand(batch: Batch) -> tuple[float, list[float], list[float]]:
@@ -145,11 +167,19 @@ def by_hand(batch: Batch) -> tuple[float, list[float], list[float]]:
                     batch.features[cell].double() @ batch.feature_weights.double()
                 )
             if batch.positions is not None:
-                utilities[-1] += float(batch.positions[min(place, len(batch.positions) - 1)])
+                factor = 1.0 if batch.position_factors is None else batch.position_factors[n]
+                added = batch.positions[min(place, len(batch.positions) - 1)]
+                utilities[-1] += float(factor * added)
+            if batch.taken is not None and batch.taken[cell]:
+                utilities[-1] = exposing[-1] = -math.inf
         nothing = float(batch.no_click[n])
         relevance = math.exp(nothing if click < 0 else utilities[click])
         everything = math.exp(nothing) + sum(math.exp(utility) for utility in utilities)
         log_likelihood.append(math.log(relevance / everything))
+        if batch.stops is not None and batch.enough is not None and batch.stops[n]:
+            left = [utility for place, utility in enumerate(utilities) if place != click]
+            enough = math.exp(batch.enough[n])
+            log_likelihood[-1] += math.log(enough / (enough + sum(map(math.exp, left))))
         counted = [*exposing, nothing] if batch.include_no_click else exposing
         sharpened = sum(math.exp(utility) ** batch.sharpness for utility in counted)
         exposed.append(0.0 if batch.exposure_weights is None else math.log(sharpened))

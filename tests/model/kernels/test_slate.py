@@ -68,6 +68,20 @@ def test_the_fused_pass_agrees_with_the_reference_in_float64(batch: Batch) -> No
         assert_close(gradient, expected[name])
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+@BOTH
+def test_what_was_clicked_is_no_choice_and_enough_is_one(
+    relevance: RelevanceFunction, backend: str
+) -> None:
+    parts = {"include_no_click": True, "include_bias": True, "relevance": relevance}
+    batch = random_batch(7, count=40, dims=2, several=True, **parts)
+    total, log_likelihood, exposed = by_hand(batch)
+    terms = batch.terms(backend)
+    assert_close(terms.total, torch.tensor(total), 2e-5)
+    assert_close(terms.log_likelihood, torch.tensor(log_likelihood), 2e-5)
+    assert_close(terms.exposed, torch.tensor(exposed), 2e-5)
+
+
 @BOTH
 @pytest.mark.parametrize("include_no_click", [False, True])
 @pytest.mark.parametrize("with_exposure", [False, True])
@@ -75,7 +89,11 @@ def test_the_reference_gradient_is_that_of_finite_differences(
     with_exposure: bool, include_no_click: bool, relevance: RelevanceFunction
 ) -> None:
     batch = random_batch(
-        1, with_exposure=with_exposure, include_no_click=include_no_click, relevance=relevance
+        1,
+        with_exposure=with_exposure,
+        include_no_click=include_no_click,
+        relevance=relevance,
+        several=True,
     ).to(torch.float64)
 
     def total(*inputs: Tensor) -> Tensor:
@@ -92,7 +110,9 @@ def test_the_fused_gradient_is_that_of_finite_differences(
     is_choice: bool, relevance: RelevanceFunction
 ) -> None:
     parts = {"include_no_click": is_choice, "include_bias": is_choice}
-    batch = random_batch(2, count=6, rows=4, dims=2, relevance=relevance, **parts)
+    batch = random_batch(2, count=6, rows=4, dims=2, relevance=relevance, several=True, **parts)
+    assert batch.stops is not None
+    assert batch.stops.any()
     _, gradients = batch.gradients("numba")
     exact = batch.to(torch.float64)
     for name, gradient in gradients.items():

@@ -93,7 +93,9 @@ class Baseline(ABC):
         """Do the same with users held out already: several baselines share the counting."""
         sources = len(dataset.source_names)
         draft = cls(held.others, Choice(1.0, 0.0, np.zeros(sources)))
-        log_scores = np.log(draft.slate_scores(held.slates, last_clicked(held.batch)))
+        log_scores = np.log(
+            draft.slate_scores(held.slates, last_clicked(held.batch)[held.everything.numpy()])
+        )
         return cls(held.everybody, Choice.fit(held.slates, log_scores, sources))
 
     def predict(self, interactions: Interactions, scored: Tensor) -> Predictions:

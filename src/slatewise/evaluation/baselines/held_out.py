@@ -5,7 +5,6 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from slatewise.data import SlateDataset
@@ -52,5 +51,5 @@ class HeldOut:
 
     @property
     def everything(self) -> Tensor:
-        """[N] true for every interaction of the batch."""
-        return torch.ones(len(self.batch.clicks), dtype=torch.bool)
+        """[N] true for every interaction of the batch but further clicks on a slate."""
+        return self.batch.first_choices

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from slatewise.data import SlateDataset
@@ -61,7 +60,7 @@ class Columns:
         """Describe the interactions that `scored` [N] marks: items [F, P] and no click [n, Q]."""
         described = self.describer.describe(interactions)
         items, steps = described.cell_features, described.step_features
-        seen = torch.repeat_interleave(scored, interactions.scroll_lengths)
+        seen = interactions.choices(scored)
         slates = Slates.of(interactions, scored)
         of_items = [np.zeros((len(slates.items), 0))]
         of_items += [] if items is None else [items[seen].numpy()]

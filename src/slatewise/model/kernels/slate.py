@@ -15,13 +15,17 @@ from torch.autograd.function import once_differentiable
 from slatewise.model.kernels.backend import Backend, RelevanceFunction, loops, plain, takes_numba
 from slatewise.model.relevance.distance import DISTANCE
 
+_NEVER = -1e30
+"""Utility of what cannot be chosen; unlike -inf it has a finite sum with itself."""
+
 
 @dataclass(frozen=True)
 class SlateTerms:
     """The terms of N interactions and their weighted sum."""
 
     total: Tensor
-    """[] differentiable with respect to states, items, no_click, feature_weights and positions"""
+    """[] differentiable with respect to states, items, no_click, feature_weights, positions,
+    position_factors and enough"""
     log_likelihood: Tensor
     """[N] without gradient"""
     exposed: Tensor
@@ -41,6 +45,10 @@ def slate_terms(
     features: Tensor | None = None,
     feature_weights: Tensor | None = None,
     positions: Tensor | None = None,
+    position_factors: Tensor | None = None,
+    taken: Tensor | None = None,
+    stops: Tensor | None = None,
+    enough: Tensor | None = None,
     exposure_weights: Tensor | None = None,
     sharpness: float = 1.0,
     include_no_click: bool = False,
@@ -53,6 +61,8 @@ def slate_terms(
     A cell's utility is u = r(z, v) + b + features · feature_weights + its position's number, with
     r = -||z - v|| or another relevance (eq. click-softmax, with further terms). Per interaction,
     `log_likelihood` is u of the click minus logsumexp of u over the slate and the no-click option;
+    where the click was the last of several that a slate may have, the log-probability that then the
+    user had enough of what is left is added;
     `exposed` is logsumexp of sharpness * r over the slate, the part of the exposure term that
     depends on the slate. Features and positions are not in it: the other side of that term sums
     over items that were not shown, which have no position, and no features as of that moment.
@@ -70,6 +80,11 @@ def slate_terms(
         feature_weights: [P] given with the features.
         positions: [S] added to the utility of the first, second, … item of a slate; of items
             further down, the last.
+        position_factors: [N] by which they are multiplied in each interaction; 1 without it.
+        taken: [F] bool, a constant: cells that were clicked before and cannot be chosen.
+        stops: [N] bool, a constant: whether the user had enough after this click; given with
+            `enough`.
+        enough: [N] utility of having enough after the click of each interaction.
         exposure_weights: [N] a constant; None leaves the exposure term out.
         sharpness: positive exponent of the relevance in the exposure term.
         include_no_click: whether the no-click option counts in the exposure term.
@@ -83,10 +98,16 @@ def slate_terms(
     if not sharpness > 0:
         raise ValueError(f"sharpness must be positive, not {sharpness}")
     floats = [states, items, no_click, weights]
-    given = (features, feature_weights, positions, exposure_weights)
+    given = (features, feature_weights, positions, position_factors, enough, exposure_weights)
     floats += [tensor for tensor in given if tensor is not None]
     _check_shapes(states, items, no_click, state_of, cells, offsets, clicks, weights)
-    _check_lengths((exposure_weights, len(clicks), "exposure_weights"))
+    _check_lengths(
+        (exposure_weights, len(clicks), "exposure_weights"),
+        (position_factors, len(clicks), "position_factors"),
+        (taken, len(cells), "taken"),
+        (stops, len(clicks), "stops"),
+        (enough, len(clicks), "enough"),
+    )
     _check_features(features, feature_weights, len(cells))
     run = _fused if takes_numba(backend, states.shape[1], floats, relevance) else _reference
     total, log_likelihood, exposed = run(
@@ -95,11 +116,15 @@ def slate_terms(
         no_click,
         feature_weights,
         positions,
+        position_factors,
+        enough,
         features=None if features is None else features.detach(),
         state_of=state_of,
         cells=cells,
         offsets=offsets,
         clicks=clicks,
+        taken=taken,
+        stops=stops,
         weights=weights.detach(),
         exposure_weights=None if exposure_weights is None else exposure_weights.detach(),
         sharpness=sharpness,
@@ -162,12 +187,16 @@ def _reference(
     no_click: Tensor,
     feature_weights: Tensor | None,
     positions: Tensor | None,
+    position_factors: Tensor | None,
+    enough: Tensor | None,
     *,
     features: Tensor | None,
     state_of: Tensor,
     cells: Tensor,
     offsets: Tensor,
     clicks: Tensor,
+    taken: Tensor | None,
+    stops: Tensor | None,
     weights: Tensor,
     exposure_weights: Tensor | None,
     sharpness: float,
@@ -188,10 +217,20 @@ def _reference(
         utility = utility + features @ feature_weights
     if positions is not None:
         position = torch.arange(num_cells, device=clicks.device) - offsets[of_cell]
-        utility = utility + positions[position.clamp(max=len(positions) - 1)]
+        added = positions[position.clamp(max=len(positions) - 1)]
+        factors = 1.0 if position_factors is None else position_factors.index_select(0, of_cell)
+        utility = utility + factors * added
+    if taken is not None:
+        utility, exposing = (torch.where(taken, _NEVER, each) for each in (utility, exposing))
     choices, of_choice = torch.cat([utility, no_click]), torch.cat([of_cell, each])  # [F + N]
     chosen = torch.where(clicks >= 0, offsets[:-1] + clicks, num_cells + each)  # [N]
     log_likelihood = choices.index_select(0, chosen) - _logsumexp(choices, of_choice, count)
+    if stops is not None and enough is not None:
+        # Whether the click was the last: "enough" against what is left behind it.
+        index = torch.arange(num_cells, device=clicks.device)
+        behind = torch.where(index == chosen.index_select(0, of_cell), _NEVER, utility)
+        total = _logsumexp(torch.cat([behind, enough]), of_choice, count)
+        log_likelihood = log_likelihood + torch.where(stops, enough - total, 0.0)
     terms = log_likelihood
     exposed = torch.zeros_like(log_likelihood)
     if exposure_weights is not None:
@@ -239,12 +278,14 @@ class _Fused(torch.autograd.Function):
         no_click: Tensor,
         feature_weights: Tensor | None,
         positions: Tensor | None,
+        position_factors: Tensor | None,
+        enough: Tensor | None,
         constants: dict[str, Any],
     ) -> tuple[Tensor, Tensor, Tensor]:
         nothing = no_click.new_empty(0)
-        inputs = (states, items, no_click, feature_weights, positions)
+        inputs = (states, items, no_click, feature_weights, positions, position_factors, enough)
         floats = [nothing if tensor is None else plain(tensor) for tensor in inputs]
-        wanted = list(ctx.needs_input_grad[:5])
+        wanted = list(ctx.needs_input_grad[:7])
         gradients = [
             torch.zeros_like(value) if want else value.new_empty((0, *value.shape[1:]))
             for value, want in zip(floats, wanted, strict=True)
@@ -255,7 +296,13 @@ class _Fused(torch.autograd.Function):
         terms = items.shape[1] > dims or feature_weights is not None or positions is not None
         num_features = 0 if feature_weights is None else len(feature_weights)
         floats[3] = floats[3][None]  # a row, as the kernel reads it
-        kernel = loops("slate").slate_kernel(dims, terms, num_features, constants["relevance"].name)
+        taken, stops = (
+            nothing.bool() if flags is None else plain(flags, torch.bool)
+            for flags in (constants["taken"], constants["stops"])
+        )
+        kernel = loops("slate").slate_kernel(
+            dims, terms, num_features, len(taken) > 0, constants["relevance"].name
+        )
         total, fault = kernel(
             *(value.numpy() for value in floats),
             (nothing[:, None] if features is None else plain(features)).numpy(),
@@ -263,6 +310,8 @@ class _Fused(torch.autograd.Function):
             plain(constants["cells"], torch.int32).numpy(),
             plain(constants["offsets"], torch.int64).numpy(),
             plain(constants["clicks"], torch.int32).numpy(),
+            taken.numpy(),
+            stops.numpy(),
             plain(constants["weights"]).numpy(),
             (nothing if exposure_weights is None else plain(exposure_weights)).numpy(),
             np.float32(constants["sharpness"]),

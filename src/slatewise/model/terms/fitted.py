@@ -68,6 +68,17 @@ def feature_terms(config: "ModelConfig") -> dict[str, type[FeatureTerm]]:
     return {name: term for name, term in named_terms(config).items() if term.has_features}
 
 
+def with_automatic_terms(config: "ModelConfig", dataset: SlateDataset) -> "ModelConfig":
+    """Add the terms that a model of this log has without being asked for."""
+    named = named_terms(config)
+    added = tuple(
+        name
+        for name in TERMS.names
+        if TERMS[name].automatic and name not in named and TERMS[name].obstacle(dataset) is None
+    )
+    return config.model_copy(update={"terms": (*config.terms, *added)}) if added else config
+
+
 def named_terms(config: "ModelConfig") -> dict[str, Any]:
     """Return the terms of a model by their own names, which import paths are not, in order."""
     terms = [TERMS[name] for name in config.terms]

@@ -97,6 +97,8 @@ class Term(Config):
     """whether it is a sum over features of the strict past"""
     by_source: ClassVar[bool] = False
     """whether it has numbers for each source of the log, which then must be those of the model"""
+    automatic: ClassVar[bool] = False
+    """whether models have it wherever the log can teach it, named or not"""
     without_past: ClassVar[str | None] = None
     """note where it ranks by the past of users, and no past is known"""
 

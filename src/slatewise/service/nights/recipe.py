@@ -9,6 +9,7 @@ from slatewise.evaluation import ModelRecommender, calibrate
 from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
 from slatewise.model.item_features import ItemFeatures
+from slatewise.model.registry import TERMS
 from slatewise.selection import CHOSEN, SELECTION, Choice, Selection, recipe_for, select
 from slatewise.service.nights.report import ModelOrigin
 from slatewise.service.nights.versions import Version
@@ -145,7 +146,8 @@ def _go_on_with(recipe: Recipe, spec: ModelSpec, served: Version) -> None:
 def _has_own_terms(spec: ModelSpec, served: Version) -> bool:
     """Return whether a version has chosen terms, or others than the settings begin with."""
     config, given = served.config, spec.model
-    own = {*config.terms, *config.evidence} - {*given.terms, *given.evidence}
+    named = [term for term in config.terms if not TERMS[term].automatic]
+    own = {*named, *config.evidence} - {*given.terms, *given.evidence}
     return served.selection is not None or bool(own)
 
 

@@ -26,7 +26,9 @@ from slatewise.compiled.vectors import (
 )
 from slatewise.model.kernels.backend import FusedRelevance
 
-_ZERO = np.float32(0)
+_ZERO, _ONE = np.float32(0), np.float32(1)
+_NEVER = np.float32(-1e30)
+"""Utility of what was clicked before: its exponential is 0, and sums with it stay finite."""
 
 
 @exact
@@ -45,14 +47,15 @@ def _longest_slate(offsets: Any, num_cells: Any) -> Any:
 
 @functools.cache
 def slate_kernel(  # noqa: PLR0915 - one loop is the point
-    dims: int, terms: bool, num_features: int, relevance: FusedRelevance
+    dims: int, terms: bool, num_features: int, several: bool, relevance: FusedRelevance
 ) -> Kernel:
     """Return the fused pass for vectors of D dimensions; see `slate.slate_terms`.
 
     With `terms`, a row of D + 1 numbers ends with the item's bias, and positions and features
-    count; without, the loop is compiled as if they did not exist. It returns the
-    total and -1, or the first interaction with an index out of range. Gradients are added to the
-    arrays given; those of inputs that need none are empty.
+    count; without, the loop is compiled as if they did not exist. The same holds for `several`,
+    where slates may have several clicks. It returns the total and -1, or the first interaction with
+    an index out of range. Gradients are added to the arrays given; those of inputs that need none
+    are empty.
     """
     # Constants to the compiler: what a model does not have leaves no trace in its loop.
     is_dot = {"distance": False, "dot": True}[relevance]
@@ -65,11 +68,15 @@ def slate_kernel(  # noqa: PLR0915 - one loop is the point
         no_click: Any,
         feature_weights: Any,
         positions: Any,
+        factors: Any,
+        enough: Any,
         features: Any,
         state_of: Any,
         cells: Any,
         offsets: Any,
         clicks: Any,
+        taken: Any,
+        stops: Any,
         weights: Any,
         exposure_weights: Any,
         sharpness: Any,
@@ -83,6 +90,8 @@ def slate_kernel(  # noqa: PLR0915 - one loop is the point
         no_click_gradient: Any,
         weights_gradient: Any,
         positions_gradient: Any,
+        factors_gradient: Any,
+        enough_gradient: Any,
     ) -> Any:
         total = 0.0
         has_bias, has_exposure = terms and items.shape[1] > dims, len(exposure_weights) > 0
@@ -91,6 +100,10 @@ def slate_kernel(  # noqa: PLR0915 - one loop is the point
         to_no_click = len(no_click_gradient) > 0
         to_weights = has_features and len(weights_gradient) > 0
         to_positions = terms and len(positions_gradient) > 0
+        has_factors = terms and len(factors) > 0
+        to_factors = has_factors and len(factors_gradient) > 0
+        has_enough = several and len(enough) > 0
+        to_enough = has_enough and len(enough_gradient) > 0
         longest = _longest_slate(offsets, len(cells))
         if longest < 0:
             return total, np.int64(0)
@@ -98,6 +111,7 @@ def slate_kernel(  # noqa: PLR0915 - one loop is the point
         utilities = np.empty(longest, np.float32)
         exposing = np.empty(longest, np.float32) if terms else utilities
         parts = np.empty(longest, np.float32)
+        parts_after = np.empty(longest, np.float32) if several else parts
         # All cells add to these few numbers: too many for float32.
         weights_slope, of_slate = np.zeros(lanes, np.float64), np.empty((1, lanes), np.float32)
         positions_slope = np.zeros(last_position + 1, np.float64)
@@ -108,6 +122,7 @@ def slate_kernel(  # noqa: PLR0915 - one loop is the point
             if click < -1 or click >= length or at < 0 or at >= len(states):
                 return total, np.int64(n)
             state = load(states, at, dims)
+            factor = factors[n] if has_factors else _ONE
 
             best_item: Any = np.float32(-np.inf)
             best_exposing: Any = np.float32(-np.inf)
@@ -130,13 +145,17 @@ def slate_kernel(  # noqa: PLR0915 - one loop is the point
                 if has_bias:
                     utility += items[row, dims]
                 in_exposure = utility if include_bias else relevant
+                if several and taken[start + j]:
+                    in_exposure = _NEVER
                 exposing[j] = in_exposure
                 best_exposing = in_exposure if in_exposure > best_exposing else best_exposing
                 if has_features:
                     described = load(features, start + j, lanes)
                     utility += dot(described, load(feature_weights, np.int64(0), lanes))
                 if last_position >= 0:
-                    utility += positions[min(j, last_position)]
+                    utility += factor * positions[min(j, last_position)]
+                if several and taken[start + j]:
+                    utility = _NEVER
                 utilities[j] = utility
                 best_item = utility if utility > best_item else best_item
 
@@ -151,6 +170,22 @@ def slate_kernel(  # noqa: PLR0915 - one loop is the point
                 parts_sum += part
             chosen = utilities[click] if click >= 0 else nothing
             value = (chosen - best) - math.log(parts_sum)
+
+            # Then whether the click was the last: "enough" against what is left behind it.
+            after_sum, part_of_enough = _ONE, _ZERO
+            stopped = has_enough and stops[n]
+            if stopped:
+                best = enough[n]
+                for j in range(length):
+                    if j != click and utilities[j] > best:
+                        best = utilities[j]
+                part_of_enough = exponential(enough[n] - best)
+                after_sum = part_of_enough
+                for j in range(length):
+                    part = _ZERO if j == click else exponential(utilities[j] - best)
+                    parts_after[j] = part
+                    after_sum += part
+                value += (enough[n] - best) - math.log(after_sum)
             log_likelihood[n] = value
 
             exposed_nothing, exposed_sum, exposure = _ZERO, _ZERO, _ZERO
@@ -189,14 +224,21 @@ def slate_kernel(  # noqa: PLR0915 - one loop is the point
                 exposed_scale = weight * exposure * sharpness / exposed_sum
             if to_no_click:
                 no_click_gradient[n] = scale * part_of_nothing + exposed_scale * exposed_nothing
-            state_slope, feature_slope = zeros(dims), zeros(lanes)
+            after_scale = -weight / after_sum if stopped else _ZERO
+            if to_enough and stopped:
+                enough_gradient[n] = weight + after_scale * part_of_enough
+            state_slope, feature_slope, factor_slope = zeros(dims), zeros(lanes), _ZERO
             for j in range(length):
                 slope = scale * parts[j]
+                if stopped:
+                    slope += after_scale * parts_after[j]
                 if has_features:
                     described = load(features, start + j, lanes)
                     feature_slope = add(feature_slope, times(described, slope))
                 if to_positions:
-                    positions_slope[min(j, last_position)] += slope
+                    positions_slope[min(j, last_position)] += factor * slope
+                if to_factors:
+                    factor_slope += slope * positions[min(j, last_position)]
                 bias_slope = slope
                 if exposed_scale != 0:
                     slope += exposed_scale * exposing[j]
@@ -214,6 +256,8 @@ def slate_kernel(  # noqa: PLR0915 - one loop is the point
                     state_slope = subtract(state_slope, step)
                 if to_items:
                     store(items_gradient, row, add(load(items_gradient, row, dims), step))
+            if to_factors:
+                factors_gradient[n] = factor_slope
             if to_weights:
                 store(of_slate, np.int64(0), feature_slope)
                 for p in range(lanes):
