@@ -24,13 +24,13 @@ from slatewise.cli import app
 from slatewise.data.preparation import prepare
 from slatewise.data.split import SplitConfig
 from slatewise.evaluation import COMPARATORS, Calibration, Evaluation, fit_baselines, judge
-from slatewise.evaluation.baselines import sequences
+from slatewise.evaluation.baselines import boosting, sequences
 from slatewise.simulation import load_config, write_log
 
 PRESET, TRAINING = "demo", ""
 """The world, and settings of training in TOML."""
 AUTO: tuple[str, ...] = ("--auto",)
-EPOCHS = sequences.EPOCHS
+EPOCHS, ROUNDS = sequences.EPOCHS, boosting.ROUNDS
 LOSS = 0.02
 """How much worse than another the model may be before the benchmark says so."""
 SPLIT = SplitConfig(valid_share=0.1, test_share=0.1, prefix=5)
@@ -39,6 +39,7 @@ MINIATURE = {
     "TRAINING": "[training]\nmax_epochs = 1\n",
     "AUTO": (),
     "EPOCHS": 1,
+    "ROUNDS": 5,
     "seeds": 1,
 }
 
@@ -49,7 +50,7 @@ def main() -> None:
     arguments.add_argument("--seeds", type=int, default=3)
     arguments.add_argument("--log", type=Path, action="append", default=[])
     options = parse(arguments, globals())
-    sequences.EPOCHS = EPOCHS
+    sequences.EPOCHS, boosting.ROUNDS = EPOCHS, ROUNDS
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)

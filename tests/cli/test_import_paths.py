@@ -1,6 +1,7 @@
 """Baselines, strategies, variants and studies of one's own, as a person types them."""
 
 import json
+import sys
 from pathlib import Path
 
 import polars as pl
@@ -126,6 +127,15 @@ def test_evaluate_against_models_of_others(run: Run, place: Path, trained: Path)
     assert [name for name in found if "gru" not in name] == ["popularity", "bpr", "verdict"]
     assert found["verdict"]["baseline"] in ("popularity", "bpr")
     assert found["bpr"]["metrics"]["recall@20"]["value"] > 0
+
+
+def test_a_comparator_without_its_library_is_refused_at_once(
+    run: Run, place: Path, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "lightgbm", None)
+    code, _, errors = run("evaluate", trained, place / "set", "--against", "lightgbm")
+    assert code == 2
+    assert "pip install 'slatewise[compare]'" in errors
 
 
 def test_recommend_by_a_strategy_of_ones_own(

@@ -1,5 +1,6 @@
 """Models of others: each learns what is there to learn, from the strict past alone."""
 
+import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -9,11 +10,19 @@ import torch
 
 from slatewise.data import SlateDataset
 from slatewise.errors import SlatewiseError
-from slatewise.evaluation import COMPARATORS, evaluate, fit_baselines
-from slatewise.evaluation.baselines import sequences
+from slatewise.evaluation import (
+    COMPARATORS,
+    Ranker,
+    evaluate,
+    fit_baselines,
+    scored_interactions,
+)
+from slatewise.evaluation.baselines import boosting, sequences
+from slatewise.evaluation.baselines.boosting import BoostedTrees
 from slatewise.evaluation.baselines.sequences import NETWORKS, NextClick, Windows
 from tests.evaluation.contract import RecommenderContract
 from tests.evaluation.drawing import random_interactions, toy_world
+from tests.model.terms.logs import ITEMS, START, dataset_of
 
 
 class NetworkContract(RecommenderContract):
@@ -97,7 +106,79 @@ def test_without_a_validation_click_no_network_is_trained(tmp_path: Path) -> Non
         fit_baselines(small, ["base rate", "sasrec"])
 
 
-def test_comparators_join_the_built_in_baselines(toy: SlateDataset) -> None:
-    assert set(COMPARATORS) == {"gru4rec", "sasrec", "bpr"}
+def test_a_comparator_that_is_not_there_is_refused(toy: SlateDataset) -> None:
+    assert set(COMPARATORS) == {"gru4rec", "sasrec", "bpr", "lightgbm"}
     with pytest.raises(SlatewiseError, match=r"no baseline 'gru'"):
         fit_baselines(toy, ["gru"])
+
+
+@pytest.fixture(scope="module")
+def turned(tmp_path_factory: pytest.TempPathFactory) -> SlateDataset:
+    """Return a log in which one source is clicked at the top, and the other at the bottom."""
+    rng, rows = np.random.default_rng(0), []
+    for user in range(150):
+        for time in range(15):
+            slate, source = rng.permutation(ITEMS)[:2].tolist(), int(rng.integers(2))
+            click = slate[source] if rng.random() < 0.9 else None
+            rows.append(
+                {
+                    "user_id": user,
+                    "time": START + 60 * (15 * user + time),
+                    "slate": slate,
+                    "click": click,
+                    "source": "ab"[source],
+                }
+            )
+    return dataset_of(tmp_path_factory.mktemp("turned") / "log", rows)
+
+
+@pytest.fixture(scope="module")
+def trees(turned: SlateDataset) -> BoostedTrees:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(boosting, "ROUNDS", 120)
+        return BoostedTrees.fit(turned)
+
+
+def test_trees_find_what_no_sum_of_features_says(turned: SlateDataset, trees: BoostedTrees) -> None:
+    logit = fit_baselines(turned, ["all features"])["all features"]
+    grown, summed = (
+        evaluate(one, turned, resamples=20)["log_likelihood"] for one in (trees, logit)
+    )
+    assert grown.value > -0.65  # of −.325, if they grew on
+    assert summed.value < -0.8
+    assert not isinstance(trees, Ranker)
+
+
+def test_trees_see_nothing_at_or_after_an_interaction(
+    turned: SlateDataset, trees: BoostedTrees
+) -> None:
+    log = turned.interactions().of_users(torch.arange(20))
+    whole = trees.predict(log, torch.ones(len(log.clicks), dtype=torch.bool))
+    short = log.of_users(torch.arange(20), torch.full((20,), 6))
+    short.clicks[5::6] = -1 - short.clicks[5::6].clamp(max=0)  # other outcomes of the last slates
+    scored = torch.arange(len(short.clicks)) % 6 == 5
+    rows = np.flatnonzero(np.arange(len(log.clicks)) % 15 == 5)
+    expected = whole.no_click_log_probabilities[rows]
+    assert np.allclose(trees.predict(short, scored).no_click_log_probabilities, expected)
+    nothing = torch.zeros(len(log.clicks), dtype=torch.bool)
+    assert len(trees.predict(log, nothing)) == 0
+
+
+def test_the_same_seed_grows_the_same_trees(
+    turned: SlateDataset, trees: BoostedTrees, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(boosting, "ROUNDS", 5)
+    scored, log = scored_interactions(turned, "test"), turned.interactions()
+    again = [BoostedTrees.fit(turned, seed=seed).predict(log, scored) for seed in (1, 1, 2)]
+    utilities = [one.log_probabilities for one in again]
+    assert np.array_equal(utilities[0], utilities[1])
+    assert not np.array_equal(utilities[0], utilities[2])
+
+
+def test_what_is_not_installed_is_said_before_anything_is_fitted(
+    toy: SlateDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "lightgbm", None)
+    with pytest.raises(SlatewiseError, match="not installed") as refused:
+        fit_baselines(toy, ["sasrec", "lightgbm"])
+    assert refused.value.remedy == "pip install 'slatewise[compare]'"

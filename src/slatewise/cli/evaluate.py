@@ -34,8 +34,8 @@ def evaluate(
     against: Annotated[
         list[str] | None,
         typer.Option(
-            help="What to add, with commas between: gru4rec, sasrec, bpr, or a baseline of your "
-            "own as package.module:Name; or built-in baselines to keep, by name."
+            help="What to add, with commas between: gru4rec, sasrec, bpr, lightgbm, or a baseline "
+            "of your own as package.module:Name; or built-in baselines to keep, by name."
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from slatewise.data import SlateDataset
 from slatewise.errors import SlatewiseError
+from slatewise.evaluation.baselines.boosting import BoostedTrees, require_lightgbm
 from slatewise.evaluation.baselines.counting import COUNTING
 from slatewise.evaluation.baselines.held_out import HeldOut
 from slatewise.evaluation.baselines.logits import LOGITS, fit_logits
@@ -16,7 +17,8 @@ from slatewise.plugins import is_import_path, load_object
 
 BASELINES: Final = (*(kind.name for kind in COUNTING), *LOGITS)
 """The names of the built-in baselines."""
-COMPARATORS: Final = tuple(NETWORKS)
+TREES: Final = "lightgbm"
+COMPARATORS: Final = (*NETWORKS, TREES)
 """The names of models of others, which take minutes and are fitted only if they are asked for."""
 Progress = Callable[[str, int, int], None]
 """Called with what is fitted, how much of it is done, and how much there is."""
@@ -26,7 +28,9 @@ NEEDS: Final = ("fit(dataset)", "predict(interactions, scored)")
 
 
 def require_baselines(against: Sequence[str]) -> None:
-    """Refuse names of no baseline, and import paths of objects that are none."""
+    """Refuse names of no baseline, missing libraries, and import paths of other objects."""
+    if TREES in against:
+        require_lightgbm()
     for name in against:
         if is_import_path(name):
             load_object(name, "baseline", NEEDS)
@@ -73,6 +77,8 @@ def fit_baselines(
 def _comparator(
     name: str, dataset: SlateDataset, seed: int, progress: Callable[[int, int], None]
 ) -> Predictor:
+    if name == TREES:
+        return BoostedTrees.fit(dataset, seed=seed, progress=progress)
     return NextClick.fit(NETWORKS[name], dataset, seed=seed, progress=progress)
 
 

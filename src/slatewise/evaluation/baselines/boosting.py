@@ -1,0 +1,199 @@
+"""Boosted trees (LightGBM) that choose in slates, by the features of the strict past.
+
+Trees add up to the utility of an item relative to that of no click, and the loss is the softmax
+over both. Their columns are the features of the model's terms (popularity, history, click
+propensity), position, slate length and source; the item's smoothed click rate in the training part,
+in training that of other users; and how far all those of items are below the best of the slate.
+Trees are grown on the training part until the validation part gains no more, with the settings
+below and nothing searched.
+
+Shapes: N interactions, F items seen, I items, P columns.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from slatewise.data import SlateDataset
+from slatewise.data.interactions import Interactions
+from slatewise.data.ragged import Int64Array, offsets_of
+from slatewise.errors import SlatewiseError
+from slatewise.evaluation.baselines.counting import beta_by_moments
+from slatewise.evaluation.baselines.logits import strict_past
+from slatewise.evaluation.counts import training_batches
+from slatewise.evaluation.evaluate import batches, scored_users
+from slatewise.evaluation.parts import Part, scored_interactions
+from slatewise.evaluation.predictions import Predictions, Slates
+from slatewise.evaluation.rows import Floats, max_rows
+
+HALF_LIVES: Final = (0.5, 2.0, 6.0, 24.0, 96.0, 1_000.0)
+"""Hours over which popularity fades; the last is as good as never."""
+ROUNDS: Final = 1_000
+PATIENCE: Final = 30
+"""Trees without a gain on the validation part after which no more are grown."""
+SETTINGS: Final = {
+    "learning_rate": 0.03,
+    "num_leaves": 31,
+    "min_data_in_leaf": 50,
+    "feature_fraction": 0.8,
+    "lambda_l2": 1.0,
+}
+FOLDS: Final = 5
+"""Parts that users are dealt into: click rates for the training of one come from the others."""
+OPTIONS: Final = 1_000_000
+"""Items seen that trees are grown on, at most: users are drawn until there are as many."""
+_BATCH: Final = 1_024
+
+Rows = npt.NDArray[np.float32]
+
+
+def require_lightgbm() -> Any:
+    """Return the library, or say how to install it."""
+    try:
+        import lightgbm  # noqa: PLC0415 (optional)
+    except ImportError as error:
+        raise SlatewiseError(
+            "the comparator 'lightgbm' needs a library that is not installed.",
+            "pip install 'slatewise[compare]'",
+        ) from error
+    return lightgbm
+
+
+@dataclass(frozen=True)
+class Options:
+    """The items of slates, whose utilities are relative to that of no click."""
+
+    slates: Slates
+    columns: Rows
+    """[F, P]"""
+
+    @classmethod
+    def joined(cls, parts: "Sequence[Options]") -> "Options":
+        """Put slates one after the other."""
+        taken = [one.slates for one in parts]
+        names = ("users", "sources", "clicks", "items")
+        flat = {name: np.concatenate([getattr(one, name) for one in taken]) for name in names}
+        offsets = offsets_of(np.concatenate([one.scroll_lengths for one in taken]))
+        return cls(Slates(**flat, offsets=offsets), np.concatenate([one.columns for one in parts]))
+
+    def derivatives(self, utilities: Floats) -> tuple[Floats, Floats]:
+        """Return gradient and curvature [F] of the negative log-likelihood."""
+        gradient = np.exp(self.predictions(utilities).log_probabilities)
+        curvature = np.maximum(gradient * (1 - gradient), 1e-6)
+        gradient[self.slates.clicked_cells[1]] -= 1
+        return gradient, curvature
+
+    def log_likelihood(self, utilities: Floats) -> float:
+        """Return the mean log-probability of what happened."""
+        return float(self.predictions(utilities).log_likelihood().mean())
+
+    def predictions(self, utilities: Floats) -> Predictions:
+        """Turn the utilities [F] of items into predictions."""
+        return Predictions.from_utilities(self.slates, utilities, np.zeros(len(self.slates)))
+
+
+class BoostedTrees:
+    """A `Predictor`: no ranking of the catalogue, whose slate nobody knows."""
+
+    def __init__(self, dataset: SlateDataset, seed: int) -> None:
+        self._past = strict_past(dataset, HALF_LIVES)
+        users = np.random.default_rng(seed).permutation(np.flatnonzero(dataset.train_end > 0))
+        self._folds = [users[fold::FOLDS] for fold in range(FOLDS)]
+        self._counts = np.stack([_counts(dataset, fold) for fold in self._folds])
+        """[folds, 2, I] clicks and views"""
+        self._rates = _rates(self._counts.sum(0))
+        self._trees: Any = None
+
+    @classmethod
+    def fit(
+        cls,
+        dataset: SlateDataset,
+        *,
+        seed: int = 0,
+        progress: Callable[[int, int], None] = lambda done, total: None,
+    ) -> "BoostedTrees":
+        """Grow trees on the training part, as many as the validation part asks for."""
+        library, model = require_lightgbm(), cls(dataset, seed)
+        train, valid = model._training(dataset), model._validation(dataset)
+        settings = {
+            **SETTINGS,
+            "objective": lambda scores, _: train.derivatives(scores),
+            "metric": "none",
+            "seed": seed,
+            "deterministic": True,
+            "force_row_wise": True,
+            "verbosity": -1,
+        }
+        table = library.Dataset(train.columns, np.zeros(len(train.columns)))
+        judged = library.Dataset(valid.columns, np.zeros(len(valid.columns)), reference=table)
+        model._trees = library.train(
+            settings,
+            table,
+            ROUNDS,
+            valid_sets=[judged],
+            feval=lambda scores, _: ("log-likelihood", valid.log_likelihood(scores), True),
+            callbacks=[
+                library.early_stopping(PATIENCE, verbose=False),
+                lambda state: progress(state.iteration + 1, ROUNDS),
+            ],
+        )
+        progress(ROUNDS, ROUNDS)
+        return model
+
+    def predict(self, interactions: Interactions, scored: Tensor) -> Predictions:
+        """Predict the scored interactions; see `Predictor`."""
+        options = self._described(interactions, scored, self._rates)
+        some = len(options.columns)
+        return options.predictions(self._trees.predict(options.columns) if some else np.empty(0))
+
+    def _training(self, dataset: SlateDataset) -> Options:
+        parts = []
+        for fold, users in enumerate(self._folds):
+            if len(users):
+                others = _rates(self._counts.sum(0) - self._counts[fold])
+                parts.append(self._options(dataset, users, "training", others, OPTIONS // FOLDS))
+        return Options.joined(parts)
+
+    def _validation(self, dataset: SlateDataset) -> Options:
+        users = np.random.default_rng(0).permutation(scored_users(dataset, "validation"))
+        return self._options(dataset, users, "validation", self._rates, OPTIONS // FOLDS)
+
+    def _options(
+        self, dataset: SlateDataset, users: Int64Array, part: Part, rates: Rows, most: int
+    ) -> Options:
+        """Describe the slates of a part, user by user until there are enough."""
+        parts: list[Options] = []
+        for _, batch in batches(dataset, users, part, _BATCH):
+            parts.append(self._described(batch, scored_interactions(batch, part), rates))
+            if sum(len(one.columns) for one in parts) >= most:
+                break
+        return Options.joined(parts)
+
+    def _described(self, interactions: Interactions, scored: Tensor, rates: Rows) -> Options:
+        slates = Slates.of(interactions, scored)
+        items, steps = self._past.of(interactions, scored)
+        items = np.column_stack([items, rates[slates.items]])
+        best = np.repeat(max_rows(items, slates.offsets), slates.scroll_lengths, axis=0)
+        steps = np.repeat(steps, slates.scroll_lengths, axis=0)
+        return Options(slates, np.column_stack([items, items - best, steps]).astype(np.float32))
+
+
+def _counts(dataset: SlateDataset, users: Int64Array) -> Int64Array:
+    """Count clicks and views of every item in the training part of users: [2, I]."""
+    counts = np.zeros((2, dataset.num_items), dtype=np.int64)
+    for batch in training_batches(dataset, users):
+        clicked = batch.clicked_items[batch.clicks >= 0].numpy()
+        counts[0] += np.bincount(clicked, minlength=dataset.num_items)
+        counts[1] += np.bincount(batch.slate_items.numpy(), minlength=dataset.num_items)
+    return counts
+
+
+def _rates(counts: Int64Array) -> Rows:
+    """Return the logarithm of the smoothed click rate of every item: [I]."""
+    mean, strength = beta_by_moments(*counts)
+    out: Rows = np.log((counts[0] + strength * mean) / (counts[1] + strength)).astype(np.float32)
+    return out
