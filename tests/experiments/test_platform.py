@@ -148,3 +148,10 @@ def test_the_same_seed_gives_the_same_days(tmp_path: Path) -> None:
         served(where, 2)
         logs.append(pl.concat(where.log.days.values()))
     assert logs[0].equals(logs[1])
+
+
+def test_nights_read_the_groups_that_the_items_table_tells(tmp_path: Path) -> None:
+    told = platform(tmp_path, simulation={"catalogue": {"mislabelled": 1.0}})
+    groups = pl.read_parquet(tmp_path / "items.parquet")["group"].to_list()
+    assert groups == [f"group-{group:03d}" for group in told.market.listed_groups]
+    assert (told.market.listed_groups != told.market.catalogue.group).mean() > 0.5

@@ -75,9 +75,8 @@ class DailyLog:
     def __init__(self, market: Marketplace, folder: Path, window: int, split: SplitConfig) -> None:
         self.days: dict[int, pl.DataFrame] = {}
         self._folder, self._window, self._split = folder, window, split
-        catalogue = market.catalogue
-        groups = [f"group-{group:03d}" for group in catalogue.group]
-        items = pl.DataFrame({Columns.ITEM: np.arange(catalogue.items), Columns.GROUP: groups})
+        groups = [f"group-{group:03d}" for group in market.listed_groups]
+        items = pl.DataFrame({Columns.ITEM: np.arange(len(groups)), Columns.GROUP: groups})
         items.write_parquet(folder / "items.parquet")
 
     def record(self, day: int, met: DaySlates) -> None:

@@ -15,7 +15,7 @@ from slatewise.data.columns import LOG_FILES, Columns
 from slatewise.files import atomic_directory
 from slatewise.simulation.arrays import Bools, Floats, Ints
 from slatewise.simulation.config import SimulationConfig
-from slatewise.simulation.features import item_features, listed_groups
+from slatewise.simulation.features import item_features
 from slatewise.simulation.marketplace import Marketplace, stream
 from slatewise.simulation.policies import FrontPagePolicy, Policy, TimedPolicy, named_policy
 from slatewise.version import __version__
@@ -253,10 +253,8 @@ def _write_items(market: Marketplace, folder: Path) -> None:
     catalogue, space, config = market.catalogue, market.space, market.config
     names = pa.array([f"group-{group:03d}" for group in range(catalogue.groups)])
     item = pa.array(np.arange(catalogue.items))
-    groups = listed_groups(catalogue, config.catalogue.mislabelled, stream(config.seed, 5))
-    columns = {Columns.ITEM: item, Columns.GROUP: _group_names(groups, names)} | _item_columns(
-        market
-    )
+    groups = _group_names(market.listed_groups, names)
+    columns = {Columns.ITEM: item, Columns.GROUP: groups} | _item_columns(market)
     pq.write_table(pa.table(columns), folder / "items.parquet")
     columns = {Columns.ITEM: item, "vector": _vectors(space.vectors)}
     if config.catalogue.mislabelled:

@@ -12,6 +12,7 @@ from slatewise.simulation.catalogue import Catalogue, repeated
 from slatewise.simulation.choice import Choice, OutsideTruth, PaperTruth, Scroll, Truth
 from slatewise.simulation.config import SimulationConfig
 from slatewise.simulation.effects import Effects, standing_out
+from slatewise.simulation.features import listed_groups
 from slatewise.simulation.intent import IntentProcess, Users, satiated
 from slatewise.simulation.life import Life
 from slatewise.simulation.policies import Policy, TimedPolicy
@@ -79,6 +80,12 @@ class Marketplace:
         if not self.config.effects.quality_sd:
             return base
         return added if base is None else base + added
+
+    @property
+    def listed_groups(self) -> Ints:
+        """The groups that the items table tells, some of them wrong if the world has such: [I]."""
+        share = self.config.catalogue.mislabelled
+        return listed_groups(self.catalogue, share, stream(self.config.seed, 5))
 
     def new_users(self, count: int, rng: np.random.Generator) -> Users:
         """Return `count` users who have not interacted yet."""
