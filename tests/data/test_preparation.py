@@ -35,7 +35,7 @@ REPAIRS = {
     "source is missing": ([row(source=None), GOOD], "source", 1, 0),
     "time lies before the user's previous row": ([GOOD, row(time=1)], "time", 2, 0),
     "time equals that of another interaction of the user": (
-        [GOOD, row(time=9, click="a")],
+        [GOOD, row(time=9, slate=["b", "a"], click="a")],
         "time",
         2,
         0,

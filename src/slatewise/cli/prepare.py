@@ -22,6 +22,7 @@ from slatewise.data.description import split_counts
 from slatewise.data.preparation import prepare as prepare_dataset
 from slatewise.data.reductions import PRESETS, PrepareConfig
 from slatewise.data.split import SplitConfig
+from slatewise.errors import SlatewiseError
 
 _SEVERAL = (
     "Slates have several clicks (rows of one user with the same time, source and slate): each "
@@ -85,8 +86,13 @@ def prepare(
     delimiter: Delimiter = None,
     time_unit: TimeUnit = None,
     split: Annotated[
-        Literal["user", "time"],
-        typer.Option(help="Split by user, as the paper, or by time.", rich_help_panel=_SPLIT),
+        str,
+        typer.Option(
+            help="By user, as the paper; by time; by a column with train, valid or test; "
+            "or a FILE with user_id, valid_from and test_from.",
+            metavar="user|time|column|FILE",
+            rich_help_panel=_SPLIT,
+        ),
     ] = "user",
     valid_share: Annotated[
         float, typer.Option(help="Share held out for validation.", rich_help_panel=_SPLIT)
@@ -129,7 +135,7 @@ def prepare(
     )
     division = SplitConfig.build(
         {
-            "method": split,
+            **_method(split),
             "valid_share": valid_share,
             "test_share": test_share,
             "prefix": prefix,
@@ -153,6 +159,18 @@ def prepare(
         )
     _show(dataset)
     console.print(f"\nDataset: {out}")
+
+
+def _method(split: str) -> dict[str, str]:
+    """Read how to split: one of the names, or a file."""
+    if split in {"user", "time", "column"}:
+        return {"method": split}
+    if Path(split).exists():
+        return {"method": "file", "file": split}
+    raise SlatewiseError(
+        f"--split {split}: there is no such file, and no such way to split.",
+        "Give user, time, column, or a file with user_id, valid_from and test_from.",
+    )
 
 
 def _show(dataset: SlateDataset) -> None:
@@ -202,7 +220,9 @@ def _show_notes(dataset: SlateDataset) -> None:
         console.print(f"{later:,} {_AGAIN}", soft_wrap=True)
     for part, share in (("validation", "valid_share"), ("test", "test_share")):
         if not parts[part]["interactions"] and dataset.meta["split"][share] > 0:
-            note = f"Nothing is held out for {part}: {_WHY_NOTHING}"
+            brought = dataset.meta["split"]["method"] in {"column", "file"}
+            why = "the split says so." if brought else _WHY_NOTHING
+            note = f"Nothing is held out for {part}: {why}"
             console.print(note, style="bold yellow", soft_wrap=True)
     for problem in report["problems"]:
         if problem["drops"]:

@@ -38,7 +38,8 @@ class Encoder:
             clicks.astype(np.uint64),
             id_keys(batch["source"]),
         )
-        numbered = batch.select("file", "row", "user", "time").with_columns(
+        own = [name for name in ("file", "row", "user", "time", "part") if name in batch.columns]
+        numbered = batch.select(own).with_columns(
             source=self._encode_sources(batch["source"]),
             click=clicks,
             key=key,

@@ -38,6 +38,9 @@ class LogFormat(_Format):
     position: str = "position"
     """Column of a position: of the click, counted from 1; in an impression log, of the item."""
 
+    split: str = "split"
+    """Column of the part of the split: train, valid or test (only with --split column)."""
+
     slate: str = "slate"
     """Column of the items seen, in shown order (interactions)."""
     click: str = "click"

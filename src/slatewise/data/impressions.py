@@ -50,6 +50,7 @@ def group_impressions(
 def _interactions(
     impressions: pl.DataFrame, slate: pl.Expr, report: Report, files: list[Path]
 ) -> pl.DataFrame:
+    brought = {"part": pl.col("part").min()} if "part" in impressions.columns else {}
     clicked = pl.col("item").filter(pl.col("clicked").fill_null(value=False))
     slates = (
         impressions.sort("position", "file", "row", nulls_last=True)
@@ -62,9 +63,11 @@ def _interactions(
             click=clicked,
             source=pl.col("source").drop_nulls().first(),
             position=pl.lit(None, dtype=pl.Int64),
+            **brought,
             **{problem.name: doubtful for problem, doubtful in _DOUBTS.items()},
         )
     )
     for problem in _DOUBTS:
         report.found(problem, slates.filter(problem.name), files)
-    return slates.select("file", "row", "user", "time", "slate", "click", "source", "position")
+    names = ("file", "row", "user", "time", "slate", "click", "source", "position", *brought)
+    return slates.select(names)

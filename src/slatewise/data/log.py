@@ -10,6 +10,7 @@ import polars as pl
 
 from slatewise.data import parsing
 from slatewise.data.formats import LogFormat
+from slatewise.data.own_split import parse_parts
 from slatewise.data.tables import ROW, Table, open_tables
 
 BATCH_ROWS = 250_000
@@ -20,8 +21,10 @@ BATCH_ITEMS = 3_000_000
 class Log:
     """A log that is opened and typed but not yet read."""
 
-    def __init__(self, path: str | Path, layout: LogFormat) -> None:
+    def __init__(self, path: str | Path, layout: LogFormat, *, split: bool = False) -> None:
+        """Open a log; with `split`, its column of parts is read too."""
         self.tables = open_tables(path, "log")
+        self._split = split
         head = self.tables[0]
         self.layout = layout = _with_short_names(layout, head)
         self.has_impressions = _has_impressions(head, layout)
@@ -76,7 +79,8 @@ class Log:
 
         The columns are `file` (its number), `row` (in the file, from 1), `user`, `time` (int64),
         `slate` and `click` (lists of ids), `source` and `position` (int64). An impression log has
-        `item`, `clicked` and perhaps `slate_id` in place of `slate` and `click`.
+        `item`, `clicked` and perhaps `slate_id` in place of `slate` and `click`. With a split that
+        the log brings, there is `part` (uint8).
         """
         rows = min(BATCH_ROWS, 1 + BATCH_ITEMS * self.rows // max(1, self.items))
         for number, table in enumerate(self.tables):
@@ -109,6 +113,8 @@ class Log:
             # A column that was mapped must be there; one of the usual names may be.
             if name in table.schema or name != field:
                 columns.append(table.require(name, "--map", f"{field}=COLUMN"))
+        if self._split:
+            columns.append(table.require(layout.split, "--map", "split=COLUMN"))
         if not self.has_impressions and not {layout.click, layout.position} & set(columns):
             table.require(layout.click, "--map", "click=COLUMN")
         if layout.source not in columns and layout.default_source is None:
@@ -149,6 +155,8 @@ class Log:
             columns["click"] = self._clicks(table, batch, slates, item_type)
         columns["source"] = self._sources(table, batch)
         columns["position"] = self._positions(table, batch)
+        if self._split:
+            columns["part"] = parse_parts(batch, layout.split, table.path)
         return pl.DataFrame(columns)
 
     def _slates(self, table: Table, batch: pl.DataFrame, item_type: parsing.IdType) -> pl.Series:

@@ -18,6 +18,7 @@ from slatewise.data.formats import ItemsFormat, LogFormat
 from slatewise.data.impressions import group_impressions
 from slatewise.data.keys import id_keys
 from slatewise.data.log import Log
+from slatewise.data.own_split import UserTimes, require_order
 from slatewise.data.reductions import PrepareConfig, order_by_time, reduce_users
 from slatewise.data.report import Report
 from slatewise.data.spill import Buckets
@@ -49,8 +50,11 @@ def prepare(
     """
     config = config or PrepareConfig()
     division = division or SplitConfig()
-    source = Log(log, log_format or LogFormat())
+    source = Log(log, log_format or LogFormat(), split=division.method == "column")
     division.require_clock(source.clock_times())
+    own_times = None
+    if division.file is not None:
+        own_times = UserTimes.read(division.file, source.user_type, source.layout)
     table = ItemsTable(items, items_format or ItemsFormat())
     report = Report(strict=config.strict, columns=source.columns | table.columns)
     # Integers on one side and text on the other meet as text.
@@ -74,13 +78,21 @@ def prepare(
         _partition(batches, checker, encoder, users)
         checker.require_clicks()
         vocabulary = encoder.finish()
+        held_out = 0
         with DatasetWriter(directory) as writer:
             for number, bucket in enumerate(users.drain(), start=1):
                 ordered = order_by_time(bucket, report, source.files)
+                if own_times is not None:
+                    ordered = own_times.with_parts(ordered)
+                    held_out += int((ordered["part"] > 0).sum())
+                if division.method == "column":
+                    require_order(ordered, source.files, source.layout.split)
                 reduced = reduce_users(ordered, config, report)
                 if reduced.height:
                     writer.append(vocabulary.renumber(reduced))
                 progress("writing", number, users.count)
+            if own_times is not None:
+                own_times.require_held_out(held_out)
             report.remaining = writer.counts
             if not report.remaining["users"]:
                 raise SlatewiseError(

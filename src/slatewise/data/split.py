@@ -24,8 +24,9 @@ _BINS = 1 << 16
 class SplitConfig(Config):
     """How the dataset is split."""
 
-    method: Literal["user", "time"] = "user"
-    """By user, as in Section 5 of the paper, or by wall-clock time."""
+    method: Literal["user", "time", "column", "file"] = "user"
+    """By user, as in Section 5 of the paper, by wall-clock time, as a column of the log says, or as
+    a file of users and times says."""
     valid_share: float = Field(default=0.05, ge=0, lt=1)
     """Share of users, or of the latest interactions, for validation."""
     test_share: float = Field(default=0.05, ge=0, lt=1)
@@ -38,6 +39,8 @@ class SplitConfig(Config):
     """Start of validation, instead of its share: an ISO time or an integer (by time)."""
     test_from: str | None = None
     """Start of test, instead of its share (by time)."""
+    file: str | None = None
+    """Table of `user_id`, `valid_from` and `test_from` (by file)."""
 
     @model_validator(mode="after")
     def _leave_training(self) -> Self:
@@ -47,7 +50,14 @@ class SplitConfig(Config):
             raise ValueError("give both valid_from and test_from, or neither")
         if self.valid_from is not None and self.method != "time":
             raise ValueError("valid_from and test_from belong to the split by time")
+        if (self.file is not None) != (self.method == "file"):
+            raise ValueError("a file belongs to the split by file, and that needs one")
         return self
+
+    @property
+    def is_brought(self) -> bool:
+        """Whether the log or a file says what is held out."""
+        return self.method in ("column", "file")
 
     def require_clock(self, clock_times: bool) -> None:
         """Refuse a date where the log's times are only an order."""
@@ -78,9 +88,21 @@ def split(
 
     A slate with several clicks, of which `further` [N] counts those before, stays whole.
     """
+    if config.is_brought:
+        raise SlatewiseError(
+            f"a split by {config.method} is made when a log is prepared.",
+            "Prepare the log again, or split by user or by time.",
+        )
     if config.method == "time":
         return split_by_time(config, times, offsets)
     cuts = split_by_user(config, keys, np.diff(offsets))
+    return between_slates(cuts, offsets, further)
+
+
+def between_slates(
+    cuts: Split, offsets: Int64Array, further: npt.NDArray[np.int32] | None
+) -> Split:
+    """Move cuts that lie within a slate with several clicks to its end."""
     if further is None:
         return cuts
     return Split(

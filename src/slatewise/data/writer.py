@@ -15,8 +15,9 @@ from slatewise.data.arrays import ArrayWriter, map_array, write_array
 from slatewise.data.columns import Columns
 from slatewise.data.dataset import ARRAYS, FORMAT, VERSION, content_hash, names_digest
 from slatewise.data.keys import id_keys
+from slatewise.data.own_split import ends_of
 from slatewise.data.several_clicks import further_clicks
-from slatewise.data.split import SplitConfig, split
+from slatewise.data.split import Split, SplitConfig, between_slates, split
 from slatewise.version import __version__
 
 _STREAMED = (
@@ -42,13 +43,15 @@ class DatasetWriter:
         }
         self._users: pq.ParquetWriter | None = None
         self._clicks = 0
+        self._brought: list[Split] = []
         for name in ("user_offsets", "slate_offsets"):
             self._arrays[name].append(np.zeros(1, dtype=np.int64))
 
     def append(self, frame: pl.DataFrame) -> None:
         """Add users with all their interactions, sorted by user and time.
 
-        Columns: `user`, `time`, `source` (number), `click` (position), `items` (list of numbers).
+        Columns: `user`, `time`, `source` (number), `click` (position), `items` (list of numbers),
+        and `part` where the split is brought.
         """
         users = frame.group_by("user", maintain_order=True).len()
         arrays = self._arrays
@@ -65,6 +68,8 @@ class DatasetWriter:
         arrays["slate_offsets"].append(items_before + np.cumsum(lengths, dtype=np.int64))
         arrays["slate_items"].append(frame["items"].explode(empty_as_null=False).to_numpy())
         self._clicks += int((clicks >= 0).sum())
+        if "part" in frame.columns:
+            self._brought.append(ends_of(frame))
         self._append_users(users["user"])
 
     def _append_users(self, users: pl.Series) -> None:
@@ -100,9 +105,7 @@ class DatasetWriter:
         further = further_clicks(**rows)
         whenever = np.broadcast_to(np.int64(0), len(rows["times"]))
         again = further_clicks(**rows | {"times": whenever})
-        cuts = split(
-            division, arrays["user_keys"], arrays["times"], arrays["user_offsets"], further
-        )
+        cuts = self._cuts(division, arrays, further)
         rest: dict[str, npt.NDArray[np.int32]] = {
             "train_end": cuts.train_end,
             "valid_end": cuts.valid_end,
@@ -131,6 +134,19 @@ class DatasetWriter:
         }
         text = json.dumps(description | extra, indent=2)
         (self._directory / "dataset.json").write_text(text + "\n", encoding="utf-8")
+
+    def _cuts(
+        self,
+        division: SplitConfig,
+        arrays: dict[str, npt.NDArray[Any]],
+        further: npt.NDArray[np.int32] | None,
+    ) -> Split:
+        """Return the split that interactions brought, or draw one."""
+        offsets = arrays["user_offsets"]
+        if not self._brought:
+            return split(division, arrays["user_keys"], arrays["times"], offsets, further)
+        train, valid = zip(*((one.train_end, one.valid_end) for one in self._brought), strict=True)
+        return between_slates(Split(np.concatenate(train), np.concatenate(valid)), offsets, further)
 
     def _map(self, name: str, length: int) -> npt.NDArray[Any]:
         return map_array(self._directory / f"{name}.npy", ARRAYS[name], length)
