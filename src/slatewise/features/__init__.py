@@ -7,6 +7,8 @@ from slatewise.lazy import exports
 if TYPE_CHECKING:
     from slatewise.features.cells import cells_of_users as cells_of_users
     from slatewise.features.cells import positions as positions
+    from slatewise.features.co_clicks import CO_CLICKS as CO_CLICKS
+    from slatewise.features.co_clicks import CoClicks as CoClicks
     from slatewise.features.half_lives import HalfLives as HalfLives
     from slatewise.features.half_lives import search_half_lives as search_half_lives
     from slatewise.features.history import HISTORY as HISTORY
@@ -28,6 +30,7 @@ __all__, __getattr__ = exports(
     __name__,
     {
         "cells": "cells_of_users positions",
+        "co_clicks": "CO_CLICKS CoClicks",
         "half_lives": "HalfLives search_half_lives",
         "history": "HISTORY history_features met_features",
         "item_columns": "read_item_columns",

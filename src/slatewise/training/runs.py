@@ -24,22 +24,23 @@ from slatewise.version import __version__
 
 FORMAT: Final = "slatewise-run"
 VERSION: Final = 1
-RUN, POSTERIOR, ITEMS, GROUPS, CHECKPOINT, LOG = (
+RUN, POSTERIOR, TERMS, ITEMS, GROUPS, CHECKPOINT, LOG = (
     "run.json",
     "posterior.safetensors",
+    "terms.safetensors",
     "items.parquet",
     "groups.parquet",
     "checkpoint.safetensors",
     "log.jsonl",
 )
 _HASHED: Final = (POSTERIOR, ITEMS, GROUPS)
-"""The files of a model whose digests are in its description."""
+"""The files of every model, whose digests are in its description; so is that of TERMS, if any."""
 
 
 def save(model: SlateModel, path: str | Path, *, overwrite: bool = False) -> None:
     """Write a model to a directory of its own; with `overwrite`, replace another saved one."""
     # Recommenders lay the items out beside the model; that goes with the model it was made from.
-    contents = {RUN, *_HASHED, *(table.name for table in tables_of(Path(path)))}
+    contents = {RUN, TERMS, *_HASHED, *(table.name for table in tables_of(Path(path)))}
     with atomic_directory(path, overwrite=overwrite, contents=contents) as directory:
         write_model(model, directory, {})
 
@@ -54,6 +55,10 @@ def write_model(model: SlateModel, path: Path, about: dict[str, Any]) -> None:
     if model.posterior.item_features is not None:
         tensors["item_features"] = model.posterior.item_features
     write_tensors(path / POSTERIOR, tensors, {"format": FORMAT})
+    written = list(_HASHED)
+    if model.terms.tensors:
+        write_tensors(path / TERMS, model.terms.tensors, {"format": FORMAT})
+        written.append(TERMS)
     description = {
         "format": FORMAT,
         "version": VERSION,
@@ -65,7 +70,7 @@ def write_model(model: SlateModel, path: Path, about: dict[str, Any]) -> None:
         "metrics": model.metrics,
         "terms": model.terms.to_json(),
         "item_encoder": model.item_encoder and model.item_encoder.model_dump(mode="json"),
-        "digests": {name: _digest(path / name) for name in _HASHED},
+        "digests": {name: _digest(path / name) for name in written},
     }
     write_json(path / RUN, about | description)
 
@@ -86,7 +91,8 @@ def load(path: str | Path) -> SlateModel:
         raise InputError(
             f"the description lacks '{min(missing)}'.", "Train again.", file=path / RUN
         )
-    for name in _HASHED:
+    has_arrays = TERMS in run["digests"]
+    for name in (*_HASHED, *([TERMS] if has_arrays else [])):
         if _digest(path / name) != run["digests"].get(name):
             raise InputError(
                 "the file is damaged, or of another run.",
@@ -123,7 +129,12 @@ def load(path: str | Path) -> SlateModel:
         tensors["views"],
         run["calibration"],
         run["metrics"],
-        FittedTerms.from_json(run.get("terms", {}), posterior.config, str(path / RUN)),
+        FittedTerms.from_json(
+            run.get("terms", {}),
+            posterior.config,
+            str(path / RUN),
+            read_tensors(path / TERMS) if has_arrays else {},
+        ),
         encoder,
     )
 

@@ -65,7 +65,7 @@ def fit(
         work = Training(
             model,
             training,
-            terms.in_log(dataset).describe_all(dataset).to(device),
+            terms.in_training(dataset).describe_all(dataset).to(device),
             groups,
             dataset.group_names,
             dataset.source_names,

@@ -1,14 +1,17 @@
 """The terms of a model, fitted to the log it was trained on and saved with it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
 
 from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
 from slatewise.model.registry import TERMS
 from slatewise.model.terms.features import Describer
-from slatewise.model.terms.term import FeatureTerm, Ranks
+from slatewise.model.terms.term import Describe, FeatureTerm, Ranks
 
 if TYPE_CHECKING:
     from slatewise.model.config import ModelConfig
@@ -30,8 +33,15 @@ class FittedTerms:
 
     def in_log(self, log: SlateDataset | None) -> Describer:
         """Return what computes features in a log, of which only some terms need to know."""
+        return self._describer(lambda term: term.describe_in(log))
+
+    def in_training(self, log: SlateDataset) -> Describer:
+        """Return what computes features of the log that the terms were fitted to, to train on."""
+        return self._describer(lambda term: term.describe_training(log))
+
+    def _describer(self, describe: Callable[[FeatureTerm], Describe]) -> Describer:
         of_items, of_no_click = (
-            [term.describe_in(log) for term in self.by_name.values() if term.acts_on == target]
+            [describe(term) for term in self.by_name.values() if term.acts_on == target]
             for target in ("items", "no click")
         )
         return Describer(of_items, of_no_click)
@@ -40,27 +50,40 @@ class FittedTerms:
         """Return the terms that rank in one way, by name and in the order of their columns."""
         return {name: term for name, term in self.by_name.items() if term.ranks == ranks}
 
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """The arrays of all terms, as `term.array`, to be saved."""
+        return {
+            f"{name}.{key}": torch.from_numpy(array)
+            for name, term in self.by_name.items()
+            for key, array in term.arrays.items()
+        }
+
     def to_json(self) -> dict[str, Any]:
         """Return plain values, to be saved."""
         return {name: term.model_dump() for name, term in self.by_name.items()}
 
     @classmethod
     def from_json(
-        cls, stored: Mapping[str, Any], config: "ModelConfig", where: str
+        cls,
+        stored: Mapping[str, Any],
+        config: "ModelConfig",
+        where: str,
+        tensors: Mapping[str, Tensor],
     ) -> "FittedTerms":
-        """Take over what `to_json` returned, refusing terms that are not those of the model."""
+        """Take over `to_json` and `tensors`, refusing terms that are not those of the model."""
         wanted = feature_terms(config)
         if stored.keys() != wanted.keys():
             raise SlatewiseError(
                 f"{where}: the terms are not those of the model.",
                 "The files of a run belong together: copy the whole directory.",
             )
-        return cls(
-            {
-                name: term.build(stored[name], f"{where}, terms.{name}")
-                for name, term in wanted.items()
-            }
-        )
+        terms = {}
+        for name, term in wanted.items():
+            own = {key: t.numpy() for key, t in tensors.items() if key.startswith(f"{name}.")}
+            arrays = {key.removeprefix(f"{name}."): array for key, array in own.items()}
+            terms[name] = term.restore(stored[name], arrays, f"{where}, terms.{name}")
+        return cls(terms)
 
 
 def feature_terms(config: "ModelConfig") -> dict[str, type[FeatureTerm]]:

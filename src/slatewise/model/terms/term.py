@@ -37,8 +37,8 @@ MOST_USERS: Final = 20_000
 
 
 Ranks = Literal["all items", "items met", "never"]
-"""How a term ranks: by features that all items have at a time, by features of the items that the
-user met (0 for all others), or not at all."""
+"""How a term ranks: by features that all items have at a time, by features of the few items that a
+user's history leads to, such as those that she met (0 for all others), or not at all."""
 Lookup = Callable[[Int64Array, Int64Array], Floats]
 """Returns the features of items [K] at times [K], from what was known before: [K, P]."""
 
@@ -200,6 +200,13 @@ class FeatureTerm(Term):
 
         return describe
 
+    def describe_training(self, log: SlateDataset) -> Describe:
+        """Return the function that computes the features by which training learns the weights.
+
+        Another one than `describe_in` for a term that knows the clicks it is trained on.
+        """
+        return self.describe_in(log)
+
     def met(
         self, history: UserHistory, items: Int64Array | None = None
     ) -> tuple[Int64Array, Floats]:
@@ -235,6 +242,18 @@ class FeatureTerm(Term):
     def refresh(self) -> float:
         """Seconds for which features stay as they are. For terms that rank all items."""
         raise NotImplementedError
+
+    @property
+    def arrays(self) -> Mapping[str, npt.NDArray[Any]]:
+        """What is too large for the description of a run, by name; nothing by default."""
+        return {}
+
+    @classmethod
+    def restore(
+        cls, values: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]], where: str
+    ) -> Self:
+        """Take over a saved term: its plain values, and its `arrays`."""
+        return cls.build(values, where)
 
     def words(self, column: str) -> str:
         """Return the meaning of a feature in a few words, to explain a slate."""
