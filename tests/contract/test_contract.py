@@ -34,6 +34,7 @@ PARTS: dict[str, dict[str, Any]] = {
     **{f"evidence {name}": {"evidence": SOURCES[:1], "dynamics": name} for name in DYNAMICS.names},
     "all terms": {"terms": TERMS.names, "evidence": SOURCES, "relevance": "dot"},
 }
+RANKED = "all terms"
 RANKING = [name for name in TERMS.names if TERMS[name].ranks != "never"]
 
 
@@ -55,9 +56,18 @@ def test_twice_the_weight_of_a_term_is_twice_its_share_to_every_consumer(
     CHECKS[check](twice, tmp_path)
 
 
+@pytest.mark.parametrize("check", [check for check in CHECKS if check != "features"])
+def test_weights_of_the_next_click_rank_to_every_consumer(
+    check: str, dataset: SlateDataset, tmp_path: Path
+) -> None:
+    """They explain no choice within a slate: `features` has nothing to compare."""
+    require_another_ranking(part_case(RANKED, dataset), part_case(RANKED, dataset, "next-click"))
+    CHECKS[check](part_case(RANKED, dataset, "next-click"), tmp_path)
+
+
 @cache
-def part_case(part: str, dataset: SlateDataset) -> Case:
-    return case_of(dataset, **PARTS[part])
+def part_case(part: str, dataset: SlateDataset, ranking: str = "auto") -> Case:
+    return case_of(dataset, **PARTS[part], ranking=ranking)
 
 
 @cache

@@ -25,6 +25,7 @@ from slatewise.model.fitted import SlateModel
 from slatewise.model.parameters import Parameters
 from slatewise.model.posterior import Posterior
 from slatewise.model.profiles import known_profiles
+from slatewise.model.ranking_weights import RankingWeights
 from slatewise.model.registry import TERMS
 from slatewise.model.steps import ClickSteps
 from slatewise.model.terms import FittedTerms
@@ -92,6 +93,10 @@ def model_of(config: ModelConfig, dataset: SlateDataset) -> SlateModel:
         for part in (posterior.items, *posterior.shared.values()):
             part.mean.add_(0.5 * torch.randn(part.mean.shape, generator=seeded))
             part.raw.fill_(float(torch.logit(torch.tensor(1e-7 / config.sigma_max))))
+    if config.ranking == "next-click":
+        columns = sum(len(posterior.shared[name].mean) for name in posterior.parts.ranking_names)
+        drawn = torch.randn(columns, generator=seeded)
+        posterior.ranking = RankingWeights(drawn, 1e-7 * torch.eye(columns))
     return SlateModel(
         posterior,
         dataset.item_ids.to_list(),
@@ -116,7 +121,8 @@ class Case:
         """The posterior mean."""
         posterior = self.model.posterior
         shared = {name: part.mean.double() for name, part in posterior.shared.items()}
-        return posterior.parameters(posterior.items.mean.double(), shared)
+        ranking = None if posterior.ranking is None else posterior.ranking.mean.double()
+        return posterior.parameters(posterior.items.mean.double(), shared, ranking)
 
     @cached_property
     def described(self) -> Interactions:
@@ -202,9 +208,12 @@ class Case:
 
     def added(self, history: UserHistory, time: int) -> dict[str, Doubles]:
         """Return what each term that ranks adds to all items: [I] each."""
-        found = {}
+        found, start = {}, 0
         for name, term in self.model.terms.by_name.items():
             weights = self.model.posterior.shared[term.name].mean.double().numpy()
+            if self.parameters.ranking_weights is not None and term.ranks != "never":
+                start += len(weights)
+                weights = self.parameters.ranking_weights[start - len(weights) : start].numpy()
             if term.ranks == "items met":
                 found[name] = term.met(history, np.arange(ITEMS))[1] @ weights
             elif term.ranks == "all items":

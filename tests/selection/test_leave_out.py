@@ -109,7 +109,8 @@ def test_what_a_log_cannot_have_is_not_tried(tmp_path: Path) -> None:
         row["click"] = row["click"] if row["click"] in row["slate"] else None  # type: ignore[operator]
     dataset = dataset_of(tmp_path / "log", rows, clock=False)
     names, impossible = candidates_of(ModelConfig(terms=("history",)), dataset)
-    assert names == ["bias", "propensity", "evidence from front page", "evidence from search"]
+    sources = ["evidence from front page", "evidence from search"]
+    assert names == ["bias", "co_clicks", "propensity", "source", *sources]
     assert set(impossible) == {"popularity", "position"}
     grown = with_all(Choice(ModelConfig(terms=("history",))), ["bias", "evidence from search"])
     assert (grown.model.terms, grown.model.evidence) == (("history", "bias"), ("search",))

@@ -295,7 +295,9 @@ def test_several_terms_of_a_kind_add_up(dataset: SlateDataset) -> None:
         for name, term in terms.by_name.items()
     }
     table = table_of(model)
-    both = RankingTerms(SimpleNamespace(shared=shared, parts=model.posterior.parts), terms, table)  # type: ignore[arg-type]
+    both = RankingTerms(
+        SimpleNamespace(shared=shared, parts=model.posterior.parts, ranking=None), terms, table
+    )  # type: ignore[arg-type]
     assert both.unknown == ["popularity", "late"]
     with pytest.raises(SlatewiseError, match="popularity, late"):
         both.features(popularity.state_after(dataset), END)

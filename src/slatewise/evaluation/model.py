@@ -13,8 +13,7 @@ from slatewise.data.interactions import Interactions
 from slatewise.errors import SlatewiseError
 from slatewise.evaluation.predictions import Predictions, Slates
 from slatewise.evaluation.recommender import target_ranks, top_items
-from slatewise.features.showings import showing_starts
-from slatewise.features.user_history import UserHistory
+from slatewise.features.user_history import Histories, UserHistory
 from slatewise.model.fitted import SlateModel
 from slatewise.model.kernels.rows import unique_rows
 from slatewise.model.parameters import Parameters
@@ -103,7 +102,7 @@ class ModelRecommender:
             if times is None:
                 moment = int(interactions.times.max()) + 1 if len(interactions.times) else 0
                 times = torch.full((len(last),), moment)
-            histories = _Histories(interactions)
+            histories = Histories(interactions)
             best = []
             for rows in torch.split(torch.arange(len(last)), _CELLS // len(parameters.items) or 1):
                 known = histories.whole(rows) if self._ranking.need_histories else []
@@ -122,7 +121,7 @@ class ModelRecommender:
             parameters, profiles, steps = self._followed(interactions)
             clicked = (scored & (interactions.clicks >= 0)).nonzero()[:, 0]  # [M]
             states, times = profiles[steps.state_of[clicked]], interactions.times[clicked]
-            histories = _Histories(interactions)
+            histories = Histories(interactions)
 
             def score(rows: slice) -> Tensor:
                 known = histories.before(clicked[rows]) if self._ranking.need_histories else []
@@ -152,38 +151,6 @@ class ModelRecommender:
         """Return the utilities of all items to profiles [C, D] at times [C]: [C, I]."""
         added = self._ranking.added(parameters, times, histories)
         return ranking_utilities(parameters, profiles, added)
-
-
-class _Histories:
-    """The histories of the users of some interactions, each read when it is asked for."""
-
-    def __init__(self, interactions: Interactions) -> None:
-        self._interactions = interactions
-        self._read: dict[int, UserHistory] = {}
-
-    @cached_property
-    def _slates(self) -> Tensor:
-        """[N] the slate of each interaction, counted over all users."""
-        return showing_starts(self._interactions).long().cumsum(0) - 1
-
-    def whole(self, users: Tensor) -> list[UserHistory]:
-        """Return all that users [B] did."""
-        return [self._of(user) for user in users.tolist()]
-
-    def before(self, rows: Tensor) -> list[UserHistory]:
-        """Return what was known of a user before the slate of each interaction [n]."""
-        offsets = self._interactions.user_offsets
-        users = torch.searchsorted(offsets, rows, right=True) - 1
-        slates = self._slates[rows] - self._slates[offsets[users]]
-        return [
-            self._of(user).until(slate)
-            for user, slate in zip(users.tolist(), slates.tolist(), strict=True)
-        ]
-
-    def _of(self, user: int) -> UserHistory:
-        if user not in self._read:
-            self._read[user] = UserHistory.of_log(self._interactions, user)
-        return self._read[user]
 
 
 def require_same_items(model: SlateModel, dataset: SlateDataset) -> None:

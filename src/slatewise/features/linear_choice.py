@@ -36,6 +36,8 @@ class LinearChoice:
     """[P] of the prior"""
     sd: Doubles | float = 10.0
     """[P] of the prior"""
+    known: Doubles | float = 0.0
+    """[F] a part of each utility that no weight moves"""
 
     @classmethod
     def with_no_click(
@@ -86,6 +88,13 @@ class LinearChoice:
         """Return log-likelihood + log prior, up to a constant."""
         return self.log_likelihood(weights) + self._log_prior(weights)
 
+    def precision(self, weights: Doubles) -> Doubles:
+        """Return the negative curvature [P, P] of the log-density, by which Laplace has a normal.
+
+        The inverse is the covariance of the weights where these are the best ones.
+        """
+        return self._derivatives(weights, np.exp(self._log_probabilities(weights)))[1]
+
     def _log_prior(self, weights: Doubles) -> float:
         return -float((((weights - self.mean) / self.sd) ** 2).sum()) / 2
 
@@ -113,7 +122,7 @@ class LinearChoice:
         return weights
 
     def _log_probabilities(self, weights: Doubles) -> Doubles:
-        utilities, starts = self.features @ weights, self.offsets[:-1]
+        utilities, starts = self.features @ weights + self.known, self.offsets[:-1]
         lengths = np.diff(self.offsets)
         utilities -= np.repeat(np.maximum.reduceat(utilities, starts), lengths)
         total = np.log(np.add.reduceat(np.exp(utilities), starts))

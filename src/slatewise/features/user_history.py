@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from slatewise.data.interactions import Interactions
 from slatewise.data.ragged import Int64Array, offsets_of, ranges
@@ -260,6 +261,38 @@ class UserHistory:
 
     def _slates_of(self, clicks: Integers) -> Int64Array:
         return np.searchsorted(self.offsets, clicks, side="right") - 1
+
+
+class Histories:
+    """The histories of the users of some interactions, each read when it is asked for."""
+
+    def __init__(self, interactions: Interactions) -> None:
+        self._interactions = interactions
+        self._read: dict[int, UserHistory] = {}
+
+    @cached_property
+    def _slates(self) -> Tensor:
+        """[N] the slate of each interaction, counted over all users."""
+        return showing_starts(self._interactions).long().cumsum(0) - 1
+
+    def whole(self, users: Tensor) -> list[UserHistory]:
+        """Return all that users [B] did."""
+        return [self._of(user) for user in users.tolist()]
+
+    def before(self, rows: Tensor) -> list[UserHistory]:
+        """Return what was known of a user before the slate of each interaction [n]."""
+        offsets = self._interactions.user_offsets
+        users = torch.searchsorted(offsets, rows, right=True) - 1
+        slates = self._slates[rows] - self._slates[offsets[users]]
+        return [
+            self._of(user).until(slate)
+            for user, slate in zip(users.tolist(), slates.tolist(), strict=True)
+        ]
+
+    def _of(self, user: int) -> UserHistory:
+        if user not in self._read:
+            self._read[user] = UserHistory.of_log(self._interactions, user)
+        return self._read[user]
 
 
 NO_HISTORY = UserHistory.of_clicks(np.empty(0, np.int64))

@@ -39,6 +39,9 @@ class Parameters:
     position_factors: Tensor | None = None
     """[number of sources + R] logarithms of the factors of positions: of each source, and of users
     who have seen slates before"""
+    ranking_weights: Tensor | None = None
+    """[P] of the features of terms that rank, where the catalogue is ranked; None: `cell_weights`
+    rank as well"""
     source_no_click: Tensor | None = None
     """[number of sources] what each source adds to the utility of not clicking"""
 

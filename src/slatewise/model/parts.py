@@ -54,6 +54,11 @@ class Parts:
             if term.has_features and term.acts_on == acts_on
         ]
 
+    @property
+    def ranking_names(self) -> list[str]:
+        """Name the terms whose features rank items, in the order of their columns."""
+        return [name for name in self.weight_names("items") if self.terms[name].ranks != "never"]
+
 
 def refuse_device(parts: Iterator[Any], device: Device) -> None:
     """Refuse to train on a device that one of the parts cannot be trained on."""

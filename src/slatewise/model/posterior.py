@@ -14,6 +14,7 @@ from slatewise.model.parameters import Parameters
 from slatewise.model.part import Noise, Parameter
 from slatewise.model.parts import Parts
 from slatewise.model.priors import START_SCALE, START_SPREAD, ItemPrior
+from slatewise.model.ranking_weights import RankingWeights
 from slatewise.model.registry import PRIORS
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ class Posterior:
         self.item_groups = item_groups  # [I]
         self.item_features = item_features  # [I, Q]
         self.evidence = Evidence(config, sources)
+        self.ranking: RankingWeights | None = None
+        """by which terms rank the catalogue, once they are fitted; None: as within slates"""
 
         def noise(*shape: int) -> Tensor:
             return torch.randn(*shape, generator=generator)
@@ -111,7 +114,9 @@ class Posterior:
     def mean(self) -> Parameters:
         """Return the mean of all free parameters, which is also the maximum a posteriori."""
         return self.parameters(
-            self.items.mean, {name: part.mean for name, part in self.shared.items()}
+            self.items.mean,
+            {name: part.mean for name, part in self.shared.items()},
+            None if self.ranking is None else self.ranking.mean,
         )
 
     def sample(self, generator: torch.Generator | None = None) -> Parameters:
@@ -130,7 +135,8 @@ class Posterior:
             drawn = self._together().sample(torch.cat(noise))
             parts = torch.split(drawn, [len(each) for each in noise])
             values |= dict(zip(self._small, parts, strict=True))
-        return self.parameters(items, values)
+        ranking = None if self.ranking is None else self.ranking.draw(generator)
+        return self.parameters(items, values, ranking)
 
     def samples_around(self, items: Tensor, generator: torch.Generator | None = None) -> Parameters:
         """Draw J times all that moves users, around J draws of items [J, R, C]: all [J, …].
@@ -144,10 +150,12 @@ class Posterior:
         }
         return self.parameters(items, values)
 
-    def parameters(self, items: Tensor, shared: Mapping[str, Tensor]) -> Parameters:
+    def parameters(
+        self, items: Tensor, shared: Mapping[str, Tensor], ranking: Tensor | None = None
+    ) -> Parameters:
         """Put values together: items [I, C], and one for each name but those of the prior.
 
-        All may have J draws in front.
+        All may have J draws in front. `ranking` [P] are the weights that rank, if they differ.
         """
         return Parameters(
             self.parts,
@@ -161,6 +169,7 @@ class Posterior:
             positions=shared.get("position"),
             position_factors=shared.get("position_factor"),
             enough=shared.get("enough"),
+            ranking_weights=ranking,
             source_no_click=shared.get("source"),
         )
 
@@ -229,6 +238,10 @@ class Posterior:
             self.item_features = self.item_features.to(device)
         for part in (self.items, *self.shared.values()):
             part.to_(device)
+        if self.ranking is not None:
+            self.ranking = RankingWeights(
+                self.ranking.mean.to(device), self.ranking.root.to(device)
+            )
 
     def tensors(self) -> dict[str, Tensor]:
         """Return every free parameter by name, to be saved."""

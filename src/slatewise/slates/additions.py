@@ -40,11 +40,16 @@ class RankingTerms:
     def __init__(self, posterior: Posterior, terms: FittedTerms, table: ItemTable) -> None:
         self._of_all, self._of_met = ranking_terms(posterior, terms)
         self._table = table
-        self._moments = {
-            name: (part.mean.detach().cpu().numpy(), part.scale.detach().cpu().numpy())
-            for name, part in posterior.shared.items()
-            if name in self._of_all or name in self._of_met
-        }
+        ranking = posterior.ranking
+        if ranking is None:
+            ranks = self._of_all.keys() | self._of_met.keys()
+            own = {name: part for name, part in posterior.shared.items() if name in ranks}
+            means = {name: part.mean for name, part in own.items()}
+            self._scales = {name: _array(part.scale) for name, part in own.items()}
+        else:
+            means = split_by_term(posterior, ranking.mean)
+        self._mean = {name: _array(mean) for name, mean in means.items()}
+        self._root = None if ranking is None else _array(ranking.root)
 
     @property
     def unknown(self) -> list[str]:
@@ -66,7 +71,7 @@ class RankingTerms:
 
     def mean(self, history: UserHistory) -> Additions:
         """Return what is added for a user by the posterior mean: weights [P], offsets [m]."""
-        return self._added(history, {name: mean for name, (mean, _) in self._moments.items()})
+        return self._added(history, self._mean)
 
     def draws(self, history: UserHistory, draws: int, seed: int) -> Additions:
         """Return what is added in J draws of the weights: weights [J, P], offsets [J, m]."""
@@ -82,14 +87,18 @@ class RankingTerms:
 
     def mean_parts(self, history: UserHistory, items: Ints) -> dict[str, Doubles]:
         """Return what each term adds to some items by the posterior mean: [k] each."""
-        means = {name: mean for name, (mean, _) in self._moments.items()}
-        return self._parts(history, items, means)
+        return self._parts(history, items, self._mean)
 
     def _drawn(self, draws: int, rng: np.random.Generator) -> Weights:
-        return {
-            name: mean + scale * rng.standard_normal((draws, *mean.shape))
-            for name, (mean, scale) in self._moments.items()
-        }
+        if self._root is None:
+            return {
+                name: mean + self._scales[name] * rng.standard_normal((draws, *mean.shape))
+                for name, mean in self._mean.items()
+            }
+        noise = rng.standard_normal((draws, len(self._root))) @ self._root.T  # [J, P]
+        ends = np.cumsum([len(mean) for mean in self._mean.values()])
+        parts = np.split(noise, ends[:-1], axis=1)
+        return {n: self._mean[n] + part for n, part in zip(self._mean, parts, strict=True)}
 
     def _added(self, history: UserHistory, weights: Weights) -> Additions:
         """Apply weights of terms, [...] in front of their features."""
@@ -170,12 +179,26 @@ class TermsInLog:
 
 
 def weights_by_term(posterior: Posterior, parameters: Parameters) -> dict[str, Tensor]:
-    """Take the weights of features of items apart again, by the name of the term."""
-    names = posterior.parts.weight_names("items")
+    """Return the weights [P] by which each term ranks, by its name."""
+    if parameters.ranking_weights is not None:
+        return split_by_term(posterior, parameters.ranking_weights)
     if parameters.cell_weights is None:
         return {}
+    return _split(posterior, posterior.parts.weight_names("items"), parameters.cell_weights)
+
+
+def split_by_term(posterior: Posterior, weights: Tensor) -> dict[str, Tensor]:
+    """Take the weights of all terms that rank, side by side, apart by the name of the term."""
+    return _split(posterior, posterior.parts.ranking_names, weights)
+
+
+def _split(posterior: Posterior, names: Sequence[str], weights: Tensor) -> dict[str, Tensor]:
     sizes = [len(posterior.shared[name].mean) for name in names]
-    return dict(zip(names, torch.split(parameters.cell_weights, sizes), strict=True))
+    return dict(zip(names, torch.split(weights, sizes), strict=True))
+
+
+def _array(tensor: Tensor) -> Floats:
+    return np.asarray(tensor.detach().cpu().numpy())
 
 
 def add_met(

@@ -19,6 +19,7 @@ from slatewise.files import atomic_directory, atomic_file
 from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
 from slatewise.model.posterior import Posterior
+from slatewise.model.ranking_weights import RankingWeights
 from slatewise.model.terms import FittedTerms
 from slatewise.version import __version__
 
@@ -40,7 +41,8 @@ _HASHED: Final = (POSTERIOR, ITEMS, GROUPS)
 def save(model: SlateModel, path: str | Path, *, overwrite: bool = False) -> None:
     """Write a model to a directory of its own; with `overwrite`, replace another saved one."""
     # Recommenders lay the items out beside the model; that goes with the model it was made from.
-    contents = {RUN, TERMS, *_HASHED, *(table.name for table in tables_of(Path(path)))}
+    more = [*tables_of(Path(path)), *Path(path).glob(TERMS)]
+    contents = {RUN, *_HASHED, *(file.name for file in more)}
     with atomic_directory(path, overwrite=overwrite, contents=contents) as directory:
         write_model(model, directory, {})
 
@@ -54,6 +56,8 @@ def write_model(model: SlateModel, path: Path, about: dict[str, Any]) -> None:
     tensors = model.posterior.tensors() | {"views": model.views}
     if model.posterior.item_features is not None:
         tensors["item_features"] = model.posterior.item_features
+    if model.posterior.ranking is not None:
+        tensors |= model.posterior.ranking.tensors()
     write_tensors(path / POSTERIOR, tensors, {"format": FORMAT})
     written = list(_HASHED)
     if model.terms.tensors:
@@ -69,6 +73,7 @@ def write_model(model: SlateModel, path: Path, about: dict[str, Any]) -> None:
         "calibration": model.calibration,
         "metrics": model.metrics,
         "terms": model.terms.to_json(),
+        "ranking": model.posterior.ranking is not None,
         "item_encoder": model.item_encoder and model.item_encoder.model_dump(mode="json"),
         "digests": {name: _digest(path / name) for name in written},
     }
@@ -118,8 +123,13 @@ def load(path: str | Path) -> SlateModel:
     expected["views"] = torch.Size([len(items)])
     if posterior.item_features is not None:
         expected["item_features"] = posterior.item_features.shape
+    if run.get("ranking"):
+        columns = sum(len(posterior.shared[name].mean) for name in posterior.parts.ranking_names)
+        expected |= {"ranking.mean": torch.Size([columns])}
+        expected |= {"ranking.root": torch.Size([columns, columns])}
     tensors = read_tensors(path / POSTERIOR, expected, posterior.added)
     posterior.item_features = tensors.get("item_features")
+    posterior.ranking = RankingWeights.of_tensors(tensors)
     posterior.load(tensors)
     return SlateModel(
         posterior,

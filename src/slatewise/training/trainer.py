@@ -21,6 +21,7 @@ from slatewise.model.terms import FittedTerms, with_automatic_terms
 from slatewise.training import runs
 from slatewise.training.config import TrainingConfig
 from slatewise.training.loop import Progress, Training
+from slatewise.training.next_click import fit_ranking, ranks_by_next_click
 from slatewise.training.warm import take_over
 
 Observer = Callable[[Progress], None]
@@ -94,6 +95,8 @@ def fit(
                 raise StoppedError("training was stopped and saved.", "Resume it with --resume.")
         posterior = work.result()
         posterior.to_("cpu")
+        if ranks_by_next_click(model, dataset):
+            posterior.ranking = fit_ranking(posterior, terms, dataset, seed)
     fitted = SlateModel(
         posterior,
         dataset.item_ids.to_list(),

@@ -75,11 +75,11 @@ def test_features_that_are_not_zero_have_mean_square_one() -> None:
 
 def test_terms_come_back_as_they_were_saved(terms: FittedTerms) -> None:
     stored = terms.to_json()
-    assert FittedTerms.from_json(stored, CONFIG, "run.json") == terms
+    assert FittedTerms.from_json(stored, CONFIG, "run.json", {}) == terms
     with pytest.raises(SlatewiseError, match="not those of the model"):
-        FittedTerms.from_json(stored, ModelConfig(), "run.json")
+        FittedTerms.from_json(stored, ModelConfig(), "run.json", {})
     with pytest.raises(SlatewiseError, match=r"terms\.propensity"):
-        FittedTerms.from_json(stored | {"propensity": {}}, CONFIG, "run.json")
+        FittedTerms.from_json(stored | {"propensity": {}}, CONFIG, "run.json", {})
 
 
 @pytest.mark.parametrize("name", ["history", "popularity", "propensity"])
