@@ -8,7 +8,7 @@ import torch
 
 from slatewise.data import SlateDataset
 from slatewise.evaluation import ModelRecommender, evaluate
-from slatewise.evaluation.baselines import fit_baselines
+from slatewise.evaluation.baselines import boosting, fit_baselines, sequences
 from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
 from slatewise.model.terms.enough import Enough
@@ -103,8 +103,13 @@ def test_it_predicts_further_clicks_better_than_a_model_that_takes_them_for_slat
     assert slates.value == pytest.approx(found["log_likelihood_sum"].value / slates.count, rel=1e-9)
 
 
-def test_baselines_choose_among_what_is_left_too(several: SlateDataset) -> None:
-    for name, baseline in fit_baselines(several, ("smoothed CTR", "all features")).items():
+def test_baselines_choose_among_what_is_left_too(
+    several: SlateDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sequences, "EPOCHS", 5)
+    monkeypatch.setattr(boosting, "ROUNDS", 60)
+    names = ("smoothed CTR", "all features", "bpr", "lightgbm")
+    for name, baseline in fit_baselines(several, names).items():
         found = evaluate(baseline, several)
         assert found["log_likelihood_per_slate"].value < found["log_likelihood"].value, name
         assert found["log_likelihood"].value > -1.6, name

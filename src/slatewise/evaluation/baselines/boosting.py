@@ -168,7 +168,8 @@ class BoostedTrees:
         """Describe the slates of a part, user by user until there are enough."""
         parts: list[Options] = []
         for _, batch in batches(dataset, users, part, _BATCH):
-            parts.append(self._described(batch, scored_interactions(batch, part), rates))
+            scored = scored_interactions(batch, part) & batch.first_choices
+            parts.append(self._described(batch, scored, rates))
             if sum(len(one.columns) for one in parts) >= most:
                 break
         return Options.joined(parts)
@@ -188,7 +189,8 @@ def _counts(dataset: SlateDataset, users: Int64Array) -> Int64Array:
     for batch in training_batches(dataset, users):
         clicked = batch.clicked_items[batch.clicks >= 0].numpy()
         counts[0] += np.bincount(clicked, minlength=dataset.num_items)
-        counts[1] += np.bincount(batch.slate_items.numpy(), minlength=dataset.num_items)
+        seen = batch.slate_items[batch.choices(batch.first_choices)].numpy()  # each slate once
+        counts[1] += np.bincount(seen, minlength=dataset.num_items)
     return counts
 
 

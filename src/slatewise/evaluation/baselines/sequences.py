@@ -236,7 +236,7 @@ class NextClick:
             torch.manual_seed(seed)
             model = cls(kind(dataset.num_items), draft)
             model._train(Windows.of(_training(dataset)), judged, rng, progress)
-        scored = scored_interactions(judged, "validation")
+        scored = scored_interactions(judged, "validation") & judged.first_choices
         slates, scores = Slates.of(judged, scored), model._log_scores(judged, scored)
         model.choice = Choice.fit(slates, scores, len(dataset.source_names))
         return model
