@@ -11,11 +11,27 @@ from slatewise.errors import SlatewiseError
 
 
 @contextmanager
-def atomic_file(target: Path) -> Iterator[Path]:
-    """Yield the path of a file beside `target` that replaces it on success."""
+def atomic_file(target: Path, *, durable: bool = False) -> Iterator[Path]:
+    """Yield the path of a file beside `target` that replaces it on success.
+
+    With `durable`, it is there whole or not at all even after a loss of power.
+    """
     partial = target.with_name(f".{target.name}.partial")
     yield partial
+    if durable:
+        _flush(partial)
     os.replace(partial, target)  # noqa: PTH105 (the one call that is atomic by contract)
+    if durable:
+        _flush(target.parent)
+
+
+def _flush(path: Path) -> None:
+    """Wait until a file, or a directory, is on the disk."""
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 @contextmanager

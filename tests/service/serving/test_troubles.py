@@ -230,7 +230,7 @@ def test_damaged_counts_of_a_version_are_made_anew(
     models = Models.of(tmp_path, "main")
     version = models.next_version()
     runs.save(a_model(("popularity",), seed=5), models.path(version))
-    (models.path(version) / "popularity.parquet").write_bytes(b"nonsense")
+    (models.path(version) / "counts.parquet").write_bytes(b"nonsense")
     models.promote(version, "a test")
     service.refresh()
     assert service.arms[0].version == version

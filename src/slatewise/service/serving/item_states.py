@@ -5,9 +5,10 @@ other as the store numbered them, from where the version's own count ends, and a
 the same way up to the same number has the same features.
 """
 
+import fcntl
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -18,16 +19,16 @@ import polars as pl
 from slatewise.errors import InputError
 from slatewise.features.popularity import SECOND
 from slatewise.features.popularity_state import CountedEvents
-from slatewise.model.terms import FittedTerms
+from slatewise.model.terms import FittedTerms, Term
 from slatewise.model.terms.term import FeatureTerm, ItemState
 from slatewise.service.serving.items import ItemLog
-from slatewise.service.serving.turns import one_at_a_time
 from slatewise.service.store.records import Answer
 
 logger = logging.getLogger(__name__)
 
 COUNTS: Final = "counts.parquet"
 """Beside a run: the states as of a number, from which serving counts on."""
+LOCK: Final = ".turn.lock"
 _PAGE: Final = 5_000
 _REMEMBERED: Final = 200_000
 """Slates whose earlier answers are known; one that is answered again after as many others counts
@@ -39,6 +40,25 @@ class AnswerSource(Protocol):
 
     def answers_since(self, seq: int, limit: int, until: int | None = None) -> list[Answer]:
         """Return the next answers after a number, in the order of their numbers."""
+
+
+class MissingPast:
+    """Notes about a past that models ask for, as long as the store has no answer at all."""
+
+    def __init__(self) -> None:
+        self._empty: bool | None = None
+
+    def look(self, store: AnswerSource) -> None:
+        """See whether the store has an answer; once it has one, it is not asked again."""
+        if self._empty is not False:
+            self._empty = not store.answers_since(0, 1)
+
+    def notes(self, terms: Iterable[Term]) -> list[str]:
+        """Say which terms of a model have nothing to go by."""
+        if not self._empty:
+            return []
+        empty = [term.without_past for term in terms]
+        return [f"{what}: no log was loaded; run slatewise load DIR LOG" for what in empty if what]
 
 
 class _Known(NamedTuple):
@@ -207,3 +227,13 @@ def _alike(one: Mapping[str, FeatureTerm], other: Mapping[str, FeatureTerm]) -> 
 def _size(state: ItemState) -> int:
     """Return for how many items a state has room."""
     return min(map(len, state.arrays.values()))
+
+
+@contextmanager
+def one_at_a_time(run: Path) -> Iterator[None]:
+    """Let workers that start at once take turns where one of them does something to a run."""
+    with ExitStack() as held:
+        with suppress(OSError):  # where nothing can be written, there is nothing to share either
+            lock = held.enter_context((run / LOCK).open("w"))
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -15,11 +15,10 @@ from slatewise.model.gaussian import Gaussian
 from slatewise.model.terms import FittedTerms
 from slatewise.ranking import ItemTable
 from slatewise.service.serving.features import FeatureReader, FeatureSource
-from slatewise.service.serving.item_states import AnswerSource, ItemStates
+from slatewise.service.serving.item_states import AnswerSource, ItemStates, one_at_a_time
 from slatewise.service.serving.items import ItemLog
 from slatewise.service.serving.prior import prior_items, prior_model, prior_version
 from slatewise.service.serving.request import Request
-from slatewise.service.serving.turns import one_at_a_time
 from slatewise.service.serving.users import Know
 from slatewise.service.store.features import Features
 from slatewise.slates.catalogue import Catalogue, Ints, NewItems, NewRows

@@ -10,14 +10,14 @@ whoever reads, at whatever moment, finds the old one or the new one whole.
 
 import json
 import logging
-import os
 import shutil
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from slatewise.errors import InputError, SlatewiseError
+from slatewise.files import atomic_file
 from slatewise.model.fitted import SlateModel
 from slatewise.service.serving.item_states import COUNTS
 from slatewise.training import runs
@@ -218,8 +218,8 @@ class Models:
     def _replace(self, new: Current) -> Current:
         old = self._read(CURRENT)
         if old is not None:
-            _write(self.directory / PREVIOUS, asdict(old))
-        _write(self.directory / CURRENT, asdict(new))
+            _write(self.directory / PREVIOUS, old)
+        _write(self.directory / CURRENT, new)
         return new
 
 
@@ -227,17 +227,6 @@ def _now() -> int:
     return time.time_ns() // 1_000
 
 
-def _write(file: Path, value: dict[str, Any]) -> None:
-    """Write JSON that is there whole or not at all, even after a loss of power."""
-    partial = file.with_name(f".{file.name}.partial")
-    with partial.open("w", encoding="utf-8") as out:
-        json.dump(value, out, indent=2)
-        out.write("\n")
-        out.flush()
-        os.fsync(out.fileno())
-    os.replace(partial, file)  # noqa: PTH105 (the one call that is atomic by contract)
-    directory = os.open(file.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+def _write(file: Path, value: Current) -> None:
+    with atomic_file(file, durable=True) as partial:
+        partial.write_text(json.dumps(asdict(value), indent=2) + "\n", encoding="utf-8")

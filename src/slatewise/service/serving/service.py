@@ -12,10 +12,9 @@ from typing import Final, TypeVar
 from slatewise.errors import SlatewiseError
 from slatewise.model.terms import FeatureTerm
 from slatewise.service.serving.arms import assign
-from slatewise.service.serving.item_states import ItemStates
+from slatewise.service.serving.item_states import ItemStates, MissingPast
 from slatewise.service.serving.items import ItemLog
 from slatewise.service.serving.live import Live, ServedSlate
-from slatewise.service.serving.missing import MissingPast
 from slatewise.service.serving.models import Models
 from slatewise.service.serving.request import Request
 from slatewise.service.serving.users import ANONYMOUS, User, UserCache
