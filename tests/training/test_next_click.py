@@ -9,9 +9,11 @@ import pytest
 import torch
 
 from slatewise.data import SlateDataset
+from slatewise.data.formats import LogFormat
 from slatewise.data.preparation import prepare
 from slatewise.data.split import SplitConfig
 from slatewise.evaluation import ModelRecommender, evaluate
+from slatewise.evaluation.parts import scored_interactions
 from slatewise.features.user_history import UserHistory
 from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
@@ -177,3 +179,54 @@ def test_who_ranks_by_the_next_click(
 ) -> None:
     found = fit(dataset, CONFIG.changed(**settings), TrainingConfig(max_epochs=1))
     assert (found.posterior.ranking is not None) == fitted
+
+
+def news_dataset(folder: Path) -> SlateDataset:
+    """Draw a front page whose items live for six hours; people click what is new."""
+    rng, rows = np.random.default_rng(2), []
+    born = np.linspace(-6, 42, 160)
+    for user in range(60):
+        for hour in np.sort(rng.random(12) * 42).tolist():
+            alive = np.flatnonzero((born < hour) & (hour < born + 6))
+            slate = rng.permutation(alive)[:6]
+            chances = np.exp(-(hour - born[slate]) / 1.5)
+            click = int(rng.choice(slate, p=chances / chances.sum()))
+            same = {"user_id": user, "time": 1_700_000_000 + int(3_600 * hour), "source": "page"}
+            rows.append(same | {"slate": slate.tolist(), "click": click})
+    pl.DataFrame(rows).write_parquet(folder / "log.parquet")
+    pl.DataFrame({"item_id": range(160), "group": ["news"] * 160}).write_parquet(
+        folder / "items.parquet"
+    )
+    return prepare(
+        folder / "log.parquet",
+        folder / "items.parquet",
+        folder / "set",
+        log_format=LogFormat(time_unit="s"),
+        division=SplitConfig(method="time", valid_share=0.2, test_share=0.2),
+    )
+
+
+def test_news_are_ranked_at_least_as_well_as_by_what_is_clicked_lately(tmp_path: Path) -> None:
+    news = news_dataset(tmp_path)
+    assert next_click.share_still_shown(news) < 0.1
+    config = ModelConfig(dimensions=3, terms=("popularity",), half_lives=(2.0, 24.0))
+    model = fit(news, config, TrainingConfig(max_epochs=3))
+    served = evaluate(ModelRecommender(model, log=news), news, k=10, resamples=20)["recall@10"]
+    model.posterior.ranking = None
+    in_slate = evaluate(ModelRecommender(model, log=news), news, k=10, resamples=20)["recall@10"]
+    lately = recall_by_recent_clicks(model, news, k=10)
+    assert lately > 0.3
+    assert served.value >= lately
+    assert served.value > in_slate.value
+
+
+def recall_by_recent_clicks(model: SlateModel, dataset: SlateDataset, k: int) -> float:
+    """Return the recall of the items with most clicks lately, each click counting half in 2 h."""
+    term = model.terms.by_name["popularity"]
+    column = term.columns(model.config).index("clicks_2h")
+    lookup, log, items = term.at_times(dataset), dataset.interactions(), np.arange(160)
+    hits = []
+    for row in scored_interactions(log, "test").nonzero()[:, 0].tolist():
+        clicks = lookup(items, np.full(160, int(log.times[row])))[:, column]
+        hits.append(int(log.clicked_items[row]) in np.argsort(-clicks, kind="stable")[:k])
+    return float(np.mean(hits))

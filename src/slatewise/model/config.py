@@ -61,8 +61,8 @@ class ModelConfig(Config):
     """Terms of the utility beside the relevance; none is the paper's model."""
     ranking: Literal["auto", "slate", "next-click"] = "auto"
     """Weights by which terms rank the catalogue: those of choices within slates, or those of the
-    next click among all items; `auto` is the next click for the all-item likelihood and for logs
-    of clicks alone."""
+    next click among all items; `auto` is the next click for the all-item likelihood, for logs of
+    clicks alone, and where items come and go."""
     evidence: tuple[str, ...] = ()
     """Sources whose slates move the user without a click too, once they are past; none is the
     paper's model."""

@@ -86,14 +86,25 @@ class SlateModel:
     def term_weights(self) -> list[dict[str, Any]]:
         """What each feature adds to a utility where it has its typical size, most first.
 
-        One record per feature: its `term`, `feature`, meaning in `words`, what it `acts_on`, and
-        the posterior `mean` and `scale` of its weight.
+        One record per feature: its `term`, `feature`, meaning in `words`, what it `acts_on`, the
+        posterior `mean` and `scale` of its weight, and the weight by which it `ranks` the
+        catalogue, None if it does not.
         """
+        posterior, names = self.posterior, self.posterior.parts.ranking_names
+        ranks = {name: posterior.shared[name].mean for name in names}
+        if posterior.ranking is not None:
+            ranks = posterior.by_term(names, posterior.ranking.mean)
         rows = [
-            {"term": name, "feature": column, "words": term.words(column), "acts_on": term.acts_on}
-            | {"mean": weights.mean[index].item(), "scale": weights.scale[index].item()}
+            {
+                "term": name,
+                "feature": column,
+                "words": term.words(column),
+                "acts_on": term.acts_on,
+                "mean": posterior.shared[name].mean[index].item(),
+                "scale": posterior.shared[name].scale[index].item(),
+                "ranks": ranks[name][index].item() if name in ranks else None,
+            }
             for name, term in self.terms.by_name.items()
-            for weights in [self.posterior.shared[name]]
             for index, column in enumerate(term.columns(self.config))
         ]
         return sorted(rows, key=lambda row: -abs(row["mean"]))

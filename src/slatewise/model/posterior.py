@@ -178,6 +178,11 @@ class Posterior:
         parts = [shared[name] for name in self.parts.weight_names(acts_on)]
         return torch.cat(parts, dim=-1) if parts else None
 
+    def by_term(self, names: Sequence[str], weights: Tensor) -> dict[str, Tensor]:
+        """Take the weights of some terms, side by side, apart: [P] by the name of the term."""
+        sizes = [len(self.shared[name].mean) for name in names]
+        return dict(zip(names, torch.split(weights, sizes), strict=True))
+
     def shared_kl(self) -> Tensor:
         """KL divergence of everything but the item vectors from the prior: []."""
         total = self.prior.kl()

@@ -47,7 +47,7 @@ class RankingTerms:
             means = {name: part.mean for name, part in own.items()}
             self._scales = {name: _array(part.scale) for name, part in own.items()}
         else:
-            means = split_by_term(posterior, ranking.mean)
+            means = posterior.by_term(posterior.parts.ranking_names, ranking.mean)
         self._mean = {name: _array(mean) for name, mean in means.items()}
         self._root = None if ranking is None else _array(ranking.root)
 
@@ -181,20 +181,10 @@ class TermsInLog:
 def weights_by_term(posterior: Posterior, parameters: Parameters) -> dict[str, Tensor]:
     """Return the weights [P] by which each term ranks, by its name."""
     if parameters.ranking_weights is not None:
-        return split_by_term(posterior, parameters.ranking_weights)
+        return posterior.by_term(posterior.parts.ranking_names, parameters.ranking_weights)
     if parameters.cell_weights is None:
         return {}
-    return _split(posterior, posterior.parts.weight_names("items"), parameters.cell_weights)
-
-
-def split_by_term(posterior: Posterior, weights: Tensor) -> dict[str, Tensor]:
-    """Take the weights of all terms that rank, side by side, apart by the name of the term."""
-    return _split(posterior, posterior.parts.ranking_names, weights)
-
-
-def _split(posterior: Posterior, names: Sequence[str], weights: Tensor) -> dict[str, Tensor]:
-    sizes = [len(posterior.shared[name].mean) for name in names]
-    return dict(zip(names, torch.split(weights, sizes), strict=True))
+    return posterior.by_term(posterior.parts.weight_names("items"), parameters.cell_weights)
 
 
 def _array(tensor: Tensor) -> Floats:

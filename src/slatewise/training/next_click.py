@@ -46,6 +46,8 @@ _NEAREST, _POPULAR, _SAMPLED = 256, 256, 512
 """Candidates in a larger one: of greatest latent utility, of most clicks, and drawn uniformly."""
 _CELLS: Final = 1 << 22
 """Latent utilities held at once."""
+_STAYING: Final = 0.5
+"""Share of what is shown early that is still shown late, below which a catalogue turns over."""
 _LEAST_SCALE: Final = 0.1
 """κ at least: divided by less, what terms add would leave exp(utility) beyond all numbers."""
 
@@ -62,16 +64,39 @@ class _Choice(NamedTuple):
 
 
 def ranks_by_next_click(config: ModelConfig, dataset: SlateDataset) -> bool:
-    """Return whether weights of the next click rank, instead of those of choices within slates."""
+    """Return whether weights of the next click rank, instead of those of choices within slates.
+
+    If it is left open, they rank where a click is one among all items: for the all-item
+    likelihood and logs of clicks alone. And where items come and go, as news do: choices within
+    slates never had an item that was gone, and so cannot tell it from others.
+    """
     if config.ranking != "auto":
         return config.ranking == "next-click"
-    return config.likelihood == "all-item" or is_clicks_only(dataset)
+    if config.likelihood == "all-item" or is_clicks_only(dataset):
+        return True
+    return share_still_shown(dataset) < _STAYING
 
 
 def is_clicks_only(dataset: SlateDataset) -> bool:
     """Return whether a log has no exposures: every slate is one item, and it was clicked."""
     alone = len(dataset.slate_items) == len(dataset.clicks)
     return alone and bool((dataset.clicks >= 0).all())
+
+
+def share_still_shown(dataset: SlateDataset) -> float:
+    """Return how much of what was seen in the first third of a log is seen in the last third.
+
+    Near 1 for shops and videos, near 0 for news; 1 where times are only an order.
+    """
+    if not dataset.meta["clock_times"]:
+        return 1.0
+    times, lengths = np.asarray(dataset.times), np.diff(dataset.slate_offsets)
+    thirds = np.quantile(times, [1 / 3, 2 / 3])
+    early, late = (
+        np.bincount(dataset.slate_items[np.repeat(mask, lengths)], minlength=dataset.num_items)
+        for mask in (times <= thirds[0], times >= thirds[1])
+    )
+    return float(early[late > 0].sum() / max(1, early.sum()))
 
 
 def fit_ranking(
