@@ -78,11 +78,13 @@ def predict(model: SlateModel, dataset: SlateDataset, samples: int, seed: int = 
 
 
 def test_predictions_follow_the_equations(world: tuple[SlateDataset, SlateModel]) -> None:
-    """One user by hand: state from the clicks before, distances, softmax with no click."""
+    """One user by hand: state from the clicks before, distances that know how uncertain items
+    are, softmax with no click."""
     dataset, model = world
     posterior = model.posterior
     weights = {name: part.mean.detach().double().numpy() for name, part in posterior.shared.items()}
     vectors = model.item_vectors.astype(np.float64)
+    variances = np.square(model.item_scales.astype(np.float64)).sum(axis=1)
     user = int(np.flatnonzero(dataset.valid_end < np.diff(dataset.user_offsets))[0])
     start, end = dataset.user_offsets[user : user + 2]
     state = weights["initial_state"]
@@ -90,7 +92,8 @@ def test_predictions_follow_the_equations(world: tuple[SlateDataset, SlateModel]
     for n in range(start, end):
         items = dataset.slate_items[dataset.slate_offsets[n] : dataset.slate_offsets[n + 1]]
         profile = weights["output"] @ state
-        relevance = [math.exp(-np.linalg.norm(profile - vectors[i])) for i in items]
+        squares = np.square(profile - vectors[items]).sum(axis=1) + variances[items]
+        relevance = np.exp(-np.sqrt(squares)).tolist()
         nothing = math.exp(weights["no_click"][len(items) - 1])
         total = sum(relevance) + nothing
         click = int(dataset.clicks[n])
@@ -122,6 +125,23 @@ def test_the_predictive_averages_probabilities(world: tuple[SlateDataset, SlateM
         - predict(model, dataset, 40, seed=1).log_probabilities
     ).mean()
     assert many < 0.6 * few
+
+
+@pytest.mark.parametrize("samples", [0, 3])
+def test_a_prediction_does_not_depend_on_who_else_is_predicted(
+    world: tuple[SlateDataset, SlateModel], samples: int
+) -> None:
+    dataset, model = world
+    recommender = ModelRecommender(model, samples=samples)
+    log = dataset.interactions()
+
+    def predicted(users: list[int]) -> Predictions:
+        batch = log.of_users(torch.tensor(users))
+        return recommender.predict(batch, torch.ones(len(batch.clicks), dtype=torch.bool))
+
+    alone, among = predicted([3]), predicted([3, 8, 20])
+    same = among.log_probabilities[: len(alone.log_probabilities)]
+    assert same == pytest.approx(alone.log_probabilities, abs=1e-5)
 
 
 def test_a_model_beats_the_base_rate(world: tuple[SlateDataset, SlateModel]) -> None:

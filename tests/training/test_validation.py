@@ -6,11 +6,13 @@ import torch
 
 from slatewise.data.interactions import Interactions
 from slatewise.model.config import ModelConfig
-from slatewise.model.likelihood import Exposure
+from slatewise.model.likelihood import Exposure, batch_likelihood
 from slatewise.model.posterior import Posterior
+from slatewise.model.profiles import known_profiles
+from slatewise.model.steps import ClickSteps
 from slatewise.training.config import TrainingConfig
 from slatewise.training.loop import Training
-from slatewise.training.validation import Validation
+from slatewise.training.validation import Validation, held_out
 from tests.model.ragged import random_interactions
 
 ITEMS = 12
@@ -27,12 +29,31 @@ def log_and_posterior() -> tuple[Interactions, Posterior]:
     return log, posterior
 
 
-def test_the_mean_is_scored_without_draws_and_a_sure_posterior_alike_with_them() -> None:
+def mean_score(log: Interactions, posterior: Posterior) -> float:
+    """Return the mean log-likelihood of held-out interactions at the posterior mean."""
+    scored, parameters = held_out(log), posterior.mean()
+    steps = ClickSteps.of(log)
+    profiles = known_profiles(parameters, log, steps)
+    found = batch_likelihood(parameters, profiles, steps.state_of, log, scored)
+    return float((found.total / scored.sum()).detach())
+
+
+def test_without_draws_the_spread_of_items_counts() -> None:
+    """The closed form is where many draws of items lead, which the mean is not."""
     log, posterior = log_and_posterior()
-    mean = Validation(log, None, ITEMS).score(posterior)
-    assert Validation(log, None, ITEMS, draws=8).score(posterior) != pytest.approx(mean, abs=1e-3)
+    for part in posterior.shared.values():
+        part.raw.fill_(-30.0)
+    closed = Validation(log, None, ITEMS).score(posterior)
+    drawn = Validation(log, None, ITEMS, draws=200).score(posterior)
+    assert abs(closed - drawn) < 0.5 * abs(mean_score(log, posterior) - drawn)
+
+
+def test_a_sure_posterior_scores_alike_with_and_without_draws() -> None:
+    log, posterior = log_and_posterior()
     for part in (posterior.items, *posterior.shared.values()):
         part.raw.fill_(-30.0)
+    mean = mean_score(log, posterior)
+    assert Validation(log, None, ITEMS).score(posterior) == pytest.approx(mean, rel=1e-5)
     assert Validation(log, None, ITEMS, draws=3).score(posterior) == pytest.approx(mean, rel=1e-5)
 
 

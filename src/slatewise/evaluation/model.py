@@ -1,7 +1,6 @@
 """A fitted model as a recommender that can be judged."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -15,6 +14,7 @@ from slatewise.evaluation.predictions import Predictions, Slates
 from slatewise.evaluation.recommender import target_ranks, top_items
 from slatewise.features.user_history import Histories, UserHistory
 from slatewise.model.fitted import SlateModel
+from slatewise.model.gaussian import keyed_noise
 from slatewise.model.kernels.rows import unique_rows
 from slatewise.model.parameters import Parameters
 from slatewise.model.profiles import known_profiles
@@ -27,7 +27,7 @@ _CELLS = 1 << 24
 
 
 class ModelRecommender:
-    """Predicts and ranks by the posterior mean, or averages predictions over posterior draws."""
+    """Predicts in closed form or averages over posterior draws, and ranks by the posterior mean."""
 
     def __init__(
         self,
@@ -46,7 +46,8 @@ class ModelRecommender:
     def predict(self, interactions: Interactions, scored: Tensor) -> Predictions:
         """Return the choice probabilities of the scored interactions; see `Predictor`.
 
-        With samples, probabilities are averaged over as many draws of everything uncertain.
+        Without samples, by `Posterior.expected`, which knows how uncertain items are. With samples,
+        probabilities are averaged over as many draws of everything uncertain.
         """
         slates = Slates.of(interactions, scored)
         interactions = self._terms.describe(interactions)
@@ -78,10 +79,12 @@ class ModelRecommender:
     def _parameters(self, rows: Tensor, draw: int) -> Parameters:
         posterior = self._model.posterior
         if not self._samples:
-            mean = posterior.mean()
-            return replace(mean, items=mean.items[rows])
+            return posterior.expected(rows)
+        # By item and not in turn, so that predictions do not depend on who else is predicted.
+        noise = keyed_noise((self._seed, draw), rows, posterior.config.item_columns)
+        items = posterior.items.rows(rows).sample(noise)
         generator = torch.Generator().manual_seed(self._seed * 1_000_003 + draw)
-        return posterior.sample_around(posterior.items.rows(rows).sample(generator), generator)
+        return posterior.sample_around(items, generator)
 
     def rank(
         self,

@@ -1,8 +1,10 @@
 """Independent Gaussians, of which the posterior is made (eq. meanfield_posterior)."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -67,6 +69,23 @@ class Gaussian:
         """KL divergence from N(0, prior_scale²), entry by entry; scales may be [D], by column."""
         scale = torch.as_tensor(prior_scale, dtype=self.mean.dtype, device=self.mean.device)
         return gaussian_kl(self.mean, self.scale, self.mean.new_zeros(()), scale)
+
+
+def keyed_noise(key: Sequence[int], rows: Tensor, columns: int) -> Tensor:
+    """Return standard normals for rows [R] that depend on key, row and column alone: [R, C].
+
+    A generator would give a row other noise with other rows beside it. Numbers of cells go through
+    SplitMix64 (Steele, Lea and Flood, 2014), then through the normal quantile.
+    """
+    start = np.random.SeedSequence(list(key)).generate_state(1, np.uint64)
+    cells = rows.cpu().numpy()[:, None] * columns + np.arange(1, columns + 1)  # [R, C]
+    bits = start + cells.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)  # wraps around
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    bits ^= bits >> np.uint64(31)
+    uniform = ((bits >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+    noise: Tensor = torch.special.ndtri(torch.from_numpy(uniform))
+    return noise.to(rows.device, torch.float32)
 
 
 def gaussian_kl(mean: Tensor, scale: Tensor, prior_mean: Tensor, prior_scale: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from slatewise.data.interactions import Interactions
 from slatewise.errors import SlatewiseError
+from slatewise.model.kernels.backend import Backend
 from slatewise.model.kernels.catalogue import catalogue_terms
 from slatewise.model.kernels.slate import slate_terms
 from slatewise.model.parameters import Parameters
@@ -122,9 +123,12 @@ def batch_likelihood(
         lambdas = exposure.source_weights.to(profiles.device)[batch.sources.long()]
         if several is not None and not exposure.is_choice:
             lambdas = torch.where(several.further > 0, 0.0, lambdas)  # a slate was shown once
+    profiles, items = parameters.with_spread(profiles)
+    # Predictions have dimensions of their own, for which no loop over slates is worth compiling.
+    backend: Backend = "auto" if parameters.variances is None else "torch"
     terms = slate_terms(
         profiles,
-        parameters.items,
+        items,
         no_click,
         state_of=state_of,
         cells=batch.slate_items,
@@ -143,12 +147,13 @@ def batch_likelihood(
         include_no_click=exposure is not None and exposure.is_choice,
         include_bias=exposure is not None and exposure.is_choice,
         relevance=parameters.parts.relevance,
+        backend=backend,
     )
     if exposure is None or lambdas is None or candidates is None:
         return BatchLikelihood(terms.total, terms.log_likelihood)
     over_catalogue = catalogue_terms(
         profiles,
-        parameters.items,
+        items,
         no_click if exposure.is_choice else None,
         candidates=candidates.rows,
         catalogue=candidates.catalogue,

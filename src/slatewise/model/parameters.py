@@ -44,6 +44,9 @@ class Parameters:
     rank as well"""
     source_no_click: Tensor | None = None
     """[number of sources] what each source adds to the utility of not clicking"""
+    variances: Tensor | None = None
+    """[I] of the item vectors, summed over dimensions, where the items are means and predictions
+    know how uncertain they are"""
 
     enough: Tensor | None = None
     """[3] utility of having enough after one, two, … clicks on a slate, beside log(items left)"""
@@ -67,6 +70,18 @@ class Parameters:
         """Look up the vectors of items [K]: [K, D]."""
         # Not from `vectors`: the gradient of that slice would be as large as the table.
         return split_bias(self.items.index_select(-2, items), self.dimensions)[0]
+
+    def with_spread(self, profiles: Tensor) -> tuple[Tensor, Tensor]:
+        """Return profiles [M, D'] and items [I, C'] as utilities compare them.
+
+        Where the variances of items are known, the relevance may add dimensions for them.
+        """
+        if self.variances is None:
+            return profiles, self.items
+        vectors, biases = split_bias(self.items, self.dimensions)
+        relevance = self.parts.relevance
+        profiles, vectors = relevance.with_spread(profiles, vectors, self.variances)
+        return profiles, vectors if biases is None else torch.cat([vectors, biases[:, None]], 1)
 
     def no_click_after(self, scroll: Tensor, sources: Tensor) -> Tensor:
         """Return log β_s for scroll lengths [N] of slates from sources [N].

@@ -1,6 +1,7 @@
 """The approximate posterior q(θ): independent Gaussians, sampled and looked at."""
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,6 +11,7 @@ from torch.nn.functional import pad
 from slatewise.model.evidence import Evidence
 from slatewise.model.gaussian import Gaussian
 from slatewise.model.item_centre import ItemCentre
+from slatewise.model.kernels.slate import split_bias
 from slatewise.model.parameters import Parameters
 from slatewise.model.part import Noise, Parameter
 from slatewise.model.parts import Parts
@@ -118,6 +120,15 @@ class Posterior:
             {name: part.mean for name, part in self.shared.items()},
             None if self.ranking is None else self.ranking.mean,
         )
+
+    def expected(self, items: Tensor | None = None) -> Parameters:
+        """Return the mean, of all or of some items [R], with the variances that predictions need.
+
+        It is the closed form of what draws predict on average; a ranking by it is that of the mean.
+        """
+        rows = self.items if items is None else self.items.rows(items)
+        scales, _ = split_bias(rows.scale, self.config.dimensions)
+        return replace(self.mean(), items=rows.mean, variances=scales.square().sum(-1))
 
     def sample(self, generator: torch.Generator | None = None) -> Parameters:
         """Draw everything once."""

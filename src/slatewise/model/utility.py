@@ -7,6 +7,9 @@ relevance of eq. click-softmax. What was clicked before in the same slate is no 
 Kernels, GPU passes, rankings and explanations compute the same faster; tests hold each of them to
 these functions.
 
+Parameters are a draw of the posterior, its mean, or its mean with the variances of items: then the
+relevance of an item seen is what it is on average, −√(‖z − μ‖² + Σσ²) for the distance.
+
 Shapes: N interactions, F items seen, I items, B users, D dimensions, P features.
 """
 
@@ -25,9 +28,10 @@ def item_utilities(parameters: Parameters, profiles: Tensor, batch: Interactions
     `batch.slate_items` points into `parameters.items`, and the batch has its features where the
     model has terms.
     """
+    profiles, items = parameters.with_spread(profiles)
     seen_by = torch.repeat_interleave(profiles, batch.scroll_lengths, dim=0)  # [F, D]
-    rows = parameters.items.index_select(0, batch.slate_items)
-    vectors, biases = split_bias(rows, parameters.dimensions)
+    rows = items.index_select(0, batch.slate_items)
+    vectors, biases = split_bias(rows, profiles.shape[1])
     utility = parameters.parts.relevance.pairs(seen_by, vectors)  # [F]
     if biases is not None:
         utility = utility + biases

@@ -25,8 +25,8 @@ class TrainingConfig(Config):
     least_gain: PositiveFloat = 2e-4
     """Gain in mean log-likelihood below which an epoch counts as no improvement."""
     validation_draws: NonNegativeInt = 0
-    """Posterior draws over which the validation likelihood averages; 0 takes the posterior mean,
-    which on logs that leave items uncertain ends training too early."""
+    """Posterior draws over which the validation likelihood averages; 0 takes the closed form that
+    predictions use, which knows how uncertain items are."""
     optimisation: Literal["auto", "joint", "two-step"] = "auto"
     """All parameters together, or first the items under linear dynamics and then, with the items
     frozen, the GRU. `auto` is two-step for a GRU on a million interactions or more."""

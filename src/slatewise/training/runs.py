@@ -34,6 +34,9 @@ RUN, POSTERIOR, TERMS, ITEMS, GROUPS, CHECKPOINT, LOG = (
     "checkpoint.safetensors",
     "log.jsonl",
 )
+PREDICTIONS: Final = "closed form"
+"""What the calibration of a run is of. Earlier runs predicted by the posterior mean: theirs is not
+taken over, and fitted anew where it is needed."""
 _HASHED: Final = (POSTERIOR, ITEMS, GROUPS)
 """The files of every model, whose digests are in its description; so is that of TERMS, if any."""
 
@@ -71,6 +74,7 @@ def write_model(model: SlateModel, path: Path, about: dict[str, Any]) -> None:
         "longest_slate": len(model.posterior.shared["no_click"].mean),
         "sources": model.source_names,
         "calibration": model.calibration,
+        "predictions": PREDICTIONS,
         "metrics": model.metrics,
         "terms": model.terms.to_json(),
         "ranking": model.posterior.ranking is not None,
@@ -137,7 +141,7 @@ def load(path: str | Path) -> SlateModel:
         names.to_list(),
         list(run["sources"]),
         tensors["views"],
-        run["calibration"],
+        run["calibration"] if run.get("predictions") == PREDICTIONS else None,
         run["metrics"],
         FittedTerms.from_json(
             run.get("terms", {}),

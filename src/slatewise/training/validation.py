@@ -46,8 +46,9 @@ class Validation:
     def score(self, posterior: Posterior) -> float:
         """Return the mean log-likelihood of an interaction.
 
-        Without draws under the posterior mean. With draws, the probabilities of a choice within
-        the slate are averaged over them, and the log-likelihood of its exposure.
+        Without draws, by the closed form that predictions use (`Posterior.expected`). With draws,
+        the probabilities of a choice within the slate are averaged over them, and the
+        log-likelihood of its exposure.
         """
         with torch.no_grad():
             parameters = list(self._parameters(posterior))
@@ -66,7 +67,7 @@ class Validation:
 
     def _parameters(self, posterior: Posterior) -> Iterator[Parameters]:
         if not self._draws:
-            yield posterior.mean()
+            yield posterior.expected()
             return
         # The same noise every time: scores of different epochs differ by the model alone.
         generator = torch.Generator(self.users.device).manual_seed(self._seed)

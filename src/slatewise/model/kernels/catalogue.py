@@ -49,9 +49,10 @@ def catalogue_terms(
         sharpness: positive exponent κ of the relevance.
         include_bias: whether b counts.
         relevance: r, of a state and a vector.
-        backend: `numba` is one fused pass in float32 on the CPU, whose gradients are worked out
-            on the way and handed out by one backward pass (a second one raises); `torch` is the
-            reference, for any device, dtype and relevance; `auto` takes numba where it can.
+        backend: `numba` is a fused pass between two matrix products, in float32 on the CPU, whose
+            gradients are worked out on the way and handed out by one backward pass (a second one
+            raises); `torch` is the reference, for any device, dtype and relevance; `auto` takes
+            numba where it can.
 
     """
     if not sharpness > 0:
@@ -133,7 +134,10 @@ def _columns_of(candidates: Tensor, rows: int) -> Tensor:
     return column_of
 
 
-# One fused pass.
+# Two matrix products, and a fused pass between them.
+
+_BLOCK = 256
+"""States whose products with the candidates are in memory, and nearly in cache, at a time."""
 
 
 class _Fused(torch.autograd.Function):
@@ -152,32 +156,63 @@ class _Fused(torch.autograd.Function):
         include_bias: bool,
         relevance: str,
     ) -> Tensor:
-        floats = [plain(states), plain(items)]
-        floats.append(floats[0].new_empty(0) if no_click is None else plain(no_click))
-        columns = floats[1].index_select(0, candidates).T.contiguous()  # [D, K], or [D + 1, K]
+        states, items = plain(states), plain(items)
+        nothing = states.new_empty(0)
+        no_click = nothing if no_click is None else plain(no_click)
         sampled = len(candidates) < catalogue
-        column_of = (
-            _columns_of(candidates, len(items)) if sampled else candidates.new_empty(0).int()
-        )
-        # All or none: what one of them costs is small beside the distances.
-        wanted = any(ctx.needs_input_grad[:3])
-        gradients = [torch.zeros_like(part) if wanted else part for part in (*floats, columns)]
-        dims = states.shape[1]
-        has_bias = include_bias and items.shape[1] > dims
-        total, fault = loops("catalogue").catalogue_kernel(dims, has_bias, relevance)(
-            *(part.numpy() for part in (*floats, columns, column_of)),
-            plain(state_of, torch.int64).numpy(),
-            plain(clicked, torch.int32).numpy(),
-            plain(weights).numpy(),
-            np.float32(math.log(catalogue / len(candidates))),
-            np.float32(sharpness),
-            wanted,
-            *(gradient.numpy() for gradient in gradients),
-        )
+        column_of = _columns_of(candidates, len(items)) if sampled else nothing.int()
+        clicked, weights = plain(clicked, torch.int32), plain(weights)
+        # Interactions of a state share its relevances, which are most of the work; states of which
+        # none counts, such as the last of every user, cost nothing.
+        first, following = torch.full((len(states),), -1), torch.empty_like(state_of)
+        chain = (plain(state_of, torch.int64), clicked, weights, first, following)
+        fault = loops("catalogue").chain_by_state(*(part.numpy() for part in chain), len(items))
         if fault >= 0:
             raise IndexError(f"interaction {fault}: state or clicked item out of range")
+        counted = torch.nonzero(first >= 0).squeeze(1)
+        dims = states.shape[1]
+        has_bias = include_bias and items.shape[1] > dims
+        rows = items.index_select(0, candidates)  # [K, C]
+        vectors = rows[:, :dims].contiguous()
+        is_distance = relevance == "distance"
+        norms = vectors.square().sum(1) if is_distance else nothing
+        biases = rows[:, dims].contiguous() if has_bias else nothing
+        # All or none: what one of them costs is small beside the relevances.
+        wanted = any(ctx.needs_input_grad[:3])
+        gradients = [torch.zeros_like(part) for part in (states, items, no_click) if wanted]
+        of_rows, column_mass = torch.zeros_like(rows), torch.zeros(len(rows))
+        of_biases = torch.zeros_like(biases)
+        products = torch.empty(min(_BLOCK, len(counted)), len(rows))
+        kernel = loops("catalogue").catalogue_kernel(has_bias, relevance)
+        total = 0.0
+        for block in torch.split(counted, _BLOCK):
+            here = states.index_select(0, block)  # [B, D]
+            slopes = torch.mm(here, vectors.T, out=products[: len(block)])
+            mass, of_here = torch.empty(len(block)), torch.zeros_like(here)
+            inputs = [slopes, here, vectors, norms, biases, items, no_click, column_of]
+            inputs += [first.index_select(0, block), following, clicked, weights]
+            outputs = [mass, column_mass, of_biases, of_here]
+            outputs += gradients[1:] if wanted else [items, no_click]
+            total += kernel(
+                *(part.numpy() for part in inputs),
+                np.float32(math.log(catalogue / len(candidates))),
+                np.float32(sharpness),
+                wanted,
+                *(part.numpy() for part in outputs),
+            )
+            if wanted:
+                # Of a distance, slope · (v − z) for the state and slope · (z − v) for candidates.
+                of_here.addmm_(slopes, vectors)
+                if is_distance:
+                    of_here.addcmul_(mass[:, None], here, value=-1)
+                gradients[0].index_copy_(0, block, of_here)
+                of_rows[:, :dims].addmm_(slopes.T, here)
         if wanted:
-            gradients[1].index_add_(0, candidates, gradients.pop().T)
+            if is_distance:
+                of_rows[:, :dims].addcmul_(column_mass[:, None], vectors, value=-1)
+            if has_bias:
+                of_rows[:, dims] = of_biases
+            gradients[1].index_add_(0, candidates, of_rows)
             ctx.gradients = gradients
         return torch.tensor(total, dtype=torch.float32)
 

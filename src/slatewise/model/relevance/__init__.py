@@ -46,6 +46,16 @@ class Relevance(Part):
         """Return the same to the last digit, for rankings: [M, K]."""
         return self.pairs(profiles[:, None], vectors)
 
+    def with_spread(
+        self, profiles: Tensor, vectors: Tensor, variances: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return profiles [M, D'] and vectors [K, D'] whose utility is that of uncertain vectors.
+
+        `vectors` [K, D] are means, and `variances` [K] the variances around each, summed over
+        dimensions. A relevance that does not say more is predicted at the means.
+        """
+        return profiles, vectors
+
     def of_arrays(self, profiles: Array, vectors: Array) -> Array:
         """Return the same as `pairs`, of arrays [..., D] for the slate of one user: [...]."""
         found = self.pairs(torch.from_numpy(profiles), torch.from_numpy(vectors))

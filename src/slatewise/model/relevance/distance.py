@@ -5,6 +5,7 @@ from typing import ClassVar, Final
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from slatewise.model.relevance import Array, Relevance
 
@@ -27,6 +28,16 @@ class Distance(Relevance):
     def exact(self, profiles: Tensor, vectors: Tensor) -> Tensor:
         """Return −‖z − v‖ by differences: a product would rank close items by rounding errors."""
         return -torch.cdist(profiles, vectors, compute_mode="donot_use_mm_for_euclid_dist")
+
+    def with_spread(
+        self, profiles: Tensor, vectors: Tensor, variances: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Add a coordinate in which items are away from everybody: −√(‖z − μ‖² + Σσ²).
+
+        The root of the expected square. At the mean alone, items that are hardly known look as
+        close as those that are surely there.
+        """
+        return pad(profiles, (0, 1)), torch.cat([vectors, variances.sqrt()[:, None]], dim=1)
 
     def of_arrays(self, profiles: Array, vectors: Array) -> Array:
         """Return −‖z − v‖."""

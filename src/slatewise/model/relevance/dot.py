@@ -23,6 +23,12 @@ class Dot(Relevance):
         """Return z · v through one matrix product."""
         return profiles @ vectors.T
 
+    def with_spread(
+        self, profiles: Tensor, vectors: Tensor, variances: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Leave all as it is: E z · v is z · E v."""
+        return profiles, vectors
+
     def of_arrays(self, profiles: Array, vectors: Array) -> Array:
         """Return z · v."""
         return np.asarray(np.einsum("...d,...d->...", profiles, vectors))

@@ -1,7 +1,8 @@
-"""The fused pass over states and candidates.
+"""What is not a matrix product in the sum over the catalogue: one pass over states and candidates.
 
-Candidates lie in columns here, K of them side by side: unlike D, that is long enough for the
-loops that LLVM makes of it.
+The products of states and candidates come from BLAS, a block of states at a time, and so do the
+gradients of both. The pass turns products into relevances and their sums, and leaves the slopes
+that the gradients need where the products stood. Nothing here depends on the dimensions.
 """
 
 import functools
@@ -12,26 +13,53 @@ import numpy as np
 
 from slatewise.compiled.compilation import Kernel, part, reordered
 from slatewise.compiled.functions import bits, exponential, float_of_bits
-from slatewise.compiled.vectors import add, dot, load, squared_norm, store, subtract, times, zeros
 from slatewise.model.kernels.backend import FusedRelevance
 
-_ZERO, _INFINITY = np.float32(0), np.float32(np.inf)
+_ZERO, _TWO, _THREE, _INFINITY = (np.float32(number) for number in (0, 2, 3, np.inf))
+_CLOSE = np.float32(1e-3)
+"""Share of ‖z‖² + ‖v‖² below which ‖z − v‖² is worked out again: taking 2 z · v off that sum has
+cost it three digits there."""
 
 
 @part
-def _fill_distances(state: Any, columns: Any, distances: Any) -> Any:
-    """Fill in the distances [K] of a state [D] from columns [D, K]; return the least."""
-    distances[:] = _ZERO
+def _squared_distance(state: Any, vector: Any) -> Any:
+    """Return ‖z − v‖² by differences; rows of items may go on after the vector."""
+    total = _ZERO
     for d in range(len(state)):
-        z = state[d]
-        for k in range(len(distances)):
-            gap = z - columns[d, k]
-            distances[k] += gap * gap
+        gap = state[d] - vector[d]
+        total += gap * gap
+    return total
+
+
+@part
+def _product(state: Any, vector: Any) -> Any:
+    """Return z · v."""
+    total = _ZERO
+    for d in range(len(state)):
+        total += state[d] * vector[d]
+    return total
+
+
+@part
+def _fill_distances(state: Any, candidates: Any, norms: Any, products: Any, distances: Any) -> Any:
+    """Fill in the distances [K] of a state from its products with candidates; return the least."""
+    own = _product(state, state)
     # Floats that are not negative are in the order of their bits, and unlike the least float, of
     # which NaN makes a special case, the least integer is found in vectors: 0.1 for 0.7 ms.
     least = bits(_INFINITY)
     for k in range(len(distances)):
-        least = min(least, bits(distances[k]))
+        square = own + norms[k] - _TWO * products[k]
+        square = square if square > _ZERO else _ZERO
+        least = min(least, bits(square))
+        distances[k] = square
+    # A vector as close as that is about as long as the state, so most states need not look.
+    if float_of_bits(least) < _THREE * _CLOSE * own:
+        least = bits(_INFINITY)
+        for k in range(len(distances)):
+            if distances[k] < _CLOSE * (own + norms[k]):
+                distances[k] = _squared_distance(state, candidates[k])
+            least = min(least, bits(distances[k]))
+    for k in range(len(distances)):
         distances[k] = math.sqrt(distances[k])
     return math.sqrt(float_of_bits(least))
 
@@ -43,16 +71,12 @@ def _in_order(number_bits: Any) -> Any:
 
 
 @part
-def _fill_negated_products(state: Any, columns: Any, products: Any) -> Any:
-    """Fill in the products [K] of a state [D] with columns [D, K], negated; return the least."""
-    products[:] = _ZERO
-    for d in range(len(state)):
-        z = state[d]
-        for k in range(len(products)):
-            products[k] -= z * columns[d, k]
+def _negate(products: Any, negated: Any) -> Any:
+    """Fill in products [K] with their sign turned; return the least."""
     least = _in_order(bits(_INFINITY))
     for k in range(len(products)):
-        least = min(least, _in_order(bits(products[k])))
+        negated[k] = -products[k]
+        least = min(least, _in_order(bits(negated[k])))
     return float_of_bits(_in_order(least))
 
 
@@ -90,37 +114,25 @@ def _sum_without(relevances: Any, column: Any) -> Any:
 
 
 @part
-def _add_distance_gradients(
-    state: Any, columns: Any, slopes: Any, columns_gradient: Any, state_gradient: Any
-) -> None:
-    """Add the gradients of distances with these slopes [K] to those of columns and state."""
-    for d in range(len(state)):
-        z, along = state[d], _ZERO
-        for k in range(len(slopes)):
-            step = slopes[k] * (z - columns[d, k])
-            columns_gradient[d, k] += step
-            along += step
-        state_gradient[d] -= along
+def _put_down(slopes: Any, row: Any, column_mass: Any) -> Any:
+    """Write slopes [K] to their row, add them to the sums of columns, and return their sum."""
+    # Apart from what computes them: with more arrays in one loop, LLVM makes no vectors of it.
+    total = _ZERO
+    for k in range(len(slopes)):
+        row[k] = slopes[k]
+        column_mass[k] += slopes[k]
+        total += slopes[k]
+    return total
 
 
-@part
-def _add_product_gradients(
-    state: Any, columns: Any, slopes: Any, columns_gradient: Any, state_gradient: Any
-) -> None:
-    """Add the gradients of products with these slopes [K] to those of columns and state."""
-    for d in range(len(state)):
-        z, along = state[d], _ZERO
-        for k in range(len(slopes)):
-            columns_gradient[d, k] += slopes[k] * z
-            along += slopes[k] * columns[d, k]
-        state_gradient[d] += along
-
-
-@part
-def _chain_by_state(
+@reordered
+def chain_by_state(
     state_of: Any, clicked: Any, weights: Any, first: Any, following: Any, rows: Any
 ) -> Any:
-    """Chain the interactions that count to their states; return the first out of range, or -1."""
+    """Chain the interactions that count to their states; return the first out of range, or -1.
+
+    `first` [M] is all -1 and gets one interaction of each state, `following` [N] the next of each.
+    """
     for n in range(len(state_of)):
         at = state_of[n]
         if at < 0 or at >= len(first) or clicked[n] < -1 or clicked[n] >= rows:
@@ -133,61 +145,57 @@ def _chain_by_state(
 
 @functools.cache
 def catalogue_kernel(  # noqa: PLR0915 - one loop is the point
-    dims: int, has_bias: bool, relevance: FusedRelevance
+    has_bias: bool, relevance: FusedRelevance
 ) -> Kernel:
-    """Return the fused pass for vectors of D dimensions; see `catalogue.catalogue_terms`.
+    """Return the pass over a block of states; see `catalogue.catalogue_terms`.
 
-    Rows of items and columns of candidates may have one number more, the bias; it counts with
-    `has_bias`.
-
-    It returns the total and -1, or the first interaction with an index out of range. `columns`
-    [D, K] are the candidates; `column_of` [R] is the column of each item, -1 for none, and empty
-    where the candidates are the catalogue. Gradients are added to the arrays given.
+    `products` [B, K] are those of states [B, D] with candidates [K, D]; where gradients are wanted,
+    it ends up with the slopes of the total in the relevance of each candidate, over the distance if
+    it is one. `mass` [B] and `column_mass` [K] get their sums. `norms` [K] are ‖v‖², or empty for
+    products; `biases` [K] count with `has_bias`. `column_of` [R] is the candidate that each item
+    is, -1 for none, and empty where the candidates are the catalogue. The gradients of the clicked
+    items, which count by themselves, are added to those of states and items.
     """
     is_dot = {"distance": False, "dot": True}[relevance]
 
     @reordered
     def kernel(  # noqa: PLR0912, PLR0915 - one loop is the point
+        products: Any,
         states: Any,
+        candidates: Any,
+        norms: Any,
+        biases: Any,
         items: Any,
         no_click: Any,
-        columns: Any,
         column_of: Any,
-        state_of: Any,
+        first: Any,
+        following: Any,
         clicked: Any,
         weights: Any,
         log_weight: Any,
         sharpness: Any,
         want_gradients: Any,
+        mass: Any,
+        column_mass: Any,
+        bias_gradient: Any,
         states_gradient: Any,
         items_gradient: Any,
         no_click_gradient: Any,
-        columns_gradient: Any,
     ) -> Any:
-        total, count = 0.0, columns.shape[1]
-        # The interactions of a state share its distances to all candidates, which are most of the
-        # work: go state by state, through a linked list of each one's interactions.
-        first, following = np.full(len(states), -1), np.empty(len(state_of), np.int64)
-        fault = _chain_by_state(state_of, clicked, weights, first, following, len(items))
-        if fault >= 0:
-            return total, fault
+        total, count, dims = 0.0, products.shape[1], states.shape[1]
         distances, relevances = np.empty(count, np.float32), np.empty(count, np.float32)
         apart = np.zeros(count, np.float32)
         remoteness = np.empty(count, np.float32) if has_bias else distances
         for m in range(len(states)):
-            n = first[m]
-            if n < 0:
-                continue
-            state = load(states, m, dims)
             if is_dot:  # a product is a utility: negated, it does for a distance from here on
-                nearest = _fill_negated_products(states[m], columns, distances)
+                nearest = _negate(products[m], distances)
             else:
-                nearest = _fill_distances(states[m], columns, distances)
+                nearest = _fill_distances(states[m], candidates, norms, products[m], distances)
             if has_bias:
-                nearest = _subtract_biases(distances, columns[dims], remoteness)
+                nearest = _subtract_biases(distances, biases, remoteness)
             everything = _fill_relevances(remoteness, nearest, sharpness, relevances)
             top = log_weight - sharpness * nearest
-            common = _ZERO
+            common, n = _ZERO, first[m]
             while n >= 0:
                 known = len(column_of) > 0 and clicked[n] >= 0
                 row = np.int64(clicked[n]) if known else np.int64(0)
@@ -195,10 +203,9 @@ def catalogue_kernel(  # noqa: PLR0915 - one loop is the point
                 own, at = -_INFINITY, np.int64(-1)
                 if known:
                     if is_dot:
-                        own_distance = -dot(state, load(items, row, dims))
+                        own_distance = -_product(states[m], items[row])
                     else:
-                        difference = subtract(state, load(items, row, dims))
-                        own_distance = math.sqrt(squared_norm(difference))
+                        own_distance = math.sqrt(_squared_distance(states[m], items[row]))
                     own, at = -sharpness * own_distance, np.int64(column_of[row])
                     if has_bias:
                         own += sharpness * items[row, dims]
@@ -212,8 +219,8 @@ def catalogue_kernel(  # noqa: PLR0915 - one loop is the point
                 total += np.float64(weights[n]) * (np.float64(highest) + math.log(whole))
                 if want_gradients:
                     share = weights[n] * sharpness / whole
-                    # Slopes of the candidates wait until the state is done, so that the gradients
-                    # are written once a state. A clicked candidate is left out of its own sum.
+                    # Slopes of the candidates wait until the state is done, so that they are
+                    # written once a state. A clicked candidate is left out of its own sum.
                     if at < 0:
                         common += share * unit
                     else:
@@ -223,35 +230,30 @@ def catalogue_kernel(  # noqa: PLR0915 - one loop is the point
                     if len(no_click) > 0:
                         no_click_gradient[n] = share * nothing_part
                     if known:
+                        slope = share * own_part
                         if has_bias:
-                            items_gradient[row, dims] += share * own_part
-                        slope, vector = share * own_part, load(items, row, dims)
-                        if is_dot:
-                            step, towards = times(state, slope), times(vector, slope)
-                        else:
+                            items_gradient[row, dims] += slope
+                        if not is_dot:
                             slope /= own_distance if own_distance > 0 else _INFINITY
-                            step = times(subtract(state, vector), slope)
-                            towards = subtract(zeros(dims), step)
-                        store(items_gradient, row, add(load(items_gradient, row, dims), step))
-                        store(states_gradient, m, add(load(states_gradient, m, dims), towards))
+                        for d in range(dims):
+                            if is_dot:
+                                items_gradient[row, d] += slope * states[m, d]
+                                states_gradient[m, d] += slope * items[row, d]
+                            else:
+                                step = slope * (states[m, d] - items[row, d])
+                                items_gradient[row, d] += step
+                                states_gradient[m, d] -= step
                 n = following[n]
             if want_gradients:
                 for k in range(count):
                     slope = relevances[k] * (common + apart[k])
                     if has_bias:
-                        columns_gradient[dims, k] += slope
+                        bias_gradient[k] += slope
                     if not is_dot:
                         slope /= distances[k] if distances[k] > 0 else _INFINITY
                     relevances[k] = slope
                     apart[k] = _ZERO
-                if is_dot:
-                    _add_product_gradients(
-                        states[m], columns, relevances, columns_gradient, states_gradient[m]
-                    )
-                else:
-                    _add_distance_gradients(
-                        states[m], columns, relevances, columns_gradient, states_gradient[m]
-                    )
-        return total, np.int64(-1)
+                mass[m] = _put_down(relevances, products[m], column_mass)
+        return total
 
     return kernel
