@@ -242,7 +242,7 @@ def test_by_default_searches_count_and_without_any_all_sources() -> None:
     config = ModelConfig(likelihood="source-aware")
     exposure = Exposure.of(config, ["mail", "search"])
     assert exposure is not None
-    assert exposure.source_weights.tolist() == pytest.approx([0.0, 0.3])
+    assert exposure.source_weights.tolist() == pytest.approx([0.0, 1.0])
     everywhere = Exposure.of(config, ["mail", "news"])
     assert everywhere is not None
     assert everywhere.source_weights.tolist() == pytest.approx([0.3, 0.3])

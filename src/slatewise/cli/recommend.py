@@ -75,6 +75,8 @@ def recommend(
     chosen = named_strategy(strategy)
     target = None if users is None else _new_file(out)
     recommender = Recommender.load(run)
+    if recommender.model.exploration_note and "thompson" in chosen.name:
+        console.print(recommender.model.exploration_note)
     popularity = _refresh(recommender, log, at)
     if users is not None and target is not None:
         about = {"run": str(run.resolve()), "popularity": popularity}

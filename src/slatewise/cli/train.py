@@ -17,6 +17,7 @@ from slatewise.errors import SlatewiseError
 from slatewise.model.registry import DYNAMICS, PRIORS, RELEVANCES, one_of
 
 if TYPE_CHECKING:
+    from slatewise.model.fitted import SlateModel
     from slatewise.training.loop import Progress as State
 
 
@@ -74,7 +75,7 @@ def train(
     from slatewise.model.config import ModelConfig  # noqa: PLC0415
     from slatewise.model.likelihood import exposure_weights  # noqa: PLC0415
     from slatewise.selection import recipe_for  # noqa: PLC0415
-    from slatewise.training import StoppedError, fit, runs  # noqa: PLC0415
+    from slatewise.training import StoppedError, fit, runs, sizes  # noqa: PLC0415
     from slatewise.training.config import TrainingConfig  # noqa: PLC0415
 
     document = read_toml(config) if config is not None else {}
@@ -94,6 +95,10 @@ def train(
     model = ModelConfig.build(document.get("model", {}) | chosen, f"{config or 'options'}, [model]")
     training = TrainingConfig.build(document.get("training", {}), f"{config}, [training]")
     opened = SlateDataset.open(dataset)
+    size = sizes.LogSize.of(opened)
+    if sizes.with_likelihood(model, size) != model:
+        model = sizes.with_likelihood(model, size)
+        console.print("Every slate is one clicked item: the likelihood is all-item.")
     if model.likelihood == "source-aware":
         _show_exposure(exposure_weights(model, opened.source_names), given=model.exposure)
     described = read_item_features(opened, item_features, features)
@@ -106,6 +111,7 @@ def train(
             choice, selection = choose(opened, model, training, described, files, seed)
         model, described = choice.model, described if choice.described else None
         resume = files.begun
+    model, training = sizes.settled(model, training, size)
     board = _Board(run / "tensorboard") if tensorboard else None
 
     def observe(at: "State") -> None:
@@ -132,14 +138,22 @@ def train(
         )
     calibration = calibrate(ModelRecommender(fitted, log=opened), opened)
     runs.update(run, calibration=calibration.to_json())
-    account = table(model.name, "", "")
-    account.add_row(
-        "validation log-likelihood", f"{fitted.metrics['validation_log_likelihood']:.4f}"
-    )
-    account.add_row("epochs", f"{fitted.metrics['epochs']:,}")
-    account.add_row("steps not finite, skipped", f"{fitted.metrics['skipped_steps']:,}")
-    console.print(account)
+    _show_outcome(fitted)
     console.print(f"\nRun: {run}")
+
+
+def _show_outcome(fitted: "SlateModel") -> None:
+    """Print what training measured, and what its user should know."""
+    account, metrics = table(fitted.config.name, "", ""), fitted.metrics
+    account.add_row("validation log-likelihood", f"{metrics['validation_log_likelihood']:.4f}")
+    account.add_row("epochs", f"{metrics['epochs']:,}")
+    account.add_row("best epoch", f"{metrics['best_epoch']:,}")
+    account.add_row("steps not finite, skipped", f"{metrics['skipped_steps']:,}")
+    console.print(account)
+    if metrics["warning"]:
+        console.print(f"Warning: {metrics['warning']}")
+    if fitted.exploration_note:
+        console.print(fitted.exploration_note)
 
 
 def _exposure(options: list[str] | None) -> dict[str, float] | None:

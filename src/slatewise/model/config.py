@@ -84,11 +84,11 @@ class ModelConfig(Config):
     """σ_w, prior of the weights of features, which are divided by their typical size."""
 
     exposure: dict[str, NonNegativeFloat] | None = None
-    """λ of each source in the source-aware likelihood; sources not named have 0. Without it .3 for
-    the source called search, or for all sources where none is."""
+    """λ of each source in the source-aware likelihood; sources not named have 0. Without it 1 for
+    the source called search, or .3 for all sources where none is."""
     sharpness: PositiveFloat = 2.0
     """κ, the power of relevance in the source-aware exposure term."""
-    negatives: PositiveInt = 128
+    negatives: PositiveInt = 1_024
     """Items drawn a step to estimate the sum over the catalogue; exact when there are no more."""
 
     parts: dict[str, SerializeAsAny[Config]] = Field(default={}, repr=False)
@@ -160,7 +160,8 @@ class ModelConfig(Config):
 
     def changed(self, **values: Any) -> "ModelConfig":
         """Return the same model with other settings, of its parts too."""
-        return ModelConfig.build(self.model_dump() | values, "the changed model")
+        given = self.model_dump(exclude_unset=True)
+        return ModelConfig.build(given | values, "the changed model")
 
     def is_given(self, name: str) -> bool:
         """Return whether a setting was given, instead of left at its default."""

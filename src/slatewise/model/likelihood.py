@@ -34,8 +34,9 @@ from slatewise.model.utility import (
 if TYPE_CHECKING:
     from slatewise.model.config import ModelConfig
 
-_DEFAULT_EXPOSURE: Final = 0.3
-"""λ where none is given: more of it learns what is shown instead of what is clicked."""
+_OF_SEARCH, _OF_ANY_SOURCE = 1.0, 0.3
+"""λ where none is given. What people search for tells where items are, the more so the less groups
+tell; of slates that somebody else chose, more of it learns what is shown and not what is clicked."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,8 @@ def exposure_weights(config: "ModelConfig", sources: list[str]) -> dict[str, flo
     """
     given = config.exposure
     if given is None:
-        given = dict.fromkeys(["search"] if "search" in sources else sources, _DEFAULT_EXPOSURE)
+        has_search = "search" in sources
+        given = {"search": _OF_SEARCH} if has_search else dict.fromkeys(sources, _OF_ANY_SOURCE)
     unknown = sorted(given.keys() - set(sources))
     if unknown:
         raise SlatewiseError(

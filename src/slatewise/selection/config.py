@@ -7,12 +7,11 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from slatewise.config import Config
 from slatewise.data.dataset import SlateDataset
 from slatewise.training import TrainingConfig
+from slatewise.training.config import STEPS
 
 VALIDATION_DRAWS: Final = 4
 """Posterior draws by which fits end. By the posterior mean, a fit to slates of one item ends after
 an epoch or two, whatever its terms."""
-STEPS: Final = 16
-"""Steps that an epoch has at least: fits end by the epoch, and one of three steps says little."""
 
 
 class SelectionConfig(Config):
@@ -58,4 +57,4 @@ def trial_recipe(
 
 def _batch(dataset: SlateDataset, training: TrainingConfig) -> int:
     users = int((dataset.train_end > 0).sum())
-    return max(1, min(training.batch_users, users // STEPS))
+    return max(1, min(training.batch(users, "slate"), users // STEPS))

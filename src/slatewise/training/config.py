@@ -1,19 +1,26 @@
 """How a model is trained; the model itself has its own configuration."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from slatewise.config import Config, Search
+
+STEPS: Final = 16
+"""Steps that an epoch has at least."""
+CATALOGUE_STEPS: Final = 64
+"""Steps that it has where the likelihood has an exposure term, unless users are few."""
+LEAST_USERS, MOST_USERS = 32, 512
 
 
 class TrainingConfig(Config):
     """Settings of training; the defaults were measured on simulated logs."""
 
     learning_rate: Annotated[PositiveFloat | None, Search(1e-4, 1e-1)] = None
-    """ℓ, of Adam; without it .02, and .04 where the likelihood has an exposure term."""
-    batch_users: PositiveInt = 512
-    """B, users per step."""
+    """ℓ, of Adam; without it .02."""
+    batch_users: PositiveInt | None = None
+    """B, users per step; without it what gives an epoch 16 steps, or 64 where the likelihood has an
+    exposure term, but no more than 512 users."""
     max_epochs: PositiveInt = 200
     """Most passes over the training data, in each stage."""
     patience: PositiveInt = 8
@@ -35,4 +42,17 @@ class TrainingConfig(Config):
 
     def rate(self, likelihood: str) -> float:
         """Return the learning rate for a model with this likelihood."""
-        return self.learning_rate or (0.02 if likelihood == "slate" else 0.04)
+        return self.learning_rate or 0.02
+
+    def batch(self, users: int, likelihood: str) -> int:
+        """Return how many of the users of a log, those with training interactions, make a step.
+
+        Fits end by the epoch, and one of a few steps says little. An item of a large catalogue is
+        found by small steps; below 32 users a step has too few clicks to tell noise from them.
+        """
+        if self.batch_users is not None:
+            return self.batch_users
+        most = MOST_USERS
+        if likelihood != "slate":
+            most = min(most, max(users // CATALOGUE_STEPS, LEAST_USERS))
+        return max(1, min(most, users // STEPS))

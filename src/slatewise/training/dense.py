@@ -152,7 +152,8 @@ class DenseSteps:
             exposure, source_weights=exposure.source_weights.to(device)
         )
         # Fixed shapes, so that everything is compiled once.
-        self._batch = min(config.batch_users, len(self.users))
+        users = len(self.users)
+        self._batch = min(config.batch(users, posterior.config.likelihood), users)
         self._steps = int(interactions.train_end.max())
         if self._steps > _CHUNK:
             self._steps = _CHUNK * math.ceil(self._steps / _CHUNK)

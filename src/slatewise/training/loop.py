@@ -27,6 +27,11 @@ _LARGE = 1_000_000
 """Interactions from which `auto` trains in two steps."""
 _WORST = -1e30
 """A validation likelihood below any other; JSON has no infinity."""
+FIRST_IS_BEST = (
+    "The best epoch was the first: what the model learned after it did not help on the validation "
+    "interactions. Try a lower learning_rate, a smaller batch_users, or a log with more clicks; "
+    "with terms, compare with --auto what they bring."
+)
 _SKIPPED_IN_A_ROW = 20
 """Steps that are not finite, one after the other, after which training fails."""
 
@@ -51,6 +56,22 @@ class Progress:
     skipped_in_a_row: int = 0
     history: list[dict[str, Any]] = field(default_factory=list)
     """one record per epoch"""
+
+    @property
+    def best_epoch(self) -> int:
+        """The best epoch of the last stage, from 1; 0 before any."""
+        stage = [one["validation"] for one in self.history if one["stage"] == self._last_stage]
+        return 1 + stage.index(max(stage)) if stage else 0
+
+    @property
+    def _last_stage(self) -> int:
+        return int(self.history[-1]["stage"]) if self.history else 0
+
+    @property
+    def warning(self) -> str | None:
+        """What is wrong with a fit that ended where it began, and what to do about it."""
+        epochs = sum(one["stage"] == self._last_stage for one in self.history)
+        return FIRST_IS_BEST if self.best_epoch == 1 and epochs > 1 else None
 
 
 class Steps(Protocol):
@@ -184,7 +205,8 @@ class Training:
             users = self.steps.users
             order = seeded(self.seed, at.stage, at.epoch)
             shuffled = users[torch.randperm(len(users), generator=order).to(users.device)]
-            batches = torch.split(shuffled, self.config.batch_users)
+            batch_users = self.config.batch(len(users), self.model.likelihood)
+            batches = torch.split(shuffled, batch_users)
             at.steps = len(batches)
             for batch in batches[at.step :]:
                 generator = seeded(self.seed, at.stage, at.epoch, at.step)

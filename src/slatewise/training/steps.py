@@ -60,7 +60,8 @@ class SparseSteps:
         self.users = torch.nonzero(interactions.train_end > 0).squeeze(1)
         self.total = int(interactions.train_end.sum())
         self.views = training_views(interactions, len(posterior.item_groups))
-        steps_per_epoch = math.ceil(len(self.users) / config.batch_users)
+        batch = config.batch(len(self.users), posterior.config.likelihood)
+        steps_per_epoch = math.ceil(len(self.users) / batch)
         self._expected = self.views.float()
         if exposure is not None:
             drawn = min(posterior.config.negatives, len(self.views))

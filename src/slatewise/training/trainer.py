@@ -22,6 +22,7 @@ from slatewise.training import runs
 from slatewise.training.config import TrainingConfig
 from slatewise.training.loop import Progress, Training
 from slatewise.training.next_click import fit_ranking, ranks_by_next_click
+from slatewise.training.sizes import LogSize, settled
 from slatewise.training.warm import take_over
 
 Observer = Callable[[Progress], None]
@@ -54,10 +55,17 @@ def fit(
 
     With `item_features`, the prior mean of an item depends on them and on its group.
 
+    Settings that are not given follow the size of the log (`sizes`); the model has them.
+
     On the CPU, the same dataset, configuration and seed give the same model bit for bit, however
     often the run was interrupted and resumed; a GPU adds in no fixed order.
     """
-    model, training = model or ModelConfig(), training or TrainingConfig()
+    model, training = settled(
+        model or ModelConfig(),
+        training or TrainingConfig(),
+        LogSize.of(dataset),
+        None if start is None else start.config,
+    )
     _require_device(device)
     groups = torch.tensor(dataset.item_groups, dtype=torch.int64, device=device)
     with _one_thread(), _stop_on_interrupt() as interrupted:
@@ -106,6 +114,8 @@ def fit(
         metrics={
             "validation_log_likelihood": work.progress.best,
             "epochs": len(work.progress.history),
+            "best_epoch": work.progress.best_epoch,
+            "warning": None if start is not None else work.progress.warning,
             "skipped_steps": work.progress.skipped,
         },
         terms=terms,

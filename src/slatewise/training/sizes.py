@@ -1,0 +1,88 @@
+"""Settings that follow the size and kind of a log, where the configuration leaves them open.
+
+They are looked up once, when training begins, and stored with the run. What is given stays.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from slatewise.data.dataset import SlateDataset
+from slatewise.model.config import ModelConfig
+from slatewise.training.config import TrainingConfig
+
+EXACT: Final = 2_048
+"""Items up to which the sum over the catalogue is exact: it costs as much as a good estimate."""
+NEGATIVES: Final = 1_024
+"""Candidates that stand for a larger catalogue; fewer mislead the score that ends training."""
+TEMPERATURE: Final = 0.1
+"""τ where items are found in the whole catalogue: at 1 the prior holds them in their groups."""
+
+
+@dataclass(frozen=True)
+class LogSize:
+    """What the defaults depend on."""
+
+    users: int
+    """with training interactions"""
+    interactions: int
+    """of the training part"""
+    items: int
+    clicks_only: bool
+    """whether every slate is one item that was clicked, so that nothing was declined"""
+
+    @classmethod
+    def of(cls, dataset: SlateDataset) -> "LogSize":
+        """Measure a dataset."""
+        single = dataset.slate_offsets[-1] == len(dataset.clicks)
+        return cls(
+            users=int((dataset.train_end > 0).sum()),
+            interactions=int(dataset.train_end.sum()),
+            items=dataset.num_items,
+            clicks_only=bool(single and np.all(dataset.clicks >= 0)),
+        )
+
+
+def with_likelihood(model: ModelConfig, size: LogSize) -> ModelConfig:
+    """Return the model with the likelihood that suits a log, if none was given.
+
+    The choice within slates says nothing where nothing was declined: there it is all-item.
+    """
+    if size.clicks_only and not model.is_given("likelihood"):
+        return model.changed(likelihood="all-item")
+    return model
+
+
+def settled(
+    model: ModelConfig,
+    training: TrainingConfig,
+    size: LogSize,
+    start: ModelConfig | None = None,
+) -> tuple[ModelConfig, TrainingConfig]:
+    """Return both configurations with nothing left open.
+
+    A model that starts from another has the settings of that one, whatever the log has grown to.
+    """
+    model = with_likelihood(model, size)
+    usual = _usual(model.likelihood, size)
+    if start is not None:
+        usual = {name: getattr(start, name) for name in usual}
+    model = model.changed(**{k: v for k, v in usual.items() if not model.is_given(k)})
+    return model, training.model_copy(
+        update={
+            "batch_users": training.batch(size.users, model.likelihood),
+            "learning_rate": training.rate(model.likelihood),
+        }
+    )
+
+
+def _usual(likelihood: str, size: LogSize) -> dict[str, Any]:
+    """Return the settings of a model with this likelihood."""
+    if likelihood == "slate":
+        return {}
+    return {
+        "dimensions": 32 if size.interactions >= 20_000 else 16,
+        "temperature": TEMPERATURE,
+        "negatives": EXACT if size.items <= EXACT else NEGATIVES,
+    }

@@ -1,0 +1,87 @@
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from slatewise.data import SlateDataset
+from slatewise.data.preparation import prepare
+from slatewise.model.config import ModelConfig
+from slatewise.training import TrainingConfig, fit
+from slatewise.training.config import STEPS
+from slatewise.training.loop import FIRST_IS_BEST, Progress
+from slatewise.training.sizes import EXACT, NEGATIVES, LogSize, settled
+
+SHOP = LogSize(users=9_000, interactions=65_000, items=6_500, clicks_only=True)
+FILMS = LogSize(users=850, interactions=90_000, items=1_682, clicks_only=True)
+FRONT_PAGE = LogSize(users=2_300_000, interactions=40_000_000, items=1_300_000, clicks_only=False)
+
+
+@pytest.mark.parametrize("size", [SHOP, FILMS, FRONT_PAGE])
+@pytest.mark.parametrize("likelihood", ["slate", "all-item", "source-aware"])
+def test_an_epoch_has_enough_steps_at_any_size(size: LogSize, likelihood: str) -> None:
+    model = ModelConfig.build({"likelihood": likelihood}, "test")
+    _, training = settled(model, TrainingConfig(), size)
+    assert training.batch_users is not None
+    assert size.users // training.batch_users >= STEPS
+    assert training.batch_users <= 512
+
+
+def test_the_sum_over_a_small_catalogue_is_exact_and_a_large_one_gets_more_candidates() -> None:
+    model = ModelConfig(likelihood="all-item")
+    assert settled(model, TrainingConfig(), FILMS)[0].negatives == EXACT > FILMS.items
+    assert settled(model, TrainingConfig(), SHOP)[0].negatives == NEGATIVES
+
+
+def test_settings_that_are_given_stay() -> None:
+    given = ModelConfig(likelihood="all-item", dimensions=7, temperature=1.0, negatives=50)
+    asked = TrainingConfig(batch_users=400, learning_rate=0.1)
+    model, training = settled(given, asked, SHOP)
+    assert model == given
+    assert (training.batch_users, training.learning_rate) == (400, 0.1)
+    assert settled(model, training, FILMS) == (model, training)  # nothing is left open
+
+
+def test_a_model_that_starts_from_another_keeps_its_settings() -> None:
+    earlier = ModelConfig(likelihood="all-item", dimensions=16, temperature=0.5, negatives=99)
+    model, _ = settled(ModelConfig(likelihood="all-item"), TrainingConfig(), SHOP, earlier)
+    assert model == earlier
+
+
+def test_within_slates_nothing_changes_but_the_batch() -> None:
+    model, training = settled(ModelConfig(), TrainingConfig(), FRONT_PAGE)
+    assert model == ModelConfig()
+    assert training.batch_users == 512
+
+
+@pytest.fixture(scope="module")
+def clicks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log of clicks only, from 40 users on 12 items."""
+    folder = tmp_path_factory.mktemp("clicks")
+    rows = [
+        {"user_id": user, "time": time, "slate": [(user + time) % 12], "click": (user + time) % 12}
+        for user in range(40)
+        for time in range(8)
+    ]
+    pl.DataFrame(rows).write_parquet(folder / "log.parquet")
+    items = pl.DataFrame({"item_id": range(12), "group": ["a", "b"] * 6})
+    items.write_parquet(folder / "items.parquet")
+    prepare(folder / "log.parquet", folder / "items.parquet", folder / "set")
+    return folder / "set"
+
+
+def test_a_log_of_clicks_alone_is_fitted_to_the_whole_catalogue(clicks: Path) -> None:
+    dataset = SlateDataset.open(clicks)
+    quick = TrainingConfig(max_epochs=1)
+    assert fit(dataset, ModelConfig(dimensions=2), quick).config.likelihood == "all-item"
+    asked = ModelConfig(likelihood="slate")
+    assert settled(asked, quick, LogSize.of(dataset))[0].likelihood == "slate"
+
+
+def test_a_fit_whose_first_epoch_is_its_best_says_what_to_do() -> None:
+    def after(*scores: float) -> Progress:
+        return Progress(history=[{"stage": 0, "validation": score} for score in scores])
+
+    assert after(-1.0, -1.2, -1.3).warning == FIRST_IS_BEST
+    assert after(-1.3, -1.2, -1.25).warning is None
+    assert after(-1.3, -1.2, -1.25).best_epoch == 2
+    assert after(-1.0).warning is None  # there was no other
