@@ -33,7 +33,9 @@ def test_the_sum_over_a_small_catalogue_is_exact_and_a_large_one_gets_more_candi
 
 
 def test_settings_that_are_given_stay() -> None:
-    given = ModelConfig(likelihood="all-item", dimensions=7, temperature=1.0, negatives=50)
+    given = ModelConfig(
+        likelihood="all-item", dimensions=7, temperature=1.0, negatives=50, sigma_max=1.0
+    )
     asked = TrainingConfig(batch_users=400, learning_rate=0.1)
     model, training = settled(given, asked, SHOP)
     assert model == given
@@ -42,7 +44,9 @@ def test_settings_that_are_given_stay() -> None:
 
 
 def test_a_model_that_starts_from_another_keeps_its_settings() -> None:
-    earlier = ModelConfig(likelihood="all-item", dimensions=16, temperature=0.5, negatives=99)
+    earlier = ModelConfig(
+        likelihood="all-item", dimensions=16, temperature=0.5, negatives=99, sigma_max=2
+    )
     model, _ = settled(ModelConfig(likelihood="all-item"), TrainingConfig(), SHOP, earlier)
     assert model == earlier
 
