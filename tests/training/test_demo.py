@@ -24,11 +24,6 @@ VARIANTS = {
     "slate-linear-hier": ModelConfig(dynamics="linear"),
     "slate-gru-flat": ModelConfig(prior="flat"),
 }
-EXPOSED = {
-    "all-item-gru-hier": ModelConfig(likelihood="all-item"),
-    "source-aware-gru-hier": ModelConfig(likelihood="source-aware"),
-}
-"""Timed on one demo only: they take longest."""
 SECONDS = 30
 
 
@@ -50,11 +45,6 @@ def judged(
         models[name] = fit(dataset, config, seed=request.param)
         seconds[name] = time.process_time() - start
         evaluations[name] = evaluate(ModelRecommender(models[name]), dataset, resamples=300)
-    for name, config in EXPOSED.items() if request.param == 0 else ():
-        assert config.name == name
-        start = time.process_time()
-        fit(dataset, config, seed=request.param)
-        seconds[name] = time.process_time() - start
     return evaluations, seconds, models["slate-gru-hier"]
 
 

@@ -62,7 +62,8 @@ def clicks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A log of clicks only, from 40 users on 12 items."""
     folder = tmp_path_factory.mktemp("clicks")
     rows = [
-        {"user_id": user, "time": time, "slate": [(user + time) % 12], "click": (user + time) % 12}
+        {"user_id": user, "time": time, "source": "shop"}
+        | {"slate": [(user + time) % 12], "click": (user + time) % 12}
         for user in range(40)
         for time in range(8)
     ]
