@@ -147,7 +147,7 @@ def test_long_users_go_through_in_chunks(monkeypatch: pytest.MonkeyPatch) -> Non
     losses = []
     for chunk in (32, 3):
         monkeypatch.setattr(dense, "_CHUNK", chunk)
-        steps = eager_steps(posterior_of(), interactions, TrainingConfig())
+        steps = eager_steps(posterior_of(), interactions, TrainingConfig(batch_users=512))
         losses.append(steps.step(steps.users, torch.Generator().manual_seed(0), 0.02).loss)
     assert losses[0] == pytest.approx(losses[1])
 
@@ -182,7 +182,7 @@ def test_steps_lower_the_loss_and_stopping_changes_nothing(likelihood: str) -> N
 def test_item_scales_learn_faster_than_the_rest() -> None:
     posterior = posterior_of()
     before = {name: tensor.clone() for name, tensor in posterior.tensors().items()}
-    steps = eager_steps(posterior, data(9), TrainingConfig())
+    steps = eager_steps(posterior, data(9), TrainingConfig(batch_users=512))
     steps.step(steps.users, torch.Generator().manual_seed(0), 0.02)
     for name, tensor in posterior.tensors().items():
         rate = 0.02 * (SCALE_RATE if name == "items.raw" else 1)
@@ -194,7 +194,7 @@ def test_frozen_items_stay() -> None:
     before = {name: tensor.clone() for name, tensor in posterior.tensors().items()}
     for part in (posterior.items, *posterior.shared.values()):
         part.requires_grad_(False)
-    steps = eager_steps(posterior, data(7), TrainingConfig(), frozen_items=True)
+    steps = eager_steps(posterior, data(7), TrainingConfig(batch_users=512), frozen_items=True)
     assert steps.step(steps.users, torch.Generator().manual_seed(0), 0.02).finite
     moved = {n for n, tensor in posterior.tensors().items() if not tensor.equal(before[n])}
     kept = {f"{n}.{f}" for n in ("items", *posterior.prior.learned) for f in ("mean", "raw")}
@@ -206,7 +206,7 @@ def test_a_step_that_is_not_finite_is_not_taken() -> None:
     with torch.no_grad():
         posterior.items.mean[0, 0] = torch.nan
     before = posterior.tensors()["no_click.mean"].clone()
-    steps = eager_steps(posterior, data(8, users=20), TrainingConfig())
+    steps = eager_steps(posterior, data(8, users=20), TrainingConfig(batch_users=512))
     assert not steps.step(steps.users, torch.Generator().manual_seed(0), 0.02).finite
     assert posterior.tensors()["no_click.mean"].equal(before)
 
@@ -214,7 +214,7 @@ def test_a_step_that_is_not_finite_is_not_taken() -> None:
 def test_what_a_gpu_cannot_do_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     amortised = posterior_of(initial_state="amortised")
     with pytest.raises(SlatewiseError, match="Use the CPU"):
-        eager_steps(amortised, data(0), TrainingConfig())
+        eager_steps(amortised, data(0), TrainingConfig(batch_users=512))
     monkeypatch.setattr(dense, "_MOST_CELLS", 60)
     with pytest.raises(SlatewiseError, match="batch_users to 1 or fewer"):
-        eager_steps(posterior_of(), data(0), TrainingConfig())
+        eager_steps(posterior_of(), data(0), TrainingConfig(batch_users=512))

@@ -71,7 +71,7 @@ def test_the_description_says_where_it_came_from(dataset: SlateDataset, finished
     run = json.loads((finished / "run.json").read_text())
     assert run["dataset"]["content_hash"] == dataset.content_hash
     assert run["model"] == MODEL.model_dump(mode="json")
-    assert run["training"] == TRAINING.model_dump(mode="json")
+    assert run["training"] == TRAINING.model_dump(mode="json") | {"learning_rate": 0.02}
     assert run["seed"] == 0
     log = [json.loads(line) for line in (finished / "log.jsonl").read_text().splitlines()]
     assert [record["epoch"] for record in log] == list(range(len(log)))

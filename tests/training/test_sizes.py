@@ -6,7 +6,7 @@ import pytest
 from slatewise.data import SlateDataset
 from slatewise.data.preparation import prepare
 from slatewise.model.config import ModelConfig
-from slatewise.training import TrainingConfig, fit
+from slatewise.training import TrainingConfig
 from slatewise.training.config import STEPS
 from slatewise.training.loop import FIRST_IS_BEST, Progress
 from slatewise.training.sizes import EXACT, NEGATIVES, LogSize, settled
@@ -75,11 +75,10 @@ def clicks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_log_of_clicks_alone_is_fitted_to_the_whole_catalogue(clicks: Path) -> None:
-    dataset = SlateDataset.open(clicks)
-    quick = TrainingConfig(max_epochs=1)
-    assert fit(dataset, ModelConfig(dimensions=2), quick).config.likelihood == "all-item"
+    size = LogSize.of(SlateDataset.open(clicks))
+    assert settled(ModelConfig(), TrainingConfig(), size)[0].likelihood == "all-item"
     asked = ModelConfig(likelihood="slate")
-    assert settled(asked, quick, LogSize.of(dataset))[0].likelihood == "slate"
+    assert settled(asked, TrainingConfig(), size)[0].likelihood == "slate"
 
 
 def test_a_fit_whose_first_epoch_is_its_best_says_what_to_do() -> None:

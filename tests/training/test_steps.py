@@ -19,7 +19,7 @@ from tests.training.dense import Dense, leaves
 
 ITEMS, GROUPS, D, LONGEST = 30, 3, 5, 6
 SOURCES = ["recommendation", "search"]
-UNLIMITED = TrainingConfig(gradient_limit=1e9)
+UNLIMITED = TrainingConfig(gradient_limit=1e9, batch_users=512)
 LINEAR = ModelConfig(dynamics="linear", dimensions=D)
 GRU = ModelConfig(dynamics="gru", prior="flat", dimensions=D, temperature=0.4)
 ALL_ITEM = ModelConfig(dynamics="linear", likelihood="all-item", dimensions=D)
@@ -250,7 +250,7 @@ def test_a_gradient_that_is_not_finite_is_not_taken_either(monkeypatch: pytest.M
 
 
 def test_the_gradient_of_everything_but_items_is_limited() -> None:
-    tight = steps_of(LINEAR, log(), TrainingConfig(gradient_limit=1e-3))
+    tight = steps_of(LINEAR, log(), TrainingConfig(gradient_limit=1e-3, batch_users=512))
     tight.step(tight.users, seeded(0), rate=0.0)
     gradients = [
         getattr(p, f).grad for p in tight.posterior.shared.values() for f in ("mean", "raw")
