@@ -13,7 +13,7 @@ clicked where it is shown.
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _OF_SEARCH, _OF_ANY_SOURCE = 1.0, 0.3
 """λ where none is given. What people search for tells where items are, the more so the less groups
-tell; of slates that somebody else chose, more of it learns what is shown and not what is clicked."""
+tell. Of slates that somebody else chose, more of it learns what is shown, not what is clicked."""
 
 
 @dataclass(frozen=True)
