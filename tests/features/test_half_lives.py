@@ -7,10 +7,12 @@ import pytest
 
 from slatewise.data import SlateDataset
 from slatewise.data.preparation import prepare
-from slatewise.errors import SlatewiseError
-from slatewise.features import PopularityConfig, search_half_lives
+from slatewise.features import PopularityConfig, half_lives_of, search_half_lives
+from tests.evaluation.drawing import toy_world
+from tests.model.terms.logs import START, Rows, dataset_of
 
 ITEMS, SLATE, SLATES = 60, 6, 6_000
+DAYS = 20
 
 
 def fashion(path: Path, half_life: float, pull: float = 1.5) -> SlateDataset:
@@ -61,10 +63,35 @@ def test_the_search_repeats_itself(tmp_path: Path) -> None:
     )
 
 
-def test_without_a_click_among_several_items_there_is_nothing_to_search(tmp_path: Path) -> None:
-    log = {"user_id": [1], "time": [datetime(2024, 5, 17)], "slate": [[1]], "click": [1]}
-    pl.DataFrame(log).with_columns(source=pl.lit("a")).write_parquet(tmp_path / "log.parquet")
-    pl.DataFrame({"item_id": [1], "group": ["g"]}).write_parquet(tmp_path / "items.parquet")
-    dataset = prepare(tmp_path / "log.parquet", tmp_path / "items.parquet", tmp_path / "dataset")
-    with pytest.raises(SlatewiseError, match="two items or more"):
-        search_half_lives(dataset)
+def rows_of_trends(hours: float) -> Rows:
+    """Draw feeds of single items whose chance to be clicked changes at random, every so often."""
+    rng = np.random.default_rng(2)
+    periods = int(DAYS * 24 / hours) + 1
+    liked = rng.random((periods, 12)) < 0.5
+    rows: Rows = []
+    for user in range(600):
+        for second in np.sort(rng.integers(0, DAYS * 86_400, 15)).tolist():
+            item = int(rng.integers(12))
+            clicked = rng.random() < (0.9 if liked[int(second / 3_600 / hours), item] else 0.1)
+            rows.append(
+                {
+                    "user_id": user,
+                    "time": START + second,
+                    "slate": [item],
+                    "click": item if clicked else None,
+                    "source": "feed",
+                }
+            )
+    return rows
+
+
+def test_fast_trends_have_shorter_half_lives_than_slow_ones(tmp_path: Path) -> None:
+    """An item is seen about every 40 minutes; likes last 12 hours, or the whole log."""
+    fast = half_lives_of(dataset_of(tmp_path / "fast", rows_of_trends(12)))
+    slow = half_lives_of(dataset_of(tmp_path / "slow", rows_of_trends(10_000)))
+    assert fast[0] in (1.0, 4.0)
+    assert slow[0] > fast[0]
+
+
+def test_times_that_are_only_an_order_have_the_usual_ones(tmp_path: Path) -> None:
+    assert half_lives_of(toy_world(tmp_path / "toy")) == (2.0, 24.0, 96.0)

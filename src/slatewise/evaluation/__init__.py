@@ -41,7 +41,6 @@ from slatewise.evaluation.diversity import (
     little_seen,
 )
 from slatewise.evaluation.evaluate import Evaluation, calibrate, evaluate, predict_part, table
-from slatewise.evaluation.half_lives import half_lives_of
 from slatewise.evaluation.metrics import (
     MRR,
     ClickRate,
@@ -140,7 +139,6 @@ __all__ = [
     "fit_baselines",
     "fit_logits",
     "gini",
-    "half_lives_of",
     "independent_click_rate",
     "intra_list_distance",
     "ips",

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from slatewise.features.co_clicks import CO_CLICKS as CO_CLICKS
     from slatewise.features.co_clicks import CoClicks as CoClicks
     from slatewise.features.half_lives import HalfLives as HalfLives
+    from slatewise.features.half_lives import half_lives_of as half_lives_of
     from slatewise.features.half_lives import search_half_lives as search_half_lives
     from slatewise.features.history import HISTORY as HISTORY
     from slatewise.features.history import history_features as history_features
@@ -31,7 +32,7 @@ __all__, __getattr__ = exports(
     {
         "cells": "cells_of_users positions",
         "co_clicks": "CO_CLICKS CoClicks",
-        "half_lives": "HalfLives search_half_lives",
+        "half_lives": "HalfLives half_lives_of search_half_lives",
         "history": "HISTORY history_features met_features",
         "item_columns": "read_item_columns",
         "item_features": "ItemEncoder",

@@ -74,7 +74,7 @@ class LinearChoice:
         weights = np.zeros(self.features.shape[1]) + self.mean
         free = np.ones(len(weights), dtype=bool)
         best = self._newton(weights, free)
-        if best[0] < least:
+        if (best[:1] < least).any():
             # The density is concave: the constrained maximum lies on the boundary.
             free[0] = False
             best = self._newton(np.concatenate([[least], best[1:]]), free)

@@ -24,9 +24,9 @@ from slatewise.evaluation import (
     Predictor,
     bootstrap,
     fit_baselines,
-    half_lives_of,
     predict_part,
 )
+from slatewise.features import half_lives_of
 from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
 from slatewise.model.item_features import ItemFeatures

@@ -23,10 +23,9 @@ from slatewise.data.interactions import Interactions
 from slatewise.evaluation.baselines.counting import Choice, SmoothedCTR
 from slatewise.evaluation.baselines.held_out import HeldOut
 from slatewise.evaluation.counts import Counts
-from slatewise.evaluation.half_lives import half_lives_of
 from slatewise.evaluation.predictions import Predictions, Slates
 from slatewise.evaluation.rows import Floats
-from slatewise.features import positions
+from slatewise.features import half_lives_of, positions
 from slatewise.features.linear_choice import LinearChoice
 
 if TYPE_CHECKING:
