@@ -151,3 +151,38 @@ def test_odd_requests_are_refused_in_words(
     assert code == 2
     assert problem in errors
     assert "remedy:" in errors
+
+
+def test_candidates_are_ordered_for_one_user(run: Run, made: Path) -> None:
+    asked = ["--clicks", "a03", "--candidates", "a07,a41,a03,zzz"]
+    code, text, _ = run("recommend", made, *asked)
+    expected = Recommender.load(made).rank(["a07", "a41", "a03"], ["a03"])
+    assert code == 0
+    assert [line.split()[0] for line in text.splitlines()[2:5]] == expected.items
+    assert f"{expected.probabilities[0]:.4f}" in text
+    assert "Not on offer, left out: zzz" in text
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_candidates_of_a_file_are_ordered_for_its_users(
+    listed: bool, run: Run, made: Path, visitors: Path, tmp_path: Path
+) -> None:
+    asked, out = tmp_path / "asked.csv", tmp_path / "ranked.parquet"
+    rows = "u0,a07|a41|a03\nnobody,a09|zzz\n"
+    if not listed:
+        rows = "u0,a07\nu0,a41\nu0,a03\nnobody,a09\nnobody,zzz\n"
+    asked.write_text(f"user_id,{'items' if listed else 'item_id'}\n{rows}")
+    code, text, _ = run("recommend", made, "--candidates", asked, "--users", visitors, "--out", out)
+    assert code == 0
+    found = pl.read_parquet(out)
+    assert found.columns == ["user_id", "position", "item_id", "utility", "probability"]
+    expected = Recommender.load(made).rank(["a07", "a41", "a03"], ["a00", "a09"])
+    assert found.filter(user_id="u0")["item_id"].to_list() == expected.items
+    assert found.filter(user_id="u0")["position"].to_list() == [1, 2, 3]
+    assert found.filter(user_id="nobody")["item_id"].to_list() == ["a09"]
+    said = " ".join(text.split())
+    assert "of them new 1" in said
+    assert "items left out 1" in said
+    code, _, errors = run("recommend", made, "--candidates", tmp_path / "no.csv", "--out", "x")
+    assert code == 2
+    assert "no such file" in errors

@@ -123,6 +123,20 @@ def greedy_slates(case: Case, directory: Path) -> None:
         require_ranking(slate_of(case, recommender, user).numbers.tolist(), case.after_all(user))
 
 
+def given_lists(case: Case, directory: Path) -> None:
+    """A given list is ordered by the utilities that slates are made by, however it came."""
+    recommender, ids = recommender_of(case), case.model.item_ids
+    for user in WHO:
+        asked = np.random.default_rng(user).permutation(ITEMS)[:9]
+        events = events_of(case, case.histories[user])
+        found = recommender.rank([ids[item] for item in asked], events)
+        wanted = case.after_all(user)[asked]
+        assert found.items == [ids[item] for item in asked[np.argsort(-wanted)]]
+        require_same(found.utilities, np.sort(wanted)[::-1])
+        chances = np.exp(wanted - wanted.max())
+        require_same(found.probabilities, np.sort(chances / chances.sum())[::-1])
+
+
 def rankings(case: Case, directory: Path) -> None:
     """The ranker ranks by utilities: by the mean, in draws and by expected relevance."""
     # A user's own start is uncertain in some models, however certain the posterior is.
@@ -239,6 +253,7 @@ CHECKS: Final[dict[str, Callable[[Case, Path], None]]] = {
         features,
         evaluation_ranking,
         greedy_slates,
+        given_lists,
         rankings,
         explanations,
         live_service,

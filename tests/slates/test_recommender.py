@@ -188,3 +188,21 @@ def test_a_damaged_table_is_made_again(tmp_path: Path, model: SlateModel) -> Non
     largest = max(table.iterdir(), key=lambda file: file.stat().st_size)
     largest.write_bytes(b"")
     assert Recommender.load(tmp_path / "run").recommend(["a03"], 5, seed=1).items == expected
+
+
+def test_a_given_list_is_ordered_with_what_is_left_out_named(recommender: Recommender) -> None:
+    recommender.hide_items(["a05"])
+    found = recommender.rank(["a07", "a03", "zz", "a05", "a41", "a07"], ["a03", "odd"])
+    slate = recommender.recommend(
+        ["a03"], 3, strategy="greedy", allow=["a41", "a07", "a03"], clicked="show"
+    )
+    assert found.items == slate.items
+    assert found.groups == slate.groups
+    assert found.left_out == ["zz", "a05"]
+    assert found.unknown == ["odd"]
+    assert (np.diff(found.utilities) < 0).all()
+    assert found.probabilities.sum() == pytest.approx(1)
+    assert recommender.rank(["a07", "a03", "a41"], ["a03"], k=2).items == found.items[:2]
+    assert len(recommender.rank(["zz"])) == len(recommender.rank([])) == 0
+    with pytest.raises(SlatewiseError, match="a slate of 0 items"):
+        recommender.rank(["a07"], k=0)

@@ -1,5 +1,6 @@
 """`slatewise recommend`: the slate of one user as a table, or of a file of users as Parquet."""
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,9 +15,11 @@ from slatewise.errors import SlatewiseError
 
 if TYPE_CHECKING:
     from slatewise.data.dataset import SlateDataset
-    from slatewise.slates import Reason, Recommender, Slate, Strategy
+    from slatewise.model.fitted import ItemId
+    from slatewise.slates import RankedItems, Reason, Recommender, Slate, Strategy
 
 _BAR = 20
+_USUAL_K = 20
 
 
 def recommend(
@@ -42,6 +45,13 @@ def recommend(
             help="Time of the slates (UTC); default: right after the last event of --log.",
         ),
     ] = None,
+    candidates: Annotated[
+        str | None,
+        typer.Option(
+            help="Order these items: a,b,c for --clicks; else a table of user_id and items, a list "
+            "each, or item_id, a row each."
+        ),
+    ] = None,
     strategy: Annotated[
         str,
         typer.Option(
@@ -49,7 +59,10 @@ def recommend(
             "package.module:Name."
         ),
     ] = "in-slate-thompson",
-    k: Annotated[int, typer.Option("--k", min=1, help="Items in a slate.")] = 20,
+    k: Annotated[
+        int | None,
+        typer.Option("--k", min=1, help="Items in a slate (20), or of the candidates (all)."),
+    ] = None,
     exclude: Annotated[str, typer.Option(help="Items not to show to one user: a,b,c.")] = "",
     out: Annotated[
         Path | None, typer.Option(help="Parquet file for the slates of --users.")
@@ -65,6 +78,9 @@ def recommend(
     # Torch takes a second to load: only commands that need it pay.
     from slatewise.slates import Recommender, named_strategy  # noqa: PLC0415
 
+    if candidates is not None and clicks is None:
+        _rank_file(run, Path(candidates), users, log, at, k, out)
+        return
     if (clicks is None) == (users is None):
         raise SlatewiseError(
             "slates need either --clicks or --users.",
@@ -72,7 +88,7 @@ def recommend(
         )
     if at is not None and log is None:
         raise SlatewiseError("--at has no effect without --log.", "Give --log too.")
-    chosen = named_strategy(strategy)
+    chosen, length = named_strategy(strategy), k or _USUAL_K
     target = None if users is None else _new_file(out)
     recommender = Recommender.load(run)
     if recommender.model.exploration_note and "thompson" in chosen.name:
@@ -80,11 +96,19 @@ def recommend(
     popularity = _refresh(recommender, log, at)
     if users is not None and target is not None:
         about = {"run": str(run.resolve()), "popularity": popularity}
-        _for_all(recommender, users, target, chosen, k, seed or 0, about)
+        _for_all(recommender, users, target, chosen, length, seed or 0, about)
+        return
+    if candidates is not None:
+        ranked = recommender.rank(
+            _ids(recommender, candidates), _ids(recommender, clicks or ""), k=k
+        )
+        console.print(_ranked(ranked))
+        _print_ignored(ranked.unknown, ranked.left_out)
+        _print_missing(recommender, slates_known=False, popularity_known=popularity is not None)
         return
     slate = recommender.recommend(
         _ids(recommender, clicks or ""),
-        k,
+        length,
         strategy=chosen,
         exclude=_ids(recommender, exclude),
         seed=seed,
@@ -95,11 +119,62 @@ def recommend(
         console.print(_sums(reasons, recommender))
     else:
         console.print(_shown(slate))
-    if slate.unknown:
-        names = ", ".join(map(str, slate.unknown))
-        console.print(f"Unknown items, ignored: {names}", style="dim")
+    _print_ignored(slate.unknown)
     _print_missing(recommender, slates_known=False, popularity_known=popularity is not None)
     console.print(f"\n{slate.strategy}, seed {slate.seed}", style="dim")
+
+
+def _print_ignored(unknown: "list[ItemId]", left_out: "Sequence[ItemId]" = ()) -> None:
+    """Print which items had no part in a slate or an order."""
+    for what, items in (("Unknown items, ignored", unknown), ("Not on offer, left out", left_out)):
+        if items:
+            console.print(f"{what}: {', '.join(map(str, items))}", style="dim")
+
+
+def _ranked(ranked: "RankedItems") -> Table:
+    """Show given items in their order."""
+    result = table("In the order of their utility", "item", "group", "utility", "probability")
+    result.columns[1].justify = "left"
+    columns = (ranked.items, ranked.groups, ranked.utilities, ranked.probabilities)
+    for item, group, utility, probability in zip(*columns, strict=True):
+        shown = f"{utility:.4f}".replace("-", "−")
+        result.add_row(str(item), group, shown, f"{probability:.4f}")
+    return result
+
+
+def _rank_file(
+    run: Path,
+    candidates: Path,
+    users: Path | None,
+    log: Path | None,
+    at: datetime | None,
+    k: int | None,
+    out: Path | None,
+) -> None:
+    """Order the candidates of a file of users."""
+    from slatewise.slates import Recommender, bulk, logs  # noqa: PLC0415 (torch is slow to load)
+
+    target = _new_file(out)
+    recommender = Recommender.load(run)
+    popularity = _refresh(recommender, log, at)
+    with ExitStack() as stack:
+        visitors: bulk.Visitors | None = None
+        is_log = users is not None and logs.is_log(users)
+        if users is not None and is_log:
+            dataset = stack.enter_context(logs.opened_log(users, recommender))
+            visitors = logs.LoggedUsers(dataset, recommender)
+        elif users is not None:
+            clicks = bulk.read_histories(users, type(recommender.items.ids[0]))
+            visitors = bulk.ClickingUsers(clicks, recommender)
+        report = stack.enter_context(progress())
+        asked = bulk.read_candidates(candidates, type(recommender.items.ids[0]))
+        counts = bulk.rank_to_file(recommender, asked, visitors, target, k=k, progress=report)
+    result = table("Ranked", "", "count")
+    for what, count in counts.items():
+        result.add_row(what, f"{count:,}")
+    console.print(result)
+    _print_missing(recommender, slates_known=is_log, popularity_known=popularity is not None)
+    console.print(f"\nRanked: {target}")
 
 
 def _new_file(out: Path | None) -> Path:

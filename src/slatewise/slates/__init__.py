@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from slatewise.slates.exact import ExactRanker as ExactRanker
     from slatewise.slates.explanation import Reason as Reason
     from slatewise.slates.propensities import Propensities as Propensities
+    from slatewise.slates.ranked import RankedItems as RankedItems
     from slatewise.slates.recommender import Recommender as Recommender
     from slatewise.slates.slate import Slate as Slate
     from slatewise.slates.strategies import STRATEGIES as STRATEGIES
@@ -29,6 +30,7 @@ __all__, __getattr__ = exports(
         "exact": "ExactRanker",
         "explanation": "Reason",
         "propensities": "Propensities",
+        "ranked": "RankedItems",
         "recommender": "Recommender",
         "slate": "Slate",
         "strategies": """

@@ -18,10 +18,10 @@ from slatewise.data import parsing
 from slatewise.data.columns import Columns
 from slatewise.data.tables import open_tables
 from slatewise.errors import InputError, SlatewiseError
-from slatewise.features.user_history import UserHistory
+from slatewise.features.user_history import NO_HISTORY, UserHistory
 from slatewise.slates.recommender import Recommender
 from slatewise.slates.strategies import Strategy
-from slatewise.slates.users import Ints, Users
+from slatewise.slates.users import Ints, KnownUser, Users
 
 PART_USERS = 2_048
 _THREAD_USERS = 64
@@ -81,6 +81,88 @@ def read_histories(file: str | Path, item_type: type) -> pl.DataFrame:
     if Columns.TIME in clicks.columns:
         clicks = clicks.sort(Columns.TIME, maintain_order=True)
     return clicks.group_by(Columns.USER, maintain_order=True).agg(pl.col(Columns.ITEM).drop_nulls())
+
+
+def read_candidates(file: str | Path, item_type: type) -> pl.DataFrame:
+    """Read whose items are to be ordered: `user_id`, and `item_id` as a list.
+
+    The file has a row per user with `items`, a list or text with a JSON list or a delimiter, or a
+    row per item with `item_id`.
+    """
+    target: parsing.IdType = pl.Int64 if item_type is int else pl.String
+    parts = []
+    for table in open_tables(file, "candidates"):
+        listed = "items" in table.schema
+        item = "items" if listed else table.require(Columns.ITEM, "a column", "items")
+        user = table.require(Columns.USER, "a column", Columns.USER)
+        rows = table.read([user, item])
+        convert = partial(_lists if listed else parsing.ids, target=target)
+        found = parsing.parse(
+            rows,
+            item,
+            convert,
+            file=table.path,
+            wanted="a list of item ids" if listed else "an item id",
+            remedy="Give a list column, or text with JSON lists or a delimiter.",
+        )
+        parts.append(rows.select(user).with_columns(found.alias(Columns.ITEM)))
+    asked = pl.concat(parts)
+    if not len(asked):
+        raise InputError("the table has no row.", "Give a row for every user.", file=Path(file))
+    if asked.schema[Columns.ITEM] == pl.List(target):
+        asked = asked.explode(Columns.ITEM, empty_as_null=True, keep_nulls=True)
+    return asked.group_by(Columns.USER, maintain_order=True).agg(pl.col(Columns.ITEM).drop_nulls())
+
+
+def _lists(values: pl.Series, target: parsing.IdType) -> pl.Series:
+    if values.dtype == pl.String:
+        values = parsing.lists(values, parsing.guess_delimiter(values))
+    return parsing.id_lists(values, target)
+
+
+def rank_to_file(
+    recommender: Recommender,
+    asked: pl.DataFrame,
+    visitors: Visitors | None,
+    out: Path,
+    *,
+    k: int | None,
+    progress: Progress,
+) -> dict[str, int]:
+    """Order the items asked for of each user, and write a row per user and position.
+
+    Users whom `visitors` do not have are new. Returns counts, by what they count.
+    """
+    known = {} if visitors is None else {str(u): n for n, u in enumerate(visitors.users.to_list())}
+    counts = {"users": len(asked), "  of them new": 0, "items left out": 0, "unknown clicks": 0}
+    columns: dict[str, list[Any]] = {name: [] for name in ("user", "items", "utility", "share")}
+    for done, (user, items) in enumerate(asked.iter_rows(), start=1):
+        history, lost = NO_HISTORY, 0
+        if visitors is not None and str(user) in known:
+            (history,), lost = visitors.histories(known[str(user)], 1)
+        else:
+            counts["  of them new"] += 1
+        ranked = recommender.maker.rank(KnownUser(history), items, k)
+        counts["items left out"] += len(ranked.left_out)
+        counts["unknown clicks"] += lost
+        columns["user"] += [user] * len(ranked)
+        columns["items"] += ranked.items
+        columns["utility"] += ranked.utilities.tolist()
+        columns["share"] += ranked.probabilities.tolist()
+        progress("ranking", done, len(asked))
+    users = pl.Series(columns["user"], dtype=asked.schema[Columns.USER])
+    rows = pl.DataFrame(
+        {
+            Columns.USER: users,
+            Columns.ITEM: pl.Series(columns["items"], dtype=_id_type(recommender)),
+            "utility": pl.Series(columns["utility"], dtype=pl.Float64),
+            "probability": pl.Series(columns["share"], dtype=pl.Float64),
+        }
+    )
+    position = pl.int_range(1, pl.len() + 1, dtype=pl.Int32).over(Columns.USER)
+    rows.insert_column(1, rows.select(position.alias(Columns.POSITION)).to_series())
+    _write(out, rows)
+    return counts
 
 
 def _times(rows: pl.DataFrame, file: Path) -> list[pl.Series]:

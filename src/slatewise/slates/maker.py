@@ -12,9 +12,10 @@ from slatewise.model.fitted import ItemId
 from slatewise.ranking import Filter
 from slatewise.slates.catalogue import Catalogue
 from slatewise.slates.exact import ExactRanker
+from slatewise.slates.ranked import RankedItems, click_shares
 from slatewise.slates.relevance import Relevance
 from slatewise.slates.slate import Slate
-from slatewise.slates.strategies import Strategy
+from slatewise.slates.strategies import Greedy, Strategy
 from slatewise.slates.users import Ints, KnownUser, Users
 
 
@@ -81,6 +82,23 @@ class SlateMaker:
                 self.rows(asking, k, strategy), users, filters, seeds, strict=True
             )
         ]
+
+    def rank(self, user: KnownUser, items: Sequence[ItemId], k: int | None = None) -> RankedItems:
+        """Order given items by their utility to a user, and return the k best, or all."""
+        wanted = Constraints(allow=items, clicked="show")
+        (slate,) = self.make([user], wanted, max(1, len(items)), Greedy(), [0])
+        parts = self.ranker.mean_parts(slate.user, slate.numbers)
+        utilities = np.sum(list(parts.values()), axis=0)
+        ranked = set(slate.items)
+        return RankedItems(
+            items=slate.items[:k],
+            groups=slate.groups[:k],
+            utilities=utilities[:k],
+            probabilities=click_shares(utilities)[:k],
+            left_out=[item for item in dict.fromkeys(items) if item not in ranked],
+            unknown=slate.unknown,
+            notes=slate.notes,
+        )
 
     def rows(self, users: Users, k: int, strategy: Strategy) -> Ints:
         """Return the rows of the items of slates [B, K], −1 where there is none left to show."""

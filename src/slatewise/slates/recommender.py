@@ -18,6 +18,7 @@ from slatewise.slates.explanation import Reason, explain
 from slatewise.slates.maker import Constraints, SlateMaker, require_length
 from slatewise.slates.predictive import Predictive
 from slatewise.slates.propensities import Propensities, propensities
+from slatewise.slates.ranked import RankedItems
 from slatewise.slates.slate import Slate
 from slatewise.slates.strategies import Strategy, named_strategy
 from slatewise.slates.tables import table_of, table_of_run
@@ -126,6 +127,23 @@ class Recommender:
         ]
         slates = self.maker.make(users, wanted, k, chosen, _seeds(seed, len(users)))
         return slates if several else slates[0]
+
+    def rank(
+        self, items: Sequence[ItemId], clicks: Events = (), *, k: int | None = None
+    ) -> RankedItems:
+        """Order given items for one user: search results, a feed, the candidates of another stage.
+
+        Args:
+            items: ids to order. Those that the model does not know, or that are not on offer, are
+                named in `RankedItems.left_out`.
+            clicks: what the user clicked before, as for `recommend`.
+            k: how many to return, the best; all without it.
+
+        """
+        if k is not None:
+            require_length(k)
+        user = KnownUser(*history_of_events(clicks, self.items.find, self.model.source_names))
+        return self.maker.rank(user, items, k)
 
     def add_items(
         self, ids: Sequence[ItemId], groups: Sequence[str], features: Columns | None = None

@@ -13,12 +13,12 @@ from slatewise.service.http import limits
 from slatewise.service.http.guard import Gate
 from slatewise.service.http.metrics import Metrics
 from slatewise.service.http.setup import Setup
-from slatewise.service.serving import Request, Service, warm_up
+from slatewise.service.serving import Arm, Request, Service, warm_up
 from slatewise.service.settings import ServiceConfig
 from slatewise.service.store import Store, StoreError
 from slatewise.service.store.records import SlateRecord
 from slatewise.service.store.writer import Writer
-from slatewise.slates import Slate
+from slatewise.slates import RankedItems, Slate
 
 QUEUE = 20_000
 """records that may wait to be written: some 20 MB"""
@@ -100,6 +100,11 @@ class Backend:
         if at_hand:
             self._learn(took)
         return made
+
+    async def rank(self, request: Request) -> tuple[Arm, RankedItems, list[str]]:
+        """Order given items, in a thread."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._ranking, self.service.rank, request)
 
     async def _on_the_spot(self, request: Request) -> Made | None:
         """Make a slate here, unless the store must be asked.

@@ -15,9 +15,10 @@ from slatewise.version import __version__
 TITLE = "slatewise"
 ABOUT = """Slates out, feedback in.
 
-`POST /v1/recommend` makes a slate; `POST /v1/feedback` tells what became of it. Every error is a
-JSON problem with a remedy. Send a token as `Authorization: Bearer TOKEN`: role *read* makes slates
-and looks, *write* also tells what happened and changes items, *admin* also sees and erases people.
+`POST /v1/recommend` makes a slate; `POST /v1/feedback` tells what became of it; `POST /v1/rank`
+orders given items. Every error is a JSON problem with a remedy. Send a token as
+`Authorization: Bearer TOKEN`: role *read* makes slates and looks, *write* also tells what happened
+and changes items, *admin* also sees and erases people.
 """
 
 _ANY = {

@@ -142,6 +142,48 @@ class RecommendAnswer(_Answer):
     """what else to know, for instance that the history could not be read"""
 
 
+class RankBody(_Body):
+    """Items to order, and for whom."""
+
+    items: Annotated[Ids, Field(min_length=1)] = Field(examples=[["9", "4", "8"]])
+    """the items to order, such as the results of a search"""
+    user_id: Id | None = Field(None, examples=["anna"])
+    """whose history to go by; without it, an anonymous user"""
+    clicks: Ids = Field(default_factory=list, examples=[["17", "4"]], json_schema_extra=_EMPTY)
+    """items she clicked that the service has not heard of, oldest first, after her history"""
+    k: Positive | None = Field(None, examples=[5])
+    """how many to return, the best; all without it"""
+
+
+class RankedItem(_Answer):
+    """An item in its order."""
+
+    id: str = Field(examples=["9"])
+    group: str = Field(examples=["lamps"])
+    utility: float = Field(examples=[-1.2])
+    """at the posterior mean: what the order is by"""
+    probability: float = Field(examples=[0.4])
+    """that a click on one of the items sent falls on this one, wherever it stands"""
+
+
+class RankAnswer(_Answer):
+    """Items in the order of their utility to a user; the answer is not kept."""
+
+    user_id: str | None = Field(examples=["anna"])
+    items: list[RankedItem]
+    """best first"""
+    left_out: list[str]
+    """items sent that are not on offer, or not known"""
+    variant: str = Field(examples=["main"])
+    """the arm of the experiment that the user is in, whose model ordered them"""
+    model: str = Field(examples=["main"])
+    version: str = Field(examples=["1"])
+    unknown: list[str]
+    """clicks on items that the model does not know: they had no influence"""
+    notes: list[str]
+    """what else to know, for instance that the history could not be read"""
+
+
 class Event(_Body):
     """What a user did with a slate; for a slate that others made, also what it was."""
 

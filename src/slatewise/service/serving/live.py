@@ -25,9 +25,11 @@ from slatewise.slates.catalogue import Catalogue, Ints, NewItems, NewRows
 from slatewise.slates.exact import ExactRanker
 from slatewise.slates.maker import SlateMaker
 from slatewise.slates.predictive import FeaturePrediction, Predictive
+from slatewise.slates.ranked import RankedItems
 from slatewise.slates.slate import Slate
 from slatewise.slates.strategies import Strategy
 from slatewise.slates.tables import table_of, table_of_run
+from slatewise.slates.users import KnownUser
 from slatewise.training.memory import give_back_freed_memory
 
 T = TypeVar("T")
@@ -143,10 +145,19 @@ class Live:
         """Make a slate for the user that `know` returns, from one state of items and popularity."""
         return self._consistently(lambda: self._answer(know, request, strategy, seed))
 
-    def _answer(self, know: Know, request: Request, strategy: Strategy, seed: int) -> ServedSlate:
+    def rank(self, know: Know, request: Request) -> RankedItems:
+        """Order the items that a request allows for the user that `know` returns."""
+        return self._consistently(
+            lambda: self._maker.rank(self._known(know), list(request.allow or ()), request.k)
+        )
+
+    def _known(self, know: Know) -> KnownUser:
+        """Return a user as this version knows her."""
         sources = [self._sources.get(name, -1) for name in self._log.sources.ids]
-        user = know(self.catalogue, np.array(sources, np.int64))
-        (slate,) = self._maker.make([user], request, request.k, strategy, [seed])
+        return know(self.catalogue, np.array(sources, np.int64))
+
+    def _answer(self, know: Know, request: Request, strategy: Strategy, seed: int) -> ServedSlate:
+        (slate,) = self._maker.make([self._known(know)], request, request.k, strategy, [seed])
         refreshed, counted = self._refreshed or (None, None)
         return ServedSlate(slate, self.applied, refreshed, counted)
 

@@ -5,7 +5,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -26,6 +26,7 @@ from slatewise.service.store.records import Serving, SlateRecord
 from slatewise.service.store.stamps import Stamps
 from slatewise.slates.maker import require_length
 from slatewise.slates.propensities import propensities
+from slatewise.slates.ranked import RankedItems
 from slatewise.slates.slate import Slate
 
 logger = logging.getLogger(__name__)
@@ -117,6 +118,22 @@ class Service:
         )
         notes += answer.slate.notes + self._past.notes(live.terms.by_name.values())
         return record, answer.slate, notes
+
+    def rank(self, request: Request) -> tuple[Arm, RankedItems, list[str]]:
+        """Order the items that a request allows by the model of the user's arm.
+
+        Nothing is random and nothing is kept: what is shown of it comes back as a slate of others.
+        """
+        _require_sensible(request)
+        notes: list[str] = []
+        self._follow_items(notes)
+        someone = request.user_id or secrets.token_hex(9)
+        name = assign(self.config.shares, self.config.salt, someone)
+        user, live = self._user(request.user_id, notes), self._live[self.config.arms[name].model]
+        ranked = live.rank(user.knowing(request.clicks), request)
+        notes += ranked.notes + self._past.notes(live.terms.by_name.values())
+        arm = next(arm for arm in self.arms if arm.name == name)
+        return replace(arm, version=live.version), ranked, notes
 
     def refresh(self) -> None:
         """Look for new versions of models, changes of items and popularity; never fails.

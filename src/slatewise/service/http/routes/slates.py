@@ -12,6 +12,8 @@ from slatewise.service.http.problems import Problem
 from slatewise.service.http.schemas import (
     FeedbackAnswer,
     FeedbackBody,
+    RankAnswer,
+    RankBody,
     RecommendAnswer,
     RecommendBody,
 )
@@ -38,6 +40,49 @@ async def recommend(body: RecommendBody, request: Request) -> bytes:
     backend.metrics.slates_of(made.arm, made.model, made.version).inc()
     # Not through the model: checking what we made ourselves would cost more than writing it.
     return to_json(_answer(record, slate, notes))
+
+
+@reading.post("/rank", response_model=RankAnswer, summary="Order given items")
+async def rank(body: RankBody, request: Request) -> bytes:
+    """Order items for a user: results of a search, a feed, candidates of another stage.
+
+    Nothing is random and nothing is logged. Of what is shown, send a slate of yours to
+    /v1/feedback. To explore among given items, ask /v1/recommend to `allow` only these.
+    """
+    backend: Backend = request.app.state.backend
+    limits = backend.config.limits
+    if max(len(body.items), len(body.clicks)) > limits.ids:
+        raise Problem(422, "A list of ids is too long.", f"Send at most {limits.ids:,} ids.")
+    wanted = serving.Request(
+        user_id=body.user_id,
+        clicks=tuple(body.clicks),
+        k=body.k or len(body.items),
+        allow=tuple(body.items),
+        clicked="show",
+    )
+    arm, ranked, notes = await backend.rank(wanted)
+    columns = zip(
+        map(str, ranked.items),
+        ranked.groups,
+        ranked.utilities.tolist(),
+        ranked.probabilities.tolist(),
+        strict=True,
+    )
+    return to_json(
+        {
+            "user_id": body.user_id,
+            "items": [
+                {"id": item, "group": group, "utility": utility, "probability": probability}
+                for item, group, utility, probability in columns
+            ],
+            "left_out": [str(item) for item in ranked.left_out],
+            "variant": arm.name,
+            "model": arm.model,
+            "version": arm.version,
+            "unknown": [str(item) for item in ranked.unknown],
+            "notes": notes,
+        }
+    )
 
 
 @writing.post("/feedback", response_model=FeedbackAnswer, summary="Tell what became of slates")
