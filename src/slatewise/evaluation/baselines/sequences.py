@@ -43,6 +43,8 @@ STEPS: Final = 16
 EXACT: Final = 30_000
 """Items up to which the softmax is over all of them; beyond, over targets and negatives."""
 NEGATIVES: Final = 4_096
+EPOCH: Final = 100_000
+"""Windows of an epoch, at most; another draw of them each time."""
 EPOCHS: Final = 100
 PATIENCE: Final = 5
 """Epochs without a better NDCG after which training ends."""
@@ -354,8 +356,8 @@ def _validation(dataset: SlateDataset, rng: np.random.Generator) -> Interactions
 
 
 def _batches(windows: Windows, items: int, rng: np.random.Generator) -> Iterator[Int64Array]:
-    """Yield the windows with a next click, in random order."""
-    usable = rng.permutation(np.flatnonzero(windows.lengths > 1))
+    """Yield the windows of an epoch that have a next click, in random order."""
+    usable = rng.permutation(np.flatnonzero(windows.lengths > 1))[:EPOCH]
     most = _TRAINING_CELLS / (min(items, EXACT) * max(1.0, float(windows.lengths.mean())))
     size = max(1, min(USERS, int(max(8, most)), len(usable) // STEPS))
     for start in range(0, len(usable), size):
