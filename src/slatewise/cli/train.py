@@ -74,7 +74,6 @@ def train(
     from slatewise.evaluation import ModelRecommender, calibrate  # noqa: PLC0415
     from slatewise.model.config import ModelConfig  # noqa: PLC0415
     from slatewise.model.likelihood import exposure_weights  # noqa: PLC0415
-    from slatewise.selection import recipe_for  # noqa: PLC0415
     from slatewise.training import StoppedError, fit, runs, sizes  # noqa: PLC0415
     from slatewise.training.config import TrainingConfig  # noqa: PLC0415
 
@@ -105,7 +104,6 @@ def train(
     selection = None
     if auto:
         require_cpu(device)
-        training = recipe_for(opened, training)
         files = selection_files(run, resume=resume)
         with _stopping_cleanly(KeyboardInterrupt, run):
             choice, selection = choose(opened, model, training, described, files, seed)

@@ -40,7 +40,7 @@ from slatewise.features.item_columns import Kind
 from slatewise.model.config import ModelConfig
 from slatewise.model.item_features import ItemFeatures
 from slatewise.model.registry import TERMS as REGISTERED
-from slatewise.selection import FEATURES, VALIDATION_DRAWS, Choice, SelectionConfig, select
+from slatewise.selection import FEATURES, Choice, SelectionConfig, select
 from slatewise.simulation.presets import PRESETS
 from slatewise.training import TrainingConfig, fit
 from slatewise.training.loop import Progress as State
@@ -59,7 +59,7 @@ class TermsConfig(StudyConfig):
     """People in each simulated world."""
     split: SplitConfig = SplitConfig(method="time", valid_share=0.1, test_share=0.1)
     """By time: no item bias has seen what it is judged on."""
-    training: TrainingConfig = TrainingConfig(batch_users=128, validation_draws=VALIDATION_DRAWS)
+    training: TrainingConfig = TrainingConfig(batch_users=128)
     """How all models are fitted; an epoch of a few large batches would be too coarse to stop by."""
     selection: SelectionConfig = SelectionConfig()
     """The budget of `--auto`."""

@@ -1,7 +1,7 @@
 """Which terms a model should have for a log: left out one after the other, kept if they pay."""
 
 from slatewise.selection.candidates import FEATURES, Choice
-from slatewise.selection.config import VALIDATION_DRAWS, SelectionConfig, recipe_for
+from slatewise.selection.config import SelectionConfig
 from slatewise.selection.leave_out import select
 from slatewise.selection.record import (
     CHOSEN,
@@ -16,13 +16,11 @@ __all__ = [
     "CHOSEN",
     "FEATURES",
     "SELECTION",
-    "VALIDATION_DRAWS",
     "CandidateResult",
     "Choice",
     "Comparison",
     "Selection",
     "SelectionConfig",
     "read_choice",
-    "recipe_for",
     "select",
 ]

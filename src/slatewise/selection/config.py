@@ -1,17 +1,11 @@
 """The budget of a selection, and how its trials and the chosen model are trained."""
 
-from typing import Final
-
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from slatewise.config import Config
 from slatewise.data.dataset import SlateDataset
 from slatewise.training import TrainingConfig
 from slatewise.training.config import STEPS
-
-VALIDATION_DRAWS: Final = 4
-"""Posterior draws by which fits end. By the posterior mean, a fit to slates of one item ends after
-an epoch or two, whatever its terms."""
 
 
 class SelectionConfig(Config):
@@ -34,27 +28,16 @@ class SelectionConfig(Config):
     """Gain in nats per interaction below which a term is not worth having."""
 
 
-def recipe_for(dataset: SlateDataset, training: TrainingConfig) -> TrainingConfig:
-    """Return how to fit to a log of this size, where the configuration does not say."""
-    usual = {"validation_draws": VALIDATION_DRAWS, "batch_users": _batch(dataset, training)}
-    missing = usual.keys() - training.model_fields_set
-    return training.model_copy(update={name: usual[name] for name in missing})
-
-
 def trial_recipe(
     dataset: SlateDataset, training: TrainingConfig, config: SelectionConfig
 ) -> TrainingConfig:
     """Return how trial models are fitted: as the chosen one will be, with less patience."""
+    users = int((dataset.train_end > 0).sum())
     quicker = {
-        "batch_users": _batch(dataset, training),
+        "batch_users": max(1, min(training.batch(users, "slate"), users // STEPS)),
         "max_epochs": min(training.max_epochs, config.epochs),
         "patience": min(training.patience, 4),
         "plateau": min(training.plateau, 2),
         "optimisation": "joint",
     }
     return training.model_copy(update=quicker)
-
-
-def _batch(dataset: SlateDataset, training: TrainingConfig) -> int:
-    users = int((dataset.train_end > 0).sum())
-    return max(1, min(training.batch(users, "slate"), users // STEPS))

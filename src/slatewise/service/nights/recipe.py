@@ -10,7 +10,7 @@ from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
 from slatewise.model.item_features import ItemFeatures
 from slatewise.model.registry import TERMS
-from slatewise.selection import CHOSEN, SELECTION, Choice, Selection, recipe_for, select
+from slatewise.selection import CHOSEN, SELECTION, Choice, Selection, select
 from slatewise.service.nights.report import ModelOrigin
 from slatewise.service.nights.versions import Version
 from slatewise.service.nights.window import Progress
@@ -68,9 +68,7 @@ def recipe_of(
     over the default. With `auto`, terms are chosen where that version has none of its own, or for
     a `fresh` start.
     """
-    # A service's log is small at first and real for ever: few steps an epoch, or an end by the
-    # posterior mean, would end training too early.
-    recipe = Recipe(spec.model, recipe_for(dataset, _training(spec, served)), item_features)
+    recipe = Recipe(spec.model, _training(spec, served), item_features)
     if served is not None:
         _go_on_with(recipe, spec, served)
     if spec.auto and (fresh or served is None or not _has_own_terms(spec, served)):
@@ -110,8 +108,7 @@ def fit_recipe(
 def _training(spec: ModelSpec, served: Version | None) -> TrainingConfig:
     """Return how the served version was fitted, changed by the settings."""
     fields = TrainingConfig.model_fields
-    # Users a step follow from the size of the log, which has changed since. A default is not
-    # counted as given, so that `recipe_for` sees to fits of small logs.
+    # Users a step follow from the size of the log, which has changed since.
     kept = {
         name: value
         for name, value in ({} if served is None else served.training).items()
