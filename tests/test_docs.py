@@ -262,7 +262,7 @@ def test_every_study_and_what_all_of_them_can_be_told_is_listed() -> None:
 
 def test_every_file_of_a_run_is_listed() -> None:
     files = {runs.RUN, runs.POSTERIOR, runs.ITEMS, runs.GROUPS, runs.CHECKPOINT, runs.LOG}
-    files.add(SELECTION)
+    files |= {runs.TERMS, SELECTION}
     assert {row[0] for row in table("training.md", "The run directory")} == files
 
 

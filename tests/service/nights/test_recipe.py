@@ -139,7 +139,7 @@ def test_a_night_goes_on_with_the_model_that_serves(shop: Path, trained: Path) -
     assert model.item_encoder == runs.load(trained).item_encoder
     fitted = runs.read_run(Models.of(shop, "main").path("2"))["training"]
     assert (fitted["max_epochs"], fitted["learning_rate"]) == (3, 0.1)  # of settings and run
-    assert fitted["batch_users"] is None  # it follows the log of every night, whatever the run had
+    assert fitted["batch_users"] == 1  # a small log has small batches, whatever the run had
 
 
 def test_settings_that_are_given_win_over_those_of_the_model_that_serves(shop: Path) -> None:

@@ -18,6 +18,7 @@ from slatewise.service.settings import ModelSpec
 from slatewise.training import fit
 from slatewise.training.config import TrainingConfig
 from slatewise.training.loop import Progress as State
+from slatewise.training.sizes import LogSize, settled
 
 
 @dataclass
@@ -73,6 +74,7 @@ def recipe_of(
         _go_on_with(recipe, spec, served)
     if spec.auto and (fresh or served is None or not _has_own_terms(spec, served)):
         _choose(recipe, spec, dataset, served, seed, progress)
+    recipe.model, recipe.training = settled(recipe.model, recipe.training, LogSize.of(dataset))
     recipe.intended = recipe.model
     _leave_out_absent_evidence(recipe, dataset)
     _leave_out_absent_exposure(recipe, dataset)
