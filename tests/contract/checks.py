@@ -88,8 +88,12 @@ def predictions(case: Case, directory: Path) -> None:
 
 
 def features(case: Case, directory: Path) -> None:
-    """What is learned of an item in a slate is what ranks it at that moment, position apart."""
+    """What is learned of an item in a slate is what ranks it at that moment.
+
+    Apart from its position, and from what is only known of an item in its slate.
+    """
     on_items, positions = case.slate_utilities[0].numpy(), case.parameters.positions
+    on_items = on_items - case.in_slates_alone
     factors = position_factors(case.parameters, case.log)
     for row in range(0, len(case.log.clicks), 40):
         cells = slice(int(case.log.slate_offsets[row]), int(case.log.slate_offsets[row + 1]))

@@ -150,6 +150,22 @@ class Case:
         return on_items, no_click_utilities(self.parameters, self.log)
 
     @cached_property
+    def in_slates_alone(self) -> Doubles:
+        """What terms that never rank add to the items seen: [F]."""
+        names, total = (
+            self.model.posterior.parts.weight_names("items"),
+            np.zeros(len(self.log.slate_items)),
+        )
+        start = 0
+        for name in names:
+            weights = self.model.posterior.shared[name].mean.double()
+            end = start + len(weights)
+            if self.model.terms.by_name[name].ranks == "never":
+                total += (self.log.cell_features[:, start:end] @ weights).numpy()
+            start = end
+        return total
+
+    @cached_property
     def log_likelihood(self) -> Tensor:
         """Of each choice in the log: [N]."""
         chances, none = self.log_probabilities

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from slatewise.features.history import met_features as met_features
     from slatewise.features.item_columns import read_item_columns as read_item_columns
     from slatewise.features.item_features import ItemEncoder as ItemEncoder
+    from slatewise.features.past import PastFeatures as PastFeatures
     from slatewise.features.popularity import Popularity as Popularity
     from slatewise.features.popularity import PopularityConfig as PopularityConfig
     from slatewise.features.popularity_index import PopularityIndex as PopularityIndex
@@ -36,6 +37,7 @@ __all__, __getattr__ = exports(
         "history": "HISTORY history_features met_features",
         "item_columns": "read_item_columns",
         "item_features": "ItemEncoder",
+        "past": "PastFeatures",
         "popularity": "Popularity PopularityConfig",
         "popularity_index": "PopularityIndex",
         "popularity_state": "PopularityState",

@@ -36,8 +36,6 @@ class Parameter:
     """σ of the prior N(0, σ²); None where `Part.divergence` has the divergence"""
     rows: Sequence[Hashable] | None = None
     """names of the rows, by which a warm start finds them again; None: all or nothing, by shape"""
-    least: Tensor | None = None
-    """below which the posterior mean does not fall"""
     added: bool = False
     """whether runs may have been saved before it existed: there it is 0"""
 

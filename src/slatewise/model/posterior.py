@@ -213,13 +213,6 @@ class Posterior:
         mean, raw = (torch.cat([getattr(part, field) for part in parts]) for field in _FREE)
         return Gaussian(mean, raw, self.config.sigma_max)
 
-    def restrain(self) -> None:
-        """Bring the mean of weights that fell below what their terms allow back to it."""
-        with torch.no_grad():
-            for name, parameter in self.free.items():
-                if parameter.least is not None:
-                    self.shared[name].mean.clamp_(min=parameter.least)
-
     def features_of(self, items: Tensor) -> Tensor | None:
         """Return the features of items [R], if the model knows any: [R, Q]."""
         return None if self.item_features is None else self.item_features.index_select(0, items)

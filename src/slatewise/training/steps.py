@@ -129,7 +129,6 @@ class SparseSteps:
         for group in self._adam.param_groups:
             group["lr"] = rate
         self._adam.step()
-        self.posterior.restrain()
         for name, gradient in zip(("mean", "raw"), gradients, strict=False):
             if gradient is not None:
                 faster = SCALE_RATE if name == "raw" else 1.0

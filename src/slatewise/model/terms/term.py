@@ -6,7 +6,6 @@ their typical size, the root mean square of those that are not 0. A zero stays z
 touches only what has a feature at all.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from inspect import getattr_static
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Protocol, Self
@@ -163,19 +162,12 @@ class FeatureTerm(Term):
         return (cls.name,)
 
     @classmethod
-    def least_weights(cls, config: "ModelConfig") -> tuple[float, ...]:
-        """Return the number below which the posterior mean of each weight does not fall."""
-        return (-math.inf,) * len(cls.columns(config))
-
-    @classmethod
     def parameters(
         cls, config: "ModelConfig", longest_slate: int, sources: Sequence[str] = ()
     ) -> dict[str, Parameter]:
         """Return the weights, one for each feature."""
-        columns, least = cls.columns(config), torch.tensor(cls.least_weights(config))
-        bounded = least if torch.isfinite(least).any() else None
-        start = torch.zeros(len(columns))
-        return {cls.name: Parameter(start, config.sigma_weights, columns, bounded)}
+        columns = cls.columns(config)
+        return {cls.name: Parameter(torch.zeros(len(columns)), config.sigma_weights, columns)}
 
     @classmethod
     def fit(cls, config: "ModelConfig", dataset: SlateDataset) -> Self:

@@ -1,0 +1,131 @@
+"""Fitting the slate-aware network: AdamW, averaged weights, early stopping on validation.
+
+Shapes: N slates, F items of all of them, M slates of a part.
+"""
+
+import copy
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from slatewise.model.network.architecture import SlateInputs, SlateNetwork, slate_log_likelihood
+
+RATE: Final = 2e-3
+DECAY: Final = 0.02
+"""Weight decay, of all but biases."""
+AVERAGED: Final = 0.99
+"""By which averaged weights are kept at each step: they generalise better than the last ones."""
+BATCH: Final = 256
+"""Slates of a step."""
+WARM: Final = 50
+"""Steps over which the rate rises."""
+EPOCHS: Final = 40
+"""Most passes over the training part."""
+PATIENCE: Final = 3
+"""Epochs without a better validation likelihood after which the rate falls, and then it ends."""
+LOWER: Final = 0.3
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Slates with what was chosen from each."""
+
+    inputs: SlateInputs
+    clicks: Tensor
+    """[N] int64: position in the slate, −1 for no click"""
+    can_pass: bool
+    """whether clicking nothing is an option"""
+
+    def log_likelihood(self, network: SlateNetwork, rows: Tensor) -> Tensor:
+        """Return the log-probability of some choices: [M]."""
+        inputs, _ = self.inputs.take(rows)
+        utilities, none = network(inputs)
+        return slate_log_likelihood(
+            utilities, none if self.can_pass else None, self.clicks[rows], inputs.offsets
+        )
+
+    def mean(self, network: SlateNetwork, rows: Tensor) -> float:
+        """Return the mean log-probability of choices [M], without gradient."""
+        with torch.no_grad():
+            parts = [self.log_likelihood(network, part).sum() for part in torch.split(rows, 2_048)]
+        return float(sum(parts)) / max(len(rows), 1)
+
+
+@dataclass(frozen=True)
+class FittedNetwork:
+    """The network that predicts held-out choices best, and how well."""
+
+    network: SlateNetwork
+    validation: list[float]
+    """mean log-likelihood before the first epoch, and after each"""
+
+
+def fit_network(
+    choices: Choices,
+    training: Tensor,
+    validation: Tensor,
+    *,
+    groups: int,
+    hidden: int,
+    seed: int,
+) -> FittedNetwork:
+    """Fit the network to the slates `training` [M]; keep what predicts `validation` [M'] best.
+
+    The same seed gives the same network, bit for bit, on the CPU.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        network = SlateNetwork(
+            choices.inputs.items.shape[1], choices.inputs.slates.shape[1], groups, hidden
+        ).to(choices.clicks.device)
+    generator = torch.Generator().manual_seed(seed)
+    climb = _Climb(choices, network)
+    best, values, waited = copy.deepcopy(network), [choices.mean(network, validation)], 0
+    for _ in range(EPOCHS):
+        order = torch.randperm(len(training), generator=generator)
+        climb.epoch(training[order.to(training.device)])
+        values.append(choices.mean(climb.average, validation))
+        if values[-1] >= max(values):
+            waited, best = 0, copy.deepcopy(climb.average)
+            continue
+        waited += 1
+        if waited == PATIENCE:
+            if climb.rate < RATE:
+                break
+            # From the best weights once more, in smaller steps.
+            climb.rate, waited = LOWER * RATE, 0
+            network.load_state_dict(best.state_dict())
+    return FittedNetwork(best, values)
+
+
+class _Climb:
+    """Steps of AdamW, and the average of the weights that they lead to."""
+
+    def __init__(self, choices: Choices, network: SlateNetwork) -> None:
+        self.average, self.rate = copy.deepcopy(network), RATE
+        self._choices, self._network, self._steps = choices, network, 0
+        every = list(network.parameters())
+        groups = [
+            {"params": [one for one in every if one.ndim > 1], "weight_decay": DECAY},
+            {"params": [one for one in every if one.ndim < 2], "weight_decay": 0.0},
+        ]
+        self._adam = torch.optim.AdamW(groups, lr=RATE, foreach=True)
+
+    def epoch(self, rows: Tensor) -> None:
+        """Go through slates [M] once, in their order."""
+        for part in torch.split(rows, BATCH):
+            for group in self._adam.param_groups:
+                group["lr"] = self.rate * min(1.0, (self._steps + 1) / WARM)
+            loss = -self._choices.log_likelihood(self._network, part).mean()
+            self._adam.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            torch.nn.utils.clip_grad_norm_(self._network.parameters(), 1.0, foreach=True)
+            self._adam.step()
+            self._steps += 1
+            kept = min(AVERAGED, self._steps / (self._steps + 10))
+            with torch.no_grad():
+                average: list[Tensor] = list(self.average.parameters())
+                latest: list[Tensor] = list(self._network.parameters())
+                torch._foreach_lerp_(average, latest, 1 - kept)

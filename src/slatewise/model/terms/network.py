@@ -1,0 +1,246 @@
+"""The slate-aware network as a term: fitted first, to features of the strict past alone.
+
+What it says of an item, given all others of the slate, is a feature of the model, whose weight
+starts at 1; vectors and the other terms learn what it leaves. In-sample vectors beside it from the
+start would explain the clicks of training so well that the network would have little to learn.
+
+It acts where the slate is known: in training, prediction, estimates off policy and where a given
+list is ranked. A ranking of all items knows no slate, and goes without it.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from pydantic import PositiveInt, PrivateAttr
+from torch import Tensor
+
+from slatewise.config import Config
+from slatewise.data.dataset import SlateDataset
+from slatewise.data.interactions import Interactions
+from slatewise.errors import SlatewiseError
+from slatewise.features.past import PastFeatures, PastTable
+from slatewise.model.network.architecture import CLIP, SlateInputs, SlateNetwork, log_sums
+from slatewise.model.network.fitting import Choices, fit_network
+from slatewise.model.network.laplace import covariance_root
+from slatewise.model.part import Parameter
+from slatewise.model.terms.term import Describe, FeatureTerm, Ranks
+
+if TYPE_CHECKING:
+    from slatewise.model.config import ModelConfig
+
+LEAST: Final = 2_000
+"""Training interactions below which linear terms do better."""
+_KEPT: Final = 4
+"""Networks that a process remembers: a selection fits many models to one log."""
+_fitted: dict[str, "NetworkTerm"] = {}
+
+
+class NetworkSettings(Config):
+    """Settings of the network."""
+
+    network_units: PositiveInt = 64
+    """H, units of each hidden layer of the network."""
+    network_seed: int = 0
+    """With which the network begins."""
+
+
+class NetworkTerm(FeatureTerm):
+    """w_1 u(item | slate, past) + w_2 p(position): see `slatewise.model.network`."""
+
+    name: ClassVar[str] = "network"
+    acts_on: ClassVar[Literal["items", "no click"]] = "items"
+    ranks: ClassVar[Ranks] = "never"
+    Settings: ClassVar[type[Config]] = NetworkSettings
+
+    past: PastFeatures
+    """What its inputs are computed with."""
+    can_pass: bool
+    """Whether the training part has slates without a click."""
+    groups: int
+    """Groups of items that it knows."""
+    units: int
+    """Of each hidden layer."""
+    validation: tuple[float, float]
+    """Mean log-likelihood of held-out choices before and after fitting."""
+    _tensors: dict[str, Tensor] = PrivateAttr(default_factory=dict)
+
+    @classmethod
+    def columns(cls, config: "ModelConfig") -> tuple[str, ...]:
+        """Name what the network adds."""
+        return "network", "network_position"
+
+    @classmethod
+    def parameters(
+        cls, config: "ModelConfig", longest_slate: int, sources: Sequence[str] = ()
+    ) -> dict[str, Parameter]:
+        """Return the two weights, which start at 1."""
+        columns = cls.columns(config)
+        return {cls.name: Parameter(torch.ones(2), config.sigma_weights, columns)}
+
+    @classmethod
+    def obstacle(cls, dataset: SlateDataset) -> str | None:
+        """Return why a network cannot be learned from a log: it takes some thousand choices."""
+        count = int(dataset.train_end.sum())
+        return None if count >= LEAST else f"it has {count:,} training interactions, of {LEAST:,}"
+
+    @classmethod
+    def fit(cls, config: "ModelConfig", dataset: SlateDataset) -> "NetworkTerm":
+        """Fit the network to the training part; the validation part ends the fit."""
+        settings = config.of(cls)
+        key = _fingerprint(dataset, settings)
+        if key not in _fitted:
+            if len(_fitted) >= _KEPT:
+                _fitted.pop(next(iter(_fitted)))
+            _fitted[key] = cls._fit(settings, dataset)
+        return _fitted[key]
+
+    @classmethod
+    def _fit(cls, settings: NetworkSettings, dataset: SlateDataset) -> "NetworkTerm":
+        past, log = PastFeatures.fit(dataset), dataset.interactions()
+        training, validation = _parts(log)
+        table = past.in_log(dataset)(log)
+        tensors = _scales(table, log, training)
+        tensors["item_groups"] = torch.from_numpy(dataset.item_groups.astype(np.int32))
+        clicks, groups = log.clicks.long(), dataset.num_groups
+        can_pass = bool((clicks[training] < 0).any())
+        inputs = _inputs(tensors, table, log)
+        choices = Choices(inputs, clicks, can_pass)
+        usable = (inputs.lengths > 0) & log.first_choices
+        if not can_pass:  # what was never seen cannot be told apart either
+            usable &= clicks >= 0
+        training, validation = (rows[usable[rows]] for rows in (training, validation))
+        fitted = fit_network(
+            choices,
+            training,
+            validation if len(validation) else training,
+            groups=groups,
+            hidden=settings.network_units,
+            seed=settings.network_seed,
+        )
+        tensors |= {f"net.{name}": value for name, value in fitted.network.state_dict().items()}
+        tensors["root"] = covariance_root(fitted.network, choices, training)
+        term = cls(
+            past=past,
+            can_pass=can_pass,
+            groups=groups,
+            units=settings.network_units,
+            validation=(fitted.validation[0], max(fitted.validation)),
+        )
+        term._tensors.update(tensors)
+        return term
+
+    @property
+    def arrays(self) -> Mapping[str, npt.NDArray[Any]]:
+        """The weights of the network, the scales of its inputs, and the group of each item."""
+        return {name: tensor.numpy() for name, tensor in self._tensors.items()}
+
+    @classmethod
+    def restore(
+        cls, values: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]], where: str
+    ) -> "NetworkTerm":
+        """Take over a saved network."""
+        term = cls.build(values, where)
+        term._tensors.update({name: torch.from_numpy(array) for name, array in arrays.items()})
+        return term
+
+    @property
+    def network(self) -> SlateNetwork:
+        """The network."""
+        found = self._tensors
+        features, slates = (len(found[f"{name}_mean"]) for name in ("items", "slates"))
+        network = SlateNetwork(features, slates, self.groups, self.units)
+        prefix = "net."
+        network.load_state_dict(
+            {k.removeprefix(prefix): v for k, v in found.items() if k.startswith(prefix)}
+        )
+        return network
+
+    def describe_in(self, log: SlateDataset | None) -> Describe:
+        """Return what computes the network's columns for interactions of a log."""
+        if log is None:
+            raise SlatewiseError(
+                "what the network says of an item is not known without a log.",
+                "Give the dataset too, such as ModelRecommender(model, log=dataset).",
+            )
+        table, network = self.past.in_log(log), self.network
+
+        def describe(interactions: Interactions) -> Tensor:
+            return self.utilities(interactions, table(interactions), network)
+
+        return describe
+
+    def utilities(
+        self, interactions: Interactions, table: PastTable, network: SlateNetwork
+    ) -> Tensor:
+        """Return what the network adds to each item seen, and what its position does: [F, 2].
+
+        Only differences count: the utility of clicking nothing is taken off those of the items, or
+        where that is no option, as for a further click, the log-sum of their exponentials.
+        """
+        inputs = _inputs(self._tensors, table, interactions)
+        found = []
+        with torch.no_grad():
+            for rows in torch.split(torch.arange(len(interactions.clicks)), 2_048):
+                some, _ = inputs.take(rows)
+                last, none = network.hidden_units(some)
+                utility = network.weights(last)[:, 0]
+                level = log_sums(utility, some.offsets)
+                if self.can_pass:
+                    level = torch.where(interactions.first_choices[rows], none, level)
+                utility = utility - level.index_select(0, some.rows)
+                found.append(torch.stack([utility, network.place_utilities(some)], 1))
+        return torch.cat(found) if found else torch.zeros(0, 2)
+
+    def words(self, column: str) -> str:
+        """Return the meaning of a column."""
+        if column == "network":
+            return "what a network makes of the item, its slate and the past"
+        return "what it makes of the position"
+
+
+def _parts(log: Interactions) -> tuple[Tensor, Tensor]:
+    """Return the interactions of the training part, and of the validation part."""
+    users = torch.repeat_interleave(log.user_offsets.diff())
+    index = torch.arange(len(users)) - log.user_offsets[:-1][users]
+    training = index < log.train_end[users]
+    validation = ~training & (index < log.valid_end[users])
+    return training.nonzero()[:, 0], validation.nonzero()[:, 0]
+
+
+def _scales(table: PastTable, log: Interactions, training: Tensor) -> dict[str, Tensor]:
+    """Return mean and standard deviation of the features in the training part."""
+    chosen = torch.zeros(len(log.clicks), dtype=torch.bool)
+    chosen[training] = True
+    scales = {}
+    of_items = torch.repeat_interleave(chosen, log.scroll_lengths)
+    for name, values in (("items", table.items[of_items]), ("slates", table.slates[chosen])):
+        scales[f"{name}_mean"] = values.double().mean(0).float()
+        scales[f"{name}_sd"] = values.double().std(0, correction=0).float().clamp(min=1e-3)
+    return scales
+
+
+def _inputs(
+    tensors: Mapping[str, Tensor], table: PastTable, interactions: Interactions
+) -> SlateInputs:
+    items, slates = (
+        ((values - tensors[f"{name}_mean"]) / tensors[f"{name}_sd"]).clamp(-CLIP, CLIP)
+        for name, values in (("items", table.items), ("slates", table.slates))
+    )
+    groups = tensors["item_groups"][interactions.slate_items.long()].long()
+    return SlateInputs(items, slates, groups, interactions.slate_offsets)
+
+
+def _fingerprint(dataset: SlateDataset, settings: NetworkSettings) -> str:
+    """Return what a fit depends on: the data, the split and the settings."""
+    digest = hashlib.blake2b(dataset.content_hash.encode(), digest_size=16)
+    for ends in (dataset.train_end, dataset.valid_end):
+        digest.update(np.ascontiguousarray(ends).tobytes())
+    digest.update(settings.model_dump_json().encode())
+    return digest.hexdigest()
+
+
+PART: Final = NetworkTerm
