@@ -1,9 +1,9 @@
 """Boosted trees (LightGBM) that choose in slates, by the features of the strict past.
 
 Trees add up to the utility of an item relative to that of no click, and the loss is the softmax
-over both. Their columns are the features of the model's terms (popularity, history, click
-propensity), position, slate length and source; the item's smoothed click rate in the training part,
-in training that of other users; and how far all those of items are below the best of the slate.
+over both. Their columns are the `PastFeatures` of item and slate, the item's position, its smoothed
+click rate in the training part, in training that of other users, and how far those of the item are
+below the best of its slate.
 Trees are grown on the training part until the validation part gains no more, with the settings
 below and nothing searched.
 
@@ -23,15 +23,14 @@ from slatewise.data.interactions import Interactions
 from slatewise.data.ragged import Int64Array, offsets_of
 from slatewise.errors import SlatewiseError
 from slatewise.evaluation.baselines.counting import beta_by_moments
-from slatewise.evaluation.baselines.logits import strict_past
 from slatewise.evaluation.counts import training_batches
 from slatewise.evaluation.evaluate import batches, scored_users
 from slatewise.evaluation.parts import Part, scored_interactions
 from slatewise.evaluation.predictions import Predictions, Slates
 from slatewise.evaluation.rows import Floats, max_rows
+from slatewise.features.cells import positions
+from slatewise.features.past import PastFeatures
 
-HALF_LIVES: Final = (0.5, 2.0, 6.0, 24.0, 96.0, 1_000.0)
-"""Hours over which popularity fades; the last is as good as never."""
 ROUNDS: Final = 1_000
 PATIENCE: Final = 30
 """Trees without a gain on the validation part after which no more are grown."""
@@ -100,7 +99,7 @@ class BoostedTrees:
     """A `Predictor`: no ranking of the catalogue, whose slate nobody knows."""
 
     def __init__(self, dataset: SlateDataset, seed: int) -> None:
-        self._past = strict_past(dataset, HALF_LIVES)
+        self._past = PastFeatures.fit(dataset).in_log(dataset)
         users = np.random.default_rng(seed).permutation(np.flatnonzero(dataset.train_end > 0))
         self._folds = [users[fold::FOLDS] for fold in range(FOLDS)]
         self._counts = np.stack([_counts(dataset, fold) for fold in self._folds])
@@ -176,11 +175,12 @@ class BoostedTrees:
 
     def _described(self, interactions: Interactions, scored: Tensor, rates: Rows) -> Options:
         slates = Slates.of(interactions, scored)
-        items, steps = self._past.of(interactions, scored)
-        items = np.column_stack([items, rates[slates.items]])
+        past, seen = self._past(interactions), interactions.choices(scored)
+        items = np.column_stack([past.items[seen].numpy(), rates[slates.items]])
         best = np.repeat(max_rows(items, slates.offsets), slates.scroll_lengths, axis=0)
-        steps = np.repeat(steps, slates.scroll_lengths, axis=0)
-        return Options(slates, np.column_stack([items, items - best, steps]).astype(np.float32))
+        steps = np.repeat(past.slates[scored].numpy(), slates.scroll_lengths, axis=0)
+        columns = [items, items - best, positions(interactions)[seen].numpy(), steps]
+        return Options(slates, np.column_stack(columns).astype(np.float32))
 
 
 def _counts(dataset: SlateDataset, users: Int64Array) -> Int64Array:

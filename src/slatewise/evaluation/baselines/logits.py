@@ -115,7 +115,7 @@ def fit_logits(
     """
     if not names:
         return {}
-    terms = _terms(dataset, half_lives_of(dataset))
+    terms = _terms(dataset)
     there = {"click rate", *terms}
     if (np.diff(dataset.slate_offsets) > 1).any():
         there.add("position")
@@ -131,20 +131,14 @@ def fit_logits(
     return fitted
 
 
-def strict_past(dataset: SlateDataset, half_lives: Sequence[float]) -> Columns:
-    """Return the position and all features of terms, with popularity over these half-lives."""
-    terms = _terms(dataset, half_lives)
-    return _columns(["position", *terms], terms, dataset, None)
-
-
-def _terms(dataset: SlateDataset, half_lives: Sequence[float]) -> dict[str, "FeatureTerm"]:
+def _terms(dataset: SlateDataset) -> dict[str, "FeatureTerm"]:
     """Fit every term with features that a log allows."""
     # Configurations need pydantic, which judging any other recommender does without.
     from slatewise.model.config import ModelConfig  # noqa: PLC0415
     from slatewise.model.terms import FittedTerms  # noqa: PLC0415
 
     clock = ["popularity"] if dataset.meta["clock_times"] else []
-    values = {"terms": ["history", "propensity", *clock], "half_lives": half_lives}
+    values = {"terms": ["history", "propensity", *clock], "half_lives": half_lives_of(dataset)}
     return FittedTerms.fit(ModelConfig.build(values, "baselines"), dataset).by_name
 
 
@@ -152,13 +146,13 @@ def _columns(
     names: Sequence[str],
     terms: Mapping[str, "FeatureTerm"],
     dataset: SlateDataset,
-    counts: Counts | None,
+    counts: Counts,
 ) -> Columns:
     from slatewise.model.terms import FittedTerms  # noqa: PLC0415
 
     used = FittedTerms({name: term for name, term in terms.items() if name in names})
     sources = len(dataset.source_names)
-    scores = None if counts is None else _click_rates(names, counts, sources)
+    scores = _click_rates(names, counts, sources)
     return Columns(used, used.in_log(dataset), "position" in names, scores, sources)
 
 
