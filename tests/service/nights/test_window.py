@@ -39,6 +39,16 @@ def test_only_what_was_seen_is_in_a_slate_and_what_nobody_saw_is_left_out(tmp_pa
     assert (window.slates, window.clicks, window.unseen) == (1, 1, 1)
 
 
+def test_several_clicks_on_a_slate_are_further_choices_in_the_dataset(tmp_path: Path) -> None:
+    one = visit(1, "anna", START, "a", "b", "c")
+    shelf = Shelf([replace(one, clicked=("c", "a")), visit(2, "anna", START + 1, "a", "b")])
+    window = taken(shelf, tmp_path, 0, START + DAY)
+    dataset = prepare(window.log, window.items, tmp_path / "dataset")
+    assert dataset.clicks.tolist() == [2, 0, -1]
+    assert dataset.further_clicks is not None
+    assert dataset.further_clicks.tolist() == [0, 1, 0]
+
+
 def test_somebody_without_a_name_is_nobody_else(tmp_path: Path) -> None:
     shelf = Shelf(
         [
