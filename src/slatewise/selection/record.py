@@ -112,4 +112,5 @@ def read_choice(run: Path, model: ModelConfig) -> Choice | None:
         raise InputError(
             "the selection is damaged.", "Remove the file; it will be made again.", file=file
         ) from error
-    return Choice(ModelConfig.build(model.model_dump() | values, str(file)), described)
+    given = model.model_dump(exclude_unset=True)
+    return Choice(ModelConfig.build(given | values, str(file)), described)

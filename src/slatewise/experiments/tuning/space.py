@@ -114,7 +114,7 @@ class Space:
         """Return the configurations of a point."""
         model = {name: value for name, value in point.items() if name != "learning_rate"}
         return (
-            ModelConfig.build(self.model.model_dump() | model, "trial"),
+            self.model.changed(**model),
             self.training.model_copy(update={"learning_rate": point["learning_rate"]}),
         )
 
