@@ -25,7 +25,7 @@ from slatewise.evaluation.baselines.held_out import HeldOut
 from slatewise.evaluation.counts import Counts
 from slatewise.evaluation.predictions import Predictions, Slates
 from slatewise.evaluation.rows import Floats
-from slatewise.features import half_lives_of, positions
+from slatewise.features import positions
 from slatewise.features.linear_choice import LinearChoice
 
 if TYPE_CHECKING:
@@ -134,6 +134,7 @@ def fit_logits(
 def _terms(dataset: SlateDataset) -> dict[str, "FeatureTerm"]:
     """Fit every term with features that a log allows."""
     # Configurations need pydantic, which judging any other recommender does without.
+    from slatewise.features import half_lives_of  # noqa: PLC0415
     from slatewise.model.config import ModelConfig  # noqa: PLC0415
     from slatewise.model.terms import FittedTerms  # noqa: PLC0415
 
