@@ -40,8 +40,9 @@ class TrainingConfig(Config):
     gradient_limit: PositiveFloat = 1.0
     """Largest norm of the gradient of everything but the items; a guard, rarely active."""
 
-    def rate(self, likelihood: str) -> float:
-        """Return the learning rate for a model with this likelihood."""
+    @property
+    def rate(self) -> float:
+        """The learning rate, given or not."""
         return self.learning_rate or 0.02
 
     def batch(self, users: int, likelihood: str) -> int:

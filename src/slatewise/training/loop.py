@@ -201,7 +201,7 @@ class Training:
         """Take one step after the other until all stages have converged."""
         at = self.progress
         while at.stage < len(self.stages):
-            at.rate = at.rate or self.config.rate(self.model.likelihood)
+            at.rate = at.rate or self.config.rate
             users = self.steps.users
             order = seeded(self.seed, at.stage, at.epoch)
             shuffled = users[torch.randperm(len(users), generator=order).to(users.device)]

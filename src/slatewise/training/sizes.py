@@ -76,7 +76,7 @@ def settled(
     return model, training.model_copy(
         update={
             "batch_users": training.batch(size.users, model.likelihood),
-            "learning_rate": training.rate(model.likelihood),
+            "learning_rate": training.rate,
         }
     )
 

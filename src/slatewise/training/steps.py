@@ -66,7 +66,7 @@ class SparseSteps:
         if exposure is not None:
             drawn = min(posterior.config.negatives, len(self.views))
             self._expected += drawn * steps_per_epoch / len(self.views)
-        rate = config.rate(posterior.config.likelihood)
+        rate = config.rate
         items = posterior.items
         self._rows = {
             "mean": RowAdam(items.mean, lr=rate, betas=BETAS, eps=EPSILON),

@@ -33,7 +33,7 @@ def test_the_defaults_are_those_of_the_settings_around_the_search() -> None:
     found = space(model={"kappa_mu": 3.0}, training=TrainingConfig(learning_rate=0.05))
     assert found.defaults()["kappa_mu"] == 3.0
     assert found.defaults()["learning_rate"] == 0.05
-    assert space("all-item-gru-hier").defaults()["learning_rate"] == 0.04
+    assert space("all-item-gru-hier").defaults()["learning_rate"] == 0.02
 
 
 def test_a_range_that_leaves_the_defaults_out_moves_the_first_trial_but_not_the_defaults() -> None:

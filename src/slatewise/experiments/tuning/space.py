@@ -80,7 +80,7 @@ class Space:
 
     def defaults(self) -> Point:
         """Return what the settings are without a search; it may lie outside the ranges."""
-        rate = self.training.rate(self.model.likelihood)
+        rate = self.training.rate
         values = self.model.model_dump() | {"learning_rate": rate}
         return {name: values[name] for name in self.ranges}
 
