@@ -47,7 +47,7 @@ def test_the_defaults_come_first_then_sobol_then_the_surrogate(result: StudyResu
     assert trials["origin"].to_list() == ["defaults", "sobol", "sobol", "model", "model"]
     default = ModelConfig()
     row = trials.row(0, named=True)
-    assert row["learning_rate"] == TrainingConfig().rate("slate")
+    assert row["learning_rate"] == TrainingConfig().rate
     for name in ("sigma_max", "temperature", "sigma_rnn", "kappa_mu", "kappa_sigma"):
         assert row[name] == getattr(default, name)
         assert trials[name].n_unique() > 2
