@@ -29,7 +29,6 @@ from slatewise.evaluation.parts import Part, scored_interactions
 from slatewise.evaluation.predictions import Predictions, Slates
 from slatewise.evaluation.rows import Floats, max_rows
 from slatewise.features.cells import positions
-from slatewise.features.past import PastFeatures
 
 ROUNDS: Final = 1_000
 PATIENCE: Final = 30
@@ -99,6 +98,8 @@ class BoostedTrees:
     """A `Predictor`: no ranking of the catalogue, whose slate nobody knows."""
 
     def __init__(self, dataset: SlateDataset, seed: int) -> None:
+        from slatewise.features.past import PastFeatures  # noqa: PLC0415 (needs pydantic)
+
         self._past = PastFeatures.fit(dataset).in_log(dataset)
         users = np.random.default_rng(seed).permutation(np.flatnonzero(dataset.train_end > 0))
         self._folds = [users[fold::FOLDS] for fold in range(FOLDS)]
