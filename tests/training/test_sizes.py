@@ -2,11 +2,13 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+import torch
+from torch import Tensor
 
 from slatewise.data import SlateDataset
 from slatewise.data.preparation import prepare
 from slatewise.model.config import ModelConfig
-from slatewise.training import TrainingConfig
+from slatewise.training import TrainingConfig, fit
 from slatewise.training.config import STEPS
 from slatewise.training.loop import FIRST_IS_BEST, Progress
 from slatewise.training.sizes import EXACT, NEGATIVES, LogSize, settled
@@ -41,6 +43,16 @@ def test_settings_that_are_given_stay() -> None:
     assert model == given
     assert (training.batch_users, training.learning_rate) == (400, 0.1)
     assert settled(model, training, FILMS) == (model, training)  # nothing is left open
+
+
+def test_scales_may_be_large_where_the_prior_counts() -> None:
+    bounds = {
+        temperature: settled(
+            ModelConfig(likelihood="all-item", temperature=temperature), TrainingConfig(), SHOP
+        )[0].sigma_max
+        for temperature in (0.1, 1.0)
+    }
+    assert bounds == {0.1: 1.0, 1.0: 3.0}
 
 
 def test_a_model_that_starts_from_another_keeps_its_settings() -> None:
@@ -79,6 +91,21 @@ def test_a_log_of_clicks_alone_is_fitted_to_the_whole_catalogue(clicks: Path) ->
     assert settled(ModelConfig(), TrainingConfig(), size)[0].likelihood == "all-item"
     asked = ModelConfig(likelihood="slate")
     assert settled(asked, TrainingConfig(), size)[0].likelihood == "slate"
+
+
+def test_where_nothing_was_declined_terms_leave_items_and_no_click_alone(clicks: Path) -> None:
+    """Clicks that are certain would teach terms and no click to explain what items should."""
+
+    def fitted(terms: tuple[str, ...]) -> tuple[float, Tensor]:
+        model = ModelConfig(dynamics="linear", dimensions=3, prior="flat", terms=terms)
+        found = fit(SlateDataset.open(clicks), model, TrainingConfig(max_epochs=2))
+        weights = [found.posterior.shared[name].mean for name in terms]
+        return found.metrics["validation_log_likelihood"], torch.cat([torch.zeros(1), *weights])
+
+    without, _ = fitted(())
+    with_history, weights = fitted(("history",))
+    assert with_history == pytest.approx(without, abs=0.02)
+    assert weights.abs().max() < 1e-3
 
 
 def test_a_fit_whose_first_epoch_is_its_best_says_what_to_do() -> None:

@@ -49,12 +49,20 @@ class Exposure:
     """κ"""
     is_choice: bool
     """whether no-click and item biases are in the sums, as in a choice; else distance alone is"""
+    declined: bool = True
+    """whether anything was, so that terms can tell from choices within slates what they weigh"""
 
     @classmethod
-    def of(cls, config: "ModelConfig", sources: list[str]) -> "Exposure | None":
-        """Read the exposure term off the configuration; None for the slate likelihood."""
+    def of(
+        cls, config: "ModelConfig", sources: list[str], *, declined: bool = True
+    ) -> "Exposure | None":
+        """Read the exposure term off the configuration; None for the slate likelihood.
+
+        In a log of clicks alone nothing was `declined`: terms would only learn that every slate is
+        clicked, and the rest of the model that no click explains as much as an item.
+        """
         if config.likelihood == "all-item":
-            return cls(torch.ones(len(sources)), 1.0, is_choice=True)
+            return cls(torch.ones(len(sources)), 1.0, is_choice=True, declined=declined)
         if config.likelihood == "source-aware":
             weights = exposure_weights(config, sources)
             return cls(torch.tensor(list(weights.values())), config.sharpness, is_choice=False)
@@ -126,6 +134,9 @@ def batch_likelihood(
         if several is not None and not exposure.is_choice:
             lambdas = torch.where(several.further > 0, 0.0, lambdas)  # a slate was shown once
     profiles, items = parameters.with_spread(profiles)
+    cell_weights = parameters.cell_weights
+    if exposure is not None and not exposure.declined:
+        cell_weights = None
     # Predictions have dimensions of their own, for which no loop over slates is worth compiling.
     backend: Backend = "auto" if parameters.variances is None else "torch"
     terms = slate_terms(
@@ -137,8 +148,8 @@ def batch_likelihood(
         offsets=batch.slate_offsets,
         clicks=batch.clicks,
         weights=weights,
-        features=None if parameters.cell_weights is None else required(batch.cell_features),
-        feature_weights=parameters.cell_weights,
+        features=None if cell_weights is None else required(batch.cell_features),
+        feature_weights=cell_weights,
         positions=parameters.positions,
         position_factors=position_factors(parameters, batch),
         taken=None if several is None else several.taken,

@@ -134,8 +134,9 @@ class Training:
 
     def __post_init__(self) -> None:
         """Prepare the first stage."""
-        self.exposure = Exposure.of(self.model, self.sources)
         self.longest = int(self.interactions.scroll_lengths.max())
+        declined = self.longest > 1 or bool((self.interactions.clicks < 0).any())
+        self.exposure = Exposure.of(self.model, self.sources, declined=declined)
         self.total = int(self.interactions.train_end.sum())
         self.stages = stages_of(self.model, self.config, self.total)
         self.validation = Validation(

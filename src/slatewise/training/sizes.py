@@ -20,8 +20,11 @@ TEMPERATURE: Final = 0.1
 """τ where items are found in the whole catalogue: at 1 the prior holds them in their groups."""
 
 SIGMA_MAX: Final = 3.0
-"""To find one item among thousands, distances span ten nats and scales are as large. At 1, τ = 1
-and 32 dimensions the bound held most of them, and more dimensions made a model worse."""
+"""Where the prior counts nearly in full. To find one item among thousands, distances span ten nats
+and scales are as large. At 1, τ = 1 and 32 dimensions the bound held most of them, and more
+dimensions made a model worse. Where the prior counts for little, scales beyond 1 predict a little
+better and rank worse, since rankings go by the mean."""
+_NEARLY_IN_FULL: Final = 0.5
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ def settled(
     A model that starts from another has the settings of that one, whatever the log has grown to.
     """
     model = with_likelihood(model, size)
-    usual = _usual(model.likelihood, size)
+    usual = _usual(model, size)
     if start is not None:
         usual = {name: getattr(start, name) for name in usual}
     model = model.changed(**{k: v for k, v in usual.items() if not model.is_given(k)})
@@ -81,13 +84,14 @@ def settled(
     )
 
 
-def _usual(likelihood: str, size: LogSize) -> dict[str, Any]:
-    """Return the settings of a model with this likelihood."""
-    if likelihood == "slate":
+def _usual(model: ModelConfig, size: LogSize) -> dict[str, Any]:
+    """Return the settings of a model with this likelihood and temperature."""
+    if model.likelihood == "slate":
         return {}
+    temperature = model.temperature if model.is_given("temperature") else TEMPERATURE
     return {
         "dimensions": 32 if size.interactions >= 20_000 else 16,
-        "temperature": TEMPERATURE,
-        "sigma_max": SIGMA_MAX,
+        "temperature": temperature,
+        "sigma_max": SIGMA_MAX if temperature >= _NEARLY_IN_FULL else model.sigma_max,
         "negatives": EXACT if size.items <= EXACT else NEGATIVES,
     }
