@@ -21,6 +21,7 @@ from slatewise.service.serving import Replayer, Request
 from slatewise.service.settings import ServiceConfig
 from slatewise.service.store.records import Outcome, SlateRecord
 from slatewise.slates import Greedy, Recommender, Seen, Slate, Users
+from slatewise.slates.users import KnownUser
 from slatewise.training import TrainingConfig, runs
 from slatewise.training.dense import DenseSteps
 from slatewise.training.steps import SparseSteps
@@ -120,6 +121,29 @@ def evaluation_ranking(case: Case, directory: Path) -> None:
         assert (utilities > own + SINGLE).sum() < rank <= (utilities >= own - SINGLE).sum()
 
 
+def lists_as_slates(case: Case, directory: Path) -> None:
+    """A list about to be shown is ranked by what its items have as a slate, position apart."""
+    if case.model.posterior.ranking is not None and not case.in_lists_alone.any():
+        return  # a list is ranked as all items are
+    in_lists = case.slate_utilities[0].numpy() - case.in_slates_alone + case.in_lists_alone
+    positions, factors = case.parameters.positions, position_factors(case.parameters, case.log)
+    for row in case.log.first_choices.nonzero()[3::60, 0].tolist():
+        time, source = int(case.log.times[row]), int(case.log.sources[row])
+        recommender = Recommender(case.model)
+        if states := case.states(time):
+            recommender.refresh(states, time)
+        cells = slice(int(case.log.slate_offsets[row]), int(case.log.slate_offsets[row + 1]))
+        items = case.log.slate_items[cells].numpy()
+        wanted = in_lists[cells].copy()
+        if positions is not None:
+            assert factors is not None
+            wanted -= float(factors[row]) * positions.numpy()[: len(wanted)]
+        ids = [case.model.item_ids[item] for item in items]
+        found = recommender.maker.rank(KnownUser(case.history_before(row)), ids, source=source)
+        assert found.items == [ids[index] for index in np.argsort(-wanted, kind="stable")]
+        require_same(found.utilities, np.sort(wanted)[::-1], 1e-4)
+
+
 def greedy_slates(case: Case, directory: Path) -> None:
     """The library's greedy slate is in the order of utilities."""
     recommender = recommender_of(case)
@@ -130,6 +154,7 @@ def greedy_slates(case: Case, directory: Path) -> None:
 def given_lists(case: Case, directory: Path) -> None:
     """A given list is ordered by the utilities that slates are made by, however it came."""
     recommender, ids = recommender_of(case), case.model.item_ids
+    recommender.ranker.terms.keep({}, END)  # terms of slates: see `lists_as_slates`
     for user in WHO:
         asked = np.random.default_rng(user).permutation(ITEMS)[:9]
         events = events_of(case, case.histories[user])
@@ -258,6 +283,7 @@ CHECKS: Final[dict[str, Callable[[Case, Path], None]]] = {
         evaluation_ranking,
         greedy_slates,
         given_lists,
+        lists_as_slates,
         rankings,
         explanations,
         live_service,

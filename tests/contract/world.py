@@ -35,6 +35,7 @@ from slatewise.model.utility import (
     item_utilities,
     no_click_utilities,
     ranking_utilities,
+    required,
 )
 
 ITEMS, USERS, START, SECOND = 30, 40, 1_700_000_000, 1_000_000
@@ -152,18 +153,24 @@ class Case:
     @cached_property
     def in_slates_alone(self) -> Doubles:
         """What terms that never rank add to the items seen: [F]."""
-        names, total = (
-            self.model.posterior.parts.weight_names("items"),
-            np.zeros(len(self.log.slate_items)),
-        )
-        start = 0
-        for name in names:
-            weights = self.model.posterior.shared[name].mean.double()
-            end = start + len(weights)
-            if self.model.terms.by_name[name].ranks == "never":
-                total += (self.log.cell_features[:, start:end] @ weights).numpy()
-            start = end
-        return total
+        return self._never_ranking(but_position=False)
+
+    @cached_property
+    def in_lists_alone(self) -> Doubles:
+        """The same without what they say of positions."""
+        return self._never_ranking(but_position=True)
+
+    def _never_ranking(self, *, but_position: bool) -> Doubles:
+        posterior, found, start = self.model.posterior, np.zeros(len(self.log.slate_items)), 0
+        for name in posterior.parts.weight_names("items"):
+            term, weights = self.model.terms.by_name[name], posterior.shared[name].mean.double()
+            columns = term.columns(self.model.config)
+            kept = [not (but_position and column.endswith("position")) for column in columns]
+            if term.ranks == "never":
+                values = required(self.log.cell_features)[:, start : start + len(columns)]
+                found += (values @ (weights * torch.tensor(kept))).numpy()
+            start += len(columns)
+        return found
 
     @cached_property
     def log_likelihood(self) -> Tensor:
@@ -213,9 +220,14 @@ class Case:
 
     def before(self, row: int) -> Doubles:
         """Return the utilities of all items before one interaction of the log: [I]."""
+        return self._ranked_by(
+            self._met_by[0][row], self.history_before(row), int(self.log.times[row])
+        )
+
+    def history_before(self, row: int) -> UserHistory:
+        """Return what the user of an interaction did before it."""
         user = int(torch.searchsorted(self.log.user_offsets, row, right=True)) - 1
-        history = UserHistory.of_log(self.log, user, row - int(self.log.user_offsets[user]))
-        return self._ranked_by(self._met_by[0][row], history, int(self.log.times[row]))
+        return UserHistory.of_log(self.log, user, row - int(self.log.user_offsets[user]))
 
     def _ranked_by(self, profile: Tensor, history: UserHistory, time: int) -> Doubles:
         added = sum(self.added(history, time).values(), np.zeros(ITEMS))
@@ -243,7 +255,7 @@ class Case:
         events = CountedEvents.of(self.dataset.interactions())
         known = np.asarray(events.times) < time
         states: dict[str, ItemState] = {}
-        for name, term in self.model.terms.that_rank("all items").items():
+        for name, term in self.model.terms.with_state.items():
             states[name] = term.item_state(ITEMS)
             states[name].count(CountedEvents(*(np.asarray(part)[known] for part in events)))
         self._states[time] = states

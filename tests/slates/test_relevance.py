@@ -22,7 +22,7 @@ def ranker_of(terms: tuple[str, ...], evidence: tuple[str, ...]) -> ExactRanker:
     model = a_model(terms, evidence)
     table = table_of(model)
     if "popularity" in terms:
-        table.set_features(np.random.default_rng(0).normal(size=(table.num_items, 5)))
+        table.set_features(np.random.default_rng(0).normal(size=(table.num_items, 9)))
     return ExactRanker(model.posterior, table, model.terms)
 
 

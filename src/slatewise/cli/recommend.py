@@ -259,10 +259,7 @@ def _print_missing(
     """Print which inputs of the ranking are missing."""
     model, missing = recommender.model, list[str]()
     if not popularity_known:
-        missing += [
-            f"{name} (items count as new; give --log)"
-            for name in model.terms.that_rank("all items")
-        ]
+        missing += [f"{name} (items count as new; give --log)" for name in model.terms.with_state]
     if not slates_known:
         missing += [f"{name} beyond the clicks" for name in model.terms.that_rank("items met")]
         missing += ["slates without a click"] * bool(model.config.evidence)

@@ -20,7 +20,7 @@ from slatewise.features.user_history import UserHistory
 from slatewise.model.parameters import Parameters
 from slatewise.model.posterior import Posterior
 from slatewise.model.terms import FittedTerms
-from slatewise.model.terms.term import FeatureTerm, ItemState
+from slatewise.model.terms.term import FeatureTerm, ItemState, ListMoment
 from slatewise.ranking import Additions, ItemTable
 from slatewise.slates.users import Ints
 
@@ -40,6 +40,12 @@ class RankingTerms:
     def __init__(self, posterior: Posterior, terms: FittedTerms, table: ItemTable) -> None:
         self._of_all, self._of_met = ranking_terms(posterior, terms)
         self._table = table
+        self._in_lists = {name: term for name, term in terms.by_name.items() if term.in_lists}
+        self._in_slates = {
+            name: _array(posterior.shared[name].mean)
+            for name in (*self._of_all, *self._of_met, *self._in_lists)
+        }
+        self._moments: dict[str, ListMoment] = {}
         ranking = posterior.ranking
         if ranking is None:
             ranks = self._of_all.keys() | self._of_met.keys()
@@ -56,13 +62,29 @@ class RankingTerms:
         """The terms of which nothing is known yet: to them, all items are new."""
         return [] if self._table.num_features else list(self._of_all)
 
+    @property
+    def unknown_in_lists(self) -> list[str]:
+        """The terms that act in lists, and know nothing of items yet."""
+        return [name for name in self._in_lists if name not in self._moments]
+
     def features(self, states: ItemState | Mapping[str, ItemState], time: int) -> Floats:
-        """Return the features of all items at a time; one state alone is that of the only term."""
+        """Return the features of all items at a time; one state alone is that of the only term.
+
+        The states of terms that act in lists are kept, for the next list.
+        """
         if not isinstance(states, Mapping):
-            states = dict.fromkeys(list(self._of_all)[:1], states)
+            states = dict.fromkeys([*self._of_all, *self._in_lists][:1], states)
+        self.keep({name: one for name, one in states.items() if name in self._in_lists}, time)
+        states = {name: one for name, one in states.items() if name not in self._in_lists}
+        if self._in_lists and not (states or self._of_all):
+            return np.empty((0, 0), np.float32)
         for name in self._of_all.keys() & states.keys():
             self._of_all[name].require_own(states[name])
         return self.columns({name: state.features(time) for name, state in states.items()})
+
+    def keep(self, states: Mapping[str, ItemState], time: int) -> None:
+        """Take over what terms that act in lists know of items at a time."""
+        self._moments = {name: ListMoment(state, time) for name, state in states.items()}
 
     def columns(self, features: Mapping[str, Floats]) -> Floats:
         """Put features [n, P] of each term side by side, 0 for items that a term has not met."""
@@ -88,6 +110,21 @@ class RankingTerms:
     def mean_parts(self, history: UserHistory, items: Ints) -> dict[str, Doubles]:
         """Return what each term adds to some items by the posterior mean: [k] each."""
         return self._parts(history, items, self._mean)
+
+    def list_parts(
+        self, history: UserHistory, items: Ints, source: int
+    ) -> dict[str, Doubles] | None:
+        """Return what each term adds to the items [k] of a list, as it does in a slate: [k] each.
+
+        None where no term acts in lists: then a list is ranked as all items are.
+        """
+        if not self._moments:
+            return None
+        parts = self._parts(history, items, self._in_slates)
+        for name, moment in self._moments.items():
+            found = self._in_lists[name].list_features(history, items, source, moment)
+            parts[name] = found.astype(np.float64) @ self._in_slates[name]
+        return parts
 
     def _drawn(self, draws: int, rng: np.random.Generator) -> Weights:
         if self._root is None:

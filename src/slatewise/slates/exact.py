@@ -154,11 +154,26 @@ class ExactRanker:
         By the posterior mean; the relevance, such as `distance`, is one of them. They add up to
         what `by_mean` ranks by.
         """
+        return self._own_parts(users, items) | self.terms.mean_parts(users.histories[0], items)
+
+    def list_parts(self, users: Users, items: Ints, source: int) -> dict[str, Doubles]:
+        """Return the same where the items [k] are a list that is shown, from a source.
+
+        Terms add what they add in a slate, position apart.
+        """
+        in_slate = self.terms.list_parts(users.histories[0], items, source)
+        return (
+            self.mean_parts(users, items)
+            if in_slate is None
+            else (self._own_parts(users, items) | in_slate)
+        )
+
+    def _own_parts(self, users: Users, items: Ints) -> dict[str, Doubles]:
         profile = self.mean_profiles(users)[0]
         found = self.relevance.of_arrays(profile, self.table.means_of(items))
         parts = {self.relevance.name: found.astype(np.float64)}
         parts["bias"] = self.table.biases_of(items).astype(np.float64)
-        return parts | self.terms.mean_parts(users.histories[0], items)
+        return parts
 
     def draw_profiles(self, history: UserHistory, draws: int, seed: int) -> Profiles:
         """Draw the profile of one user J times, with everything that is uncertain about it."""

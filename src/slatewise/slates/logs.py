@@ -17,8 +17,10 @@ from slatewise.data.dataset import SlateDataset
 from slatewise.data.preparation import prepare
 from slatewise.data.tables import open_tables
 from slatewise.errors import InputError, SlatewiseError
+from slatewise.features.popularity_state import CountedEvents
 from slatewise.features.user_history import UserHistory
 from slatewise.model.fitted import ItemId
+from slatewise.model.terms.term import FeatureTerm, ItemState
 from slatewise.slates.recommender import Recommender
 from slatewise.slates.users import Ints, source_number
 
@@ -82,7 +84,7 @@ def refresh_from(recommender: Recommender, dataset: SlateDataset, at: int | None
 
     That is `at`, in microseconds since 1970, or the first tick after the last event of the log.
     """
-    terms = recommender.model.terms.that_rank("all items")
+    terms = recommender.model.terms.with_state
     if not terms:
         raise SlatewiseError(
             "the model does not rank by popularity.", "Leave out --log, which has no effect."
@@ -96,13 +98,31 @@ def refresh_from(recommender: Recommender, dataset: SlateDataset, at: int | None
     longest = max(term.refresh for term in terms.values())
     time = last + round(longest * _MICROSECONDS) if at is None else at
     rows, numbers = _shared(dataset, recommender)
-    features = {}
+    features, kept = {}, {}
     for name, term in terms.items():
+        if term.in_lists:
+            kept[name] = _state_in_rows(term, dataset, rows, numbers)
+            continue
         known = term.state_after(dataset).features(time)
         features[name] = np.zeros((len(recommender.items), known.shape[1]), np.float32)
         features[name][rows] = known[numbers]
-    recommender.items.set_features(recommender.ranker.terms.columns(features))
+    recommender.ranker.terms.keep(kept, time)
+    if features:
+        recommender.items.set_features(recommender.ranker.terms.columns(features))
     return time
+
+
+def _state_in_rows(
+    term: FeatureTerm, dataset: SlateDataset, rows: Ints, numbers: Ints
+) -> ItemState:
+    """Return what a term knows after a dataset, of the model's items: by their rows."""
+    row_of = np.full(dataset.num_items, -1)
+    row_of[numbers] = rows
+    events = CountedEvents.of(dataset.interactions())
+    events = events._replace(items=row_of[events.items])
+    state = term.item_state(int(rows.max(initial=-1)) + 1)
+    state.count(CountedEvents(*(np.asarray(part)[events.items >= 0] for part in events)))
+    return state
 
 
 def _shared(dataset: SlateDataset, recommender: Recommender) -> tuple[Ints, Ints]:

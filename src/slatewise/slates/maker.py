@@ -83,18 +83,28 @@ class SlateMaker:
             )
         ]
 
-    def rank(self, user: KnownUser, items: Sequence[ItemId], k: int | None = None) -> RankedItems:
-        """Order given items by their utility to a user, and return the k best, or all."""
+    def rank(
+        self, user: KnownUser, items: Sequence[ItemId], k: int | None = None, source: int = 0
+    ) -> RankedItems:
+        """Order given items by their utility to a user, and return the k best, or all.
+
+        `source` is where the list comes from, as the model numbers it.
+        """
         wanted = Constraints(allow=items, clicked="show")
         (slate,) = self.make([user], wanted, max(1, len(items)), Greedy(), [0])
-        parts = self.ranker.mean_parts(slate.user, slate.numbers)
+        parts = self.ranker.list_parts(slate.user, slate.numbers, source)
         utilities = np.sum(list(parts.values()), axis=0)
+        slate.notes.extend(
+            f"{term} is not known yet: the list is ranked without it"
+            for term in self.ranker.terms.unknown_in_lists
+        )
+        order = np.argsort(-utilities, kind="stable")[:k]
         ranked = set(slate.items)
         return RankedItems(
-            items=slate.items[:k],
-            groups=slate.groups[:k],
-            utilities=utilities[:k],
-            probabilities=click_shares(utilities)[:k],
+            items=[slate.items[index] for index in order],
+            groups=[slate.groups[index] for index in order],
+            utilities=utilities[order],
+            probabilities=click_shares(utilities)[order],
             left_out=[item for item in dict.fromkeys(items) if item not in ranked],
             unknown=slate.unknown,
             notes=slate.notes,

@@ -129,7 +129,12 @@ class Recommender:
         return slates if several else slates[0]
 
     def rank(
-        self, items: Sequence[ItemId], clicks: Events = (), *, k: int | None = None
+        self,
+        items: Sequence[ItemId],
+        clicks: Events = (),
+        *,
+        k: int | None = None,
+        source: str | None = None,
     ) -> RankedItems:
         """Order given items for one user: search results, a feed, the candidates of another stage.
 
@@ -138,12 +143,18 @@ class Recommender:
                 named in `RankedItems.left_out`.
             clicks: what the user clicked before, as for `recommend`.
             k: how many to return, the best; all without it.
+            source: where the list is shown, of those that the model knows; the first without it.
 
         """
         if k is not None:
             require_length(k)
-        user = KnownUser(*history_of_events(clicks, self.items.find, self.model.source_names))
-        return self.maker.rank(user, items, k)
+        names = self.model.source_names
+        if source is not None and source not in names:
+            raise SlatewiseError(
+                f"the model knows no source '{source}'.", f"Choose one of {', '.join(names)}."
+            )
+        user = KnownUser(*history_of_events(clicks, self.items.find, names))
+        return self.maker.rank(user, items, k, 0 if source is None else names.index(source))
 
     def add_items(
         self, ids: Sequence[ItemId], groups: Sequence[str], features: Columns | None = None
@@ -180,7 +191,9 @@ class Recommender:
         as `refresh` of a term says; before the first time, all items count as new, and slates say
         so in their notes. Requests under way go on with what they began with.
         """
-        self.items.set_features(self.ranker.terms.features(states, time))
+        features = self.ranker.terms.features(states, time)
+        if features.size:  # terms that act in lists alone have none
+            self.items.set_features(features)
 
     def explain(self, slate: Slate, draws: int = 100) -> list[Reason]:
         """Say of each item of a slate why it is there."""

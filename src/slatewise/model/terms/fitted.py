@@ -51,6 +51,15 @@ class FittedTerms:
         return {name: term for name, term in self.by_name.items() if term.ranks == ranks}
 
     @property
+    def with_state(self) -> dict[str, FeatureTerm]:
+        """The terms that know what happens to items: those that rank all, or act in lists."""
+        return {
+            name: term
+            for name, term in self.by_name.items()
+            if term.ranks == "all items" or term.in_lists
+        }
+
+    @property
     def tensors(self) -> dict[str, Tensor]:
         """The arrays of all terms, as `term.array`, to be saved."""
         return {

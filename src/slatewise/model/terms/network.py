@@ -10,6 +10,7 @@ list is ranked. A ranking of all items knows no slate, and goes without it.
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 import numpy as np
@@ -21,13 +22,18 @@ from torch import Tensor
 from slatewise.config import Config
 from slatewise.data.dataset import SlateDataset
 from slatewise.data.interactions import Interactions
+from slatewise.data.ragged import Int64Array
 from slatewise.errors import SlatewiseError
 from slatewise.features.past import PastFeatures, PastTable
+from slatewise.features.popularity import Popularity, PopularityConfig
+from slatewise.features.popularity_state import PopularityState
+from slatewise.features.showings import Showing, as_interactions
+from slatewise.features.user_history import UserHistory
 from slatewise.model.network.architecture import CLIP, SlateInputs, SlateNetwork, log_sums
 from slatewise.model.network.fitting import Choices, fit_network
 from slatewise.model.network.laplace import covariance_root
 from slatewise.model.part import Parameter
-from slatewise.model.terms.term import Describe, FeatureTerm, Ranks
+from slatewise.model.terms.term import Describe, FeatureTerm, Floats, ListMoment, Ranks
 
 if TYPE_CHECKING:
     from slatewise.model.config import ModelConfig
@@ -54,6 +60,8 @@ class NetworkTerm(FeatureTerm):
     name: ClassVar[str] = "network"
     acts_on: ClassVar[Literal["items", "no click"]] = "items"
     ranks: ClassVar[Ranks] = "never"
+    in_lists: ClassVar[bool] = True
+    without_past: ClassVar[str | None] = "the network knows of no past"
     Settings: ClassVar[type[Config]] = NetworkSettings
 
     past: PastFeatures
@@ -169,19 +177,23 @@ class NetworkTerm(FeatureTerm):
         table, network = self.past.in_log(log), self.network
 
         def describe(interactions: Interactions) -> Tensor:
-            return self.utilities(interactions, table(interactions), network)
+            return self._columns(interactions, table(interactions), network, self._tensors)
 
         return describe
 
-    def utilities(
-        self, interactions: Interactions, table: PastTable, network: SlateNetwork
+    def _columns(
+        self,
+        interactions: Interactions,
+        table: PastTable,
+        network: SlateNetwork,
+        tensors: Mapping[str, Tensor],
     ) -> Tensor:
         """Return what the network adds to each item seen, and what its position does: [F, 2].
 
         Only differences count: the utility of clicking nothing is taken off those of the items, or
         where that is no option, as for a further click, the log-sum of their exponentials.
         """
-        inputs = _inputs(self._tensors, table, interactions)
+        inputs = _inputs(tensors, table, interactions)
         found = []
         with torch.no_grad():
             for rows in torch.split(torch.arange(len(interactions.clicks)), 2_048):
@@ -194,6 +206,56 @@ class NetworkTerm(FeatureTerm):
                 utility = utility - level.index_select(0, some.rows)
                 found.append(torch.stack([utility, network.place_utilities(some)], 1))
         return torch.cat(found) if found else torch.zeros(0, 2)
+
+    @property
+    def _popularity(self) -> Popularity:
+        """What is counted of items; nothing asks for it where times are only an order."""
+        return self.past.popularity or Popularity(
+            settings=PopularityConfig(), rate=1.0, slate_rate=1.0
+        )
+
+    def item_state(self, num_items: int) -> PopularityState:
+        """Return the popularity of items before any event."""
+        return PopularityState.empty(self._popularity, num_items)
+
+    def counts_like(self, other: FeatureTerm) -> bool:
+        """Return whether another network has the same sums: what it makes of them may differ."""
+        if not isinstance(other, NetworkTerm):
+            return False
+        one, two = self._popularity.settings, other._popularity.settings
+        return (one.half_lives, one.refresh) == (two.half_lives, two.refresh)
+
+    @property
+    def refresh(self) -> float:
+        """Seconds for which what is known of items stays as it is."""
+        return self._popularity.settings.refresh
+
+    def list_features(
+        self, history: UserHistory, items: Int64Array, source: int, moment: ListMoment
+    ) -> Floats:
+        """Return what the network says of the items of a list to a user: [k, 2]; of position, 0."""
+        last = int(history.times.max(initial=0)) + 1
+        time = max(moment.time, last)  # what she did a moment ago is past
+        shown = [*history.showings(), Showing(tuple(items.tolist()), (), time, source)]
+        log = as_interactions([replace(one, source=max(one.source, 0)) for one in shown])
+        log = replace(log, user_offsets=torch.tensor([0, len(log.clicks)]))
+        known, size = self._tensors["item_groups"], int(log.slate_items.max()) + 1
+        groups = np.full(max(size, len(known)), self.groups, np.int32)  # the others are new
+        groups[: len(known)] = known.numpy()
+
+        def popular(log: Interactions) -> Tensor:
+            found = np.zeros((len(log.slate_items), len(self._popularity.names)), np.float32)
+            moment.state.grow(size)
+            found[len(found) - len(items) :] = moment.state.features(moment.time, items)
+            return torch.from_numpy(found)
+
+        table = self.past.table(log, groups, None if self.past.popularity is None else popular)
+        tensors = self._tensors | {"item_groups": torch.from_numpy(groups)}
+        found = self._columns(log, table, self.network, tensors)[
+            len(log.slate_items) - len(items) :
+        ]
+        found[:, 1] = 0.0
+        return found.numpy()
 
     def words(self, column: str) -> str:
         """Return the meaning of a column."""

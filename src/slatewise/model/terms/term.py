@@ -70,6 +70,14 @@ class ItemState(Protocol):
         """All that is known of items, [I, ...] by name; what is written to them is known."""
 
 
+class ListMoment(NamedTuple):
+    """What a term that acts in lists knows of items at a time."""
+
+    state: ItemState
+    time: int
+    """microseconds since 1970"""
+
+
 class ItemColumn(NamedTuple):
     """A number that a term adds to every item, with its prior scales."""
 
@@ -98,6 +106,8 @@ class Term(Config):
     """whether it has numbers for each source of the log, which then must be those of the model"""
     automatic: ClassVar[bool] = False
     """whether models have it wherever the log can teach it, named or not"""
+    in_lists: ClassVar[bool] = False
+    """whether it acts where a given list is ranked, although not where all items are"""
     without_past: ClassVar[str | None] = None
     """note where it ranks by the past of users, and no past is known"""
 
@@ -210,7 +220,16 @@ class FeatureTerm(Term):
         raise NotImplementedError
 
     def item_state(self, num_items: int) -> ItemState:
-        """Return the state before any event. For terms that rank all items."""
+        """Return the state before any event. For terms that rank all items, or in lists."""
+        raise NotImplementedError
+
+    def list_features(
+        self, history: UserHistory, items: Int64Array, source: int, moment: ListMoment
+    ) -> Floats:
+        """Return the features of a list of items [k] that a user is to see: [k, P].
+
+        What a position would add is left out. For terms that act in lists.
+        """
         raise NotImplementedError
 
     def state_after(self, dataset: SlateDataset) -> ItemState:

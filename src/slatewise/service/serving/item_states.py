@@ -69,7 +69,7 @@ class _Known(NamedTuple):
 
 
 class ItemStates:
-    """The states of the terms of one version of a model that rank all items."""
+    """The states of the terms of one version of a model that rank all items, or act in lists."""
 
     def __init__(
         self, terms: Mapping[str, FeatureTerm], log: ItemLog, run: Path | None = None
@@ -86,8 +86,8 @@ class ItemStates:
     @classmethod
     def of(cls, terms: FittedTerms, log: ItemLog, run: Path | None) -> "ItemStates | None":
         """Return the states that a model asks for, None if it does not."""
-        ranking = terms.that_rank("all items")
-        return cls(ranking, log, run) if ranking else None
+        counting = terms.with_state
+        return cls(counting, log, run) if counting else None
 
     @classmethod
     def begin(
@@ -103,19 +103,19 @@ class ItemStates:
         The first worker that comes does it: from the count of the version before, if its terms
         count alike, or else from the first answer there is.
         """
-        ranking = terms.that_rank("all items")
-        if not ranking:
+        counting = terms.with_state
+        if not counting:
             return
         with one_at_a_time(run):
             if (run / COUNTS).is_file():
                 try:
-                    cls(ranking, log, run)
+                    cls(counting, log, run)
                 except InputError as error:
                     logger.warning("%s It is made anew.", error.problem)
                 else:
                     return
-            if earlier is None or not _alike(earlier.terms, ranking):
-                earlier = cls(ranking, log)
+            if earlier is None or not _alike(earlier.terms, counting):
+                earlier = cls(counting, log)
                 earlier.read(store)
             with suppress(OSError):
                 earlier.save(run)

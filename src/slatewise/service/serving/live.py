@@ -132,7 +132,8 @@ class Live:
         time = max(time, self.states.newest)
         features = self.ranker.terms.features(self.states.by_name, time)
         with self._changing():
-            self.catalogue.set_features(features)
+            if features.size:  # terms that act in lists alone have none
+                self.catalogue.set_features(features)
             self._refreshed = time, self.states.counted
 
     def due(self, time: int) -> bool:
@@ -147,8 +148,10 @@ class Live:
 
     def rank(self, know: Know, request: Request) -> RankedItems:
         """Order the items that a request allows for the user that `know` returns."""
+        source = self._sources.get(request.source or "", 0)
+        items = list(request.allow or ())
         return self._consistently(
-            lambda: self._maker.rank(self._known(know), list(request.allow or ()), request.k)
+            lambda: self._maker.rank(self._known(know), items, request.k, source)
         )
 
     def _known(self, know: Know) -> KnownUser:
