@@ -1,14 +1,17 @@
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 import pytest
 import torch
 from torch import Tensor
+from typer.testing import CliRunner
 
+from slatewise.cli import app
 from slatewise.data import SlateDataset
 from slatewise.data.preparation import prepare
 from slatewise.model.config import ModelConfig
-from slatewise.training import TrainingConfig, fit
+from slatewise.training import TrainingConfig, fit, load
 from slatewise.training.config import STEPS
 from slatewise.training.loop import FIRST_IS_BEST, Progress
 from slatewise.training.sizes import EXACT, NEGATIVES, LogSize, settled
@@ -36,7 +39,7 @@ def test_the_sum_over_a_small_catalogue_is_exact_and_a_large_one_gets_more_candi
 
 def test_settings_that_are_given_stay() -> None:
     given = ModelConfig(
-        likelihood="all-item", dimensions=7, temperature=1.0, negatives=50, sigma_max=1.0
+        likelihood="all-item", dimensions=7, temperature=1.0, negatives=50, sigma_max=1.0, terms=()
     )
     asked = TrainingConfig(batch_users=400, learning_rate=0.1)
     model, training = settled(given, asked, SHOP)
@@ -57,10 +60,22 @@ def test_scales_may_be_large_where_the_prior_counts() -> None:
 
 def test_a_model_that_starts_from_another_keeps_its_settings() -> None:
     earlier = ModelConfig(
-        likelihood="all-item", dimensions=16, temperature=0.5, negatives=99, sigma_max=2
+        likelihood="all-item", dimensions=16, temperature=0.5, negatives=99, sigma_max=2, terms=()
     )
     model, _ = settled(ModelConfig(likelihood="all-item"), TrainingConfig(), SHOP, earlier)
     assert model == earlier
+
+
+def test_a_log_of_clicks_alone_is_ranked_by_terms_too() -> None:
+    baskets = replace(SHOP, clock_times=True)
+    for size, terms in {
+        SHOP: ("bias", "history", "co_clicks"),
+        baskets: ("bias", "history", "co_clicks", "popularity"),
+        FRONT_PAGE: (),
+    }.items():
+        asked = ModelConfig(likelihood="all-item")
+        assert settled(asked, TrainingConfig(), size)[0].terms == terms
+        assert settled(asked, TrainingConfig(), size, device="cuda")[0].terms == ()
 
 
 def test_within_slates_nothing_changes_but_the_batch() -> None:
@@ -106,6 +121,16 @@ def test_where_nothing_was_declined_terms_leave_items_and_no_click_alone(clicks:
     with_terms, weights = fitted(("co_clicks",))
     assert with_terms == pytest.approx(without, abs=0.02)
     assert weights.abs().max() < 1e-3
+
+
+def test_terms_of_a_log_of_clicks_alone_are_not_chosen(clicks: Path, tmp_path: Path) -> None:
+    (tmp_path / "one.toml").write_text("[training]\nmax_epochs = 1\n")
+    options = ["--auto", "--config", str(tmp_path / "one.toml")]
+    shown = CliRunner().invoke(app, ["train", str(clicks), str(tmp_path / "run"), *options])
+    assert "Nothing was declined" in shown.output
+    model = load(tmp_path / "run")
+    assert model.config.terms == ("bias", "history", "co_clicks")
+    assert model.posterior.ranking is not None
 
 
 def test_a_fit_whose_first_epoch_is_its_best_says_what_to_do() -> None:

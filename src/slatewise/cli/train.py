@@ -19,6 +19,7 @@ from slatewise.model.registry import DYNAMICS, PRIORS, RELEVANCES, one_of
 if TYPE_CHECKING:
     from slatewise.model.fitted import SlateModel
     from slatewise.training.loop import Progress as State
+    from slatewise.training.sizes import LogSize
 
 
 def train(
@@ -102,14 +103,14 @@ def train(
         _show_exposure(exposure_weights(model, opened.source_names), given=model.exposure)
     described = read_item_features(opened, item_features, features)
     selection = None
-    if auto:
+    if auto and _can_choose(size):
         require_cpu(device)
         files = selection_files(run, resume=resume)
         with _stopping_cleanly(KeyboardInterrupt, run):
             choice, selection = choose(opened, model, training, described, files, seed)
         model, described = choice.model, described if choice.described else None
         resume = files.begun
-    model, training = sizes.settled(model, training, size)
+    model, training = sizes.settled(model, training, size, device=device)
     board = _Board(run / "tensorboard") if tensorboard else None
 
     def observe(at: "State") -> None:
@@ -156,6 +157,15 @@ def _show_outcome(fitted: "SlateModel") -> None:
         console.print(f"Warning: {metrics['warning']}")
     if fitted.exploration_note:
         console.print(fitted.exploration_note)
+
+
+def _can_choose(size: "LogSize") -> bool:
+    """Return whether a log can tell terms apart, and print it where it cannot."""
+    if size.clicks_only:
+        console.print(
+            "Nothing was declined in this log to choose terms by: it gets the usual ones."
+        )
+    return not size.clicks_only
 
 
 def _exposure(options: list[str] | None) -> dict[str, float] | None:

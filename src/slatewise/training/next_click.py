@@ -34,6 +34,7 @@ from slatewise.model.steps import ClickSteps
 from slatewise.model.terms import FittedTerms
 from slatewise.model.terms.term import Floats
 from slatewise.model.utility import ranking_utilities
+from slatewise.training.sizes import LogSize
 from slatewise.training.validation import held_out
 
 _CLICKS: Final = 2_048
@@ -72,15 +73,9 @@ def ranks_by_next_click(config: ModelConfig, dataset: SlateDataset) -> bool:
     """
     if config.ranking != "auto":
         return config.ranking == "next-click"
-    if config.likelihood == "all-item" or is_clicks_only(dataset):
+    if config.likelihood == "all-item" or LogSize.of(dataset).clicks_only:
         return True
     return share_still_shown(dataset) < _STAYING
-
-
-def is_clicks_only(dataset: SlateDataset) -> bool:
-    """Return whether a log has no exposures: every slate is one item, and it was clicked."""
-    alone = len(dataset.slate_items) == len(dataset.clicks)
-    return alone and bool((dataset.clicks >= 0).all())
 
 
 def share_still_shown(dataset: SlateDataset) -> float:

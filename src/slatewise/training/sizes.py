@@ -25,6 +25,9 @@ and scales are as large. At 1, τ = 1 and 32 dimensions the bound held most of t
 dimensions made a model worse. Where the prior counts for little, scales beyond 1 predict a little
 better and rank worse, since rankings go by the mean."""
 _NEARLY_IN_FULL: Final = 0.5
+CLICK_TERMS: Final = ("bias", "history", "co_clicks")
+"""What ranks beside the vectors in a log of clicks alone, and popularity where it has clock times:
+recall@20 of shop sessions .596 to .687, of grocery baskets .095 to .133. A GPU trains no terms."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,8 @@ class LogSize:
     items: int
     clicks_only: bool
     """whether every slate is one item that was clicked, so that nothing was declined"""
+    clock_times: bool = False
+    """whether times have a unit, and are not only an order"""
 
     @classmethod
     def of(cls, dataset: SlateDataset) -> "LogSize":
@@ -48,6 +53,7 @@ class LogSize:
             interactions=int(dataset.train_end.sum()),
             items=dataset.num_items,
             clicks_only=bool(single and np.all(dataset.clicks >= 0)),
+            clock_times=dataset.meta["clock_times"],
         )
 
 
@@ -66,6 +72,7 @@ def settled(
     training: TrainingConfig,
     size: LogSize,
     start: ModelConfig | None = None,
+    device: str = "cpu",
 ) -> tuple[ModelConfig, TrainingConfig]:
     """Return both configurations with nothing left open.
 
@@ -73,6 +80,8 @@ def settled(
     """
     model = with_likelihood(model, size)
     usual = _usual(model, size)
+    if size.clicks_only and model.likelihood == "all-item" and device == "cpu":
+        usual["terms"] = (*CLICK_TERMS, *["popularity"] * size.clock_times)
     if start is not None:
         usual = {name: getattr(start, name) for name in usual}
     model = model.changed(**{k: v for k, v in usual.items() if not model.is_given(k)})

@@ -65,6 +65,7 @@ def fit(
         training or TrainingConfig(),
         LogSize.of(dataset),
         None if start is None else start.config,
+        device,
     )
     _require_device(device)
     groups = torch.tensor(dataset.item_groups, dtype=torch.int64, device=device)
