@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 LEAST: Final = 2_000
 """Training interactions below which linear terms do better."""
+ALWAYS: Final = 10.0
+"""How far clicking nothing lies below all items where every training slate has a click."""
 _KEPT: Final = 4
 """Networks that a process remembers: a selection fits many models to one log."""
 _fitted: dict[str, "NetworkTerm"] = {}
@@ -191,7 +193,9 @@ class NetworkTerm(FeatureTerm):
         """Return what the network adds to each item seen, and what its position does: [F, 2].
 
         Only differences count: the utility of clicking nothing is taken off those of the items, or
-        where that is no option, as for a further click, the log-sum of their exponentials.
+        where that is no option, as for a further click, the log-sum of their exponentials. Where
+        every training slate has a click, all items stand far above clicking nothing: else vectors
+        and biases would have to learn it.
         """
         inputs = _inputs(tensors, table, interactions)
         found = []
@@ -201,8 +205,8 @@ class NetworkTerm(FeatureTerm):
                 last, none = network.hidden_units(some)
                 utility = network.weights(last)[:, 0]
                 level = log_sums(utility, some.offsets)
-                if self.can_pass:
-                    level = torch.where(interactions.first_choices[rows], none, level)
+                below = none if self.can_pass else level - ALWAYS
+                level = torch.where(interactions.first_choices[rows], below, level)
                 utility = utility - level.index_select(0, some.rows)
                 found.append(torch.stack([utility, network.place_utilities(some)], 1))
         return torch.cat(found) if found else torch.zeros(0, 2)
