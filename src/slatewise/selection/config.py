@@ -11,16 +11,16 @@ from slatewise.training.config import STEPS
 class SelectionConfig(Config):
     """The budget of a selection."""
 
-    interactions: PositiveInt = 30_000
+    interactions: PositiveInt = 20_000
     """Interactions that trial models are fitted to, at most, of whole users."""
-    judged: PositiveInt = 20_000
+    judged: PositiveInt = 10_000
     """Interactions that trial models are judged on, at most."""
     ending: PositiveInt = 6_000
     """Interactions of other users that say when a fit ends, and calibrate, at most."""
     judged_share: float = Field(default=0.25, gt=0, lt=1)
     """Share of the interactions (the latest), or of users where times are only an order, that no
     trial model is fitted on."""
-    epochs: PositiveInt = 30
+    epochs: PositiveInt = 20
     """Most epochs of a trial model."""
     further_epochs: PositiveInt = 4
     """Most epochs of one that starts from what a larger one has learned."""

@@ -5,6 +5,7 @@ latter, each candidate is left out in turn: the smaller model starts from what t
 learned and is fitted for a few epochs more, as the larger is for comparison. The gain of a
 candidate is the difference in log-likelihood one step ahead, on users who were in no fit, with a
 paired interval over users. Those whose interval lies above 0 with a gain worth having are kept.
+Terms that see whole slates, the network, are tried last, beside those.
 
 Models are judged after calibration by source, as they are used. Trials are fitted by the slate
 likelihood whatever the model's own: only it is a probability of what happened, and a term adds the
@@ -30,6 +31,7 @@ from slatewise.features import half_lives_of
 from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
 from slatewise.model.item_features import ItemFeatures
+from slatewise.model.registry import TERMS
 from slatewise.selection.candidates import Choice, candidates_of, with_all, without
 from slatewise.selection.config import SelectionConfig, trial_recipe
 from slatewise.selection.memory import Memory
@@ -78,7 +80,8 @@ def select(
     digests = [dataset.content_hash, item_features and item_features.digest]
     known = Memory(memory, about | {"of": digests})
     work = _Trials(trial, recipe, config, item_features, seed, known, progress)
-    bare = Choice(model.changed(likelihood="slate"))
+    # Trials rank nothing: fitting the weights of rankings would be in vain.
+    bare = Choice(model.changed(likelihood="slate", ranking="slate"))
     chosen, results = _choose(work, bare, names)
     kept = {name: getattr(chosen.model, name) for name in ("terms", "evidence")}
     return Selection(
@@ -95,7 +98,25 @@ def select(
 def _choose(
     work: "_Trials", bare: Choice, names: list[str]
 ) -> tuple[Choice, list[CandidateResult]]:
-    """Leave out one candidate after the other, and then all that gain nothing."""
+    """Leave out one candidate after the other, then all that gain nothing; add what sees slates.
+
+    A term that sees whole slates explains what others would, and does not rank the catalogue: so
+    it is tried beside what was chosen without it.
+    """
+    seeing = [name for name in names if name in TERMS and TERMS[name].in_lists]
+    chosen, results = _left(work, bare, [name for name in names if name not in seeing])
+    for name in seeing:
+        before = work.judge(chosen, "with what gains")
+        more = with_all(chosen, [name])
+        gain = work.judge(more, f"with the {name}") - before
+        kept = gain.low > 0 and gain.value >= work.config.least_gain
+        results.append(CandidateResult(name, gain.value, gain.low, gain.high, kept))
+        chosen = more if kept else chosen
+    return chosen, sorted(results, key=lambda one: -one.gain)
+
+
+def _left(work: "_Trials", bare: Choice, names: list[str]) -> tuple[Choice, list[CandidateResult]]:
+    """Return what is left of a model with candidates, and what each gains."""
     if not names:
         return bare, []
     whole = with_all(bare, names)
@@ -111,7 +132,6 @@ def _choose(
         gain = (full if start is None else again) - score
         kept = gain.low > 0 and gain.value >= least
         results.append(CandidateResult(name, gain.value, gain.low, gain.high, kept))
-    results.sort(key=lambda one: -one.gain)
     gaining = {one.name for one in results if one.kept}
     chosen = with_all(bare, [name for name in names if name in gaining])
     lost = full - work.judge(chosen, "with what gains")
