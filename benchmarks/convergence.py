@@ -26,7 +26,7 @@ from slatewise.slates import users as asking
 from slatewise.slates.strategies import Greedy, InSlateThompson, NamedStrategy
 from slatewise.training.sizes import LogSize
 
-EARLIER: dict[str, Any] = {"dimensions": 10, "temperature": 1.0, "negatives": 128}
+EARLIER: dict[str, Any] = {"dimensions": 10, "temperature": 1.0, "sigma_max": 1.0, "negatives": 128}
 PEOPLE, ITEMS, GROUPS, JUDGED, EPOCHS = 800, 2_000, 50, 1_500, 200
 WORLDS = {"demo": 0.0, "group-free": 1.0}
 """Share of the items that the items table puts into any group."""
@@ -103,6 +103,8 @@ def _fitted(dataset: SlateDataset, likelihood: str, settings: str, seed: int) ->
     model, training = {"likelihood": likelihood} | MODEL, TrainingConfig(max_epochs=EPOCHS)
     if settings == "earlier":
         model |= EARLIER
+        if likelihood == "source-aware":
+            model |= {"exposure": {"search": 0.3}}
         rate = 0.02 if likelihood == "slate" else 0.04
         training = TrainingConfig(max_epochs=EPOCHS, batch_users=512, learning_rate=rate)
     start = time.process_time()
