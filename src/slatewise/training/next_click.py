@@ -30,7 +30,6 @@ from slatewise.model.config import ModelConfig
 from slatewise.model.posterior import Posterior
 from slatewise.model.profiles import known_profiles
 from slatewise.model.ranking_weights import RankingWeights
-from slatewise.model.registry import TERMS
 from slatewise.model.steps import ClickSteps
 from slatewise.model.terms import FittedTerms
 from slatewise.model.terms.term import Floats
@@ -69,15 +68,12 @@ def ranks_by_next_click(config: ModelConfig, dataset: SlateDataset) -> bool:
     """Return whether weights of the next click rank, instead of those of choices within slates.
 
     If it is left open, they rank where a click is one among all items: for the all-item
-    likelihood and logs of clicks alone. Where items come and go, as news do: choices within slates
-    never had an item that was gone, and so cannot tell it from others. And beside a network, which
-    leaves little of choices within slates to other terms and does not rank the catalogue.
+    likelihood and logs of clicks alone. And where items come and go, as news do: choices within
+    slates never had an item that was gone, and so cannot tell it from others.
     """
     if config.ranking != "auto":
         return config.ranking == "next-click"
     if config.likelihood == "all-item" or LogSize.of(dataset).clicks_only:
-        return True
-    if any(TERMS[name].in_lists for name in config.terms):
         return True
     return share_still_shown(dataset) < _STAYING
 
