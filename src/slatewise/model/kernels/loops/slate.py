@@ -27,6 +27,8 @@ from slatewise.compiled.vectors import (
 from slatewise.model.kernels.backend import FusedRelevance
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
+_APART = 128
+"""Floats between two rows of scratch memory."""
 _NEVER = np.float32(-1e30)
 """Utility of what was clicked before: its exponential is 0, and sums with it stay finite."""
 
@@ -107,11 +109,12 @@ def slate_kernel(  # noqa: PLR0915 - one loop is the point
         longest = _longest_slate(offsets, len(cells))
         if longest < 0:
             return total, np.int64(0)
-        distances = np.empty(longest, np.float32)
-        utilities = np.empty(longest, np.float32)
-        exposing = np.empty(longest, np.float32) if terms else utilities
-        parts = np.empty(longest, np.float32)
-        parts_after = np.empty(longest, np.float32) if several else parts
+        # One block with room between the rows: LLVM adds in vectors only where two arrays are some
+        # hundred bytes apart, which of short ones the heap would decide, and with it the last bit.
+        scratch = np.empty((5, longest + _APART), np.float32)
+        distances, utilities, parts = scratch[0], scratch[1], scratch[2]
+        exposing = scratch[3] if terms else utilities
+        parts_after = scratch[4] if several else parts
         # All cells add to these few numbers: too many for float32.
         weights_slope, of_slate = np.zeros(lanes, np.float64), np.empty((1, lanes), np.float32)
         positions_slope = np.zeros(last_position + 1, np.float64)
