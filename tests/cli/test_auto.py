@@ -20,7 +20,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     prepare(place / "log", place / "log", place / "set")
     (place / "quick.toml").write_text(
         "[model]\ndimensions = 2\ndynamics = 'linear'\nevidence = ['search', 'recommendation']\n"
-        "terms = ['history', 'popularity', 'propensity']\n"  # which leaves two to be tried
+        # Which leaves two terms to be tried.
+        "terms = ['co_clicks', 'history', 'popularity', 'propensity', 'source']\n"
         "[training]\nmax_epochs = 2\nbatch_users = 100\n"
     )
     return place

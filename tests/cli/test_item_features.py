@@ -73,7 +73,7 @@ def test_columns_of_the_dataset_are_named_and_tried_by_auto(
     assert code == 0
     assert "feature_1" in text
     stored = json.loads((out / "selection.json").read_text())
-    assert [tried["name"] for tried in stored["candidates"]] == ["features"]
+    assert "features" in {tried["name"] for tried in stored["candidates"]}
     assert (load(out).item_encoder is not None) == stored["chosen"]["features"]
 
 

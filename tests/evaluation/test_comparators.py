@@ -78,7 +78,7 @@ def test_a_large_catalogue_is_learned_by_negatives(
     scores = {name: evaluate(one, toy, resamples=20) for name, one in found.items()}
     assert list(scores) == ["popularity", "gru4rec"]
     gain = scores["gru4rec"]["mrr@20"].value - scores["popularity"]["mrr@20"].value
-    assert gain > 0.3
+    assert gain > 0.15
 
 
 def test_the_same_seed_gives_the_same_network(

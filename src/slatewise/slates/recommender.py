@@ -192,7 +192,7 @@ class Recommender:
         so in their notes. Requests under way go on with what they began with.
         """
         features = self.ranker.terms.features(states, time)
-        if features.size:  # terms that act in lists alone have none
+        if features.shape[1]:  # terms that act in lists alone have none
             self.items.set_features(features)
 
     def explain(self, slate: Slate, draws: int = 100) -> list[Reason]:

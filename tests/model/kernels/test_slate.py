@@ -269,6 +269,8 @@ def test_gradients_only_of_what_needs_them() -> None:
     batch = random_batch(12)
     _, expected = batch.gradients("numba")
     for name in expected:
+        if getattr(batch, name) is None:
+            continue
         value = getattr(batch, name).clone().requires_grad_()
         (3 * replace(batch, **{name: value}).terms("numba").total).backward()
         assert torch.equal(value.grad, expected[name])

@@ -132,7 +132,7 @@ class Live:
         time = max(time, self.states.newest)
         features = self.ranker.terms.features(self.states.by_name, time)
         with self._changing():
-            if features.size:  # terms that act in lists alone have none
+            if features.shape[1]:  # terms that act in lists alone have none
                 self.catalogue.set_features(features)
             self._refreshed = time, self.states.counted
 
