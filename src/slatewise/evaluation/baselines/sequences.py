@@ -255,7 +255,7 @@ class NextClick:
     ) -> None:
         encoder = self.encoder
         optimiser = torch.optim.AdamW(encoder.parameters(), encoder.rate, weight_decay=0.01)
-        best, waited, kept = -1.0, 0, encoder.state_dict()
+        best, waited, kept = (-1.0, 0.0), 0, encoder.state_dict()
         k = max(1, min(K, len(encoder.bias) // 10))
         for epoch in range(EPOCHS):
             progress(epoch, EPOCHS)
@@ -271,10 +271,11 @@ class NextClick:
                 optimiser.step()
             encoder.eval()
             ranks = self.target_ranks(judged, scored_interactions(judged, "validation"))
-            recall = float((ranks <= k).float().mean())
-            waited = 0 if recall > best else waited + 1
-            if recall > best:
-                best = recall
+            # In a small catalogue recall soon has no room left, and reciprocal ranks decide.
+            score = float((ranks <= k).float().mean()), float(ranks.float().reciprocal().mean())
+            waited = 0 if score > best else waited + 1
+            if score > best:
+                best = score
                 kept = {name: one.clone() for name, one in encoder.state_dict().items()}
             if waited == PATIENCE:
                 break
