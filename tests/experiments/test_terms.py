@@ -16,7 +16,7 @@ pytestmark = pytest.mark.xdist_group("terms")  # what they share is slow to make
 
 QUICK: dict[str, Any] = {
     "seeds": (0,),
-    "users": 120,
+    "users": 80,
     "resamples": 50,
     "model": {"dimensions": 2, "dynamics": "linear"},
     "training": {"max_epochs": 1, "validation_draws": 1},
@@ -28,7 +28,9 @@ QUICK: dict[str, Any] = {
 def result(tmp_path_factory: pytest.TempPathFactory) -> StudyResult:
     study = find_study("terms")
     config = study_config(study, None, **(QUICK | {"worlds": ["tiny-outside", "news"]}))
-    return run_study(study, config, tmp_path_factory.mktemp("terms"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("slatewise.model.network.fitting.EPOCHS", 1)  # of the network, for speed
+        return run_study(study, config, tmp_path_factory.mktemp("terms"))
 
 
 BARE = [name for name in MODELS.values() if name != "+features"]
