@@ -77,8 +77,8 @@ def choose(
     console.print(_comparisons(found))
     for one in found.better:
         console.print(
-            f"The baseline '{one.name}' predicts better than the chosen model, by "
-            f"{-one.gain:.4f} nats: look at `slatewise evaluate` before using it.",
+            f"'{one.name}' predicts better than the chosen model, by {-one.gain:.4f} nats: look at "
+            "`slatewise evaluate` before using the model.",
             style="bold",
         )
     for note in found.notes:
