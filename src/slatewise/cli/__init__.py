@@ -16,6 +16,7 @@ from slatewise.cli import (
     download,
     evaluate,
     experiment,
+    export,
     import_log,
     load,
     prepare,
@@ -48,6 +49,7 @@ app.command()(experiment.experiment)
 app.command()(report.report)
 app.command()(serve.serve)
 app.command()(load.load)
+app.command()(export.export)
 app.command("import")(import_log.import_log)
 app.command()(download.download)
 app.command()(retrain.retrain)

@@ -15,6 +15,7 @@ from slatewise.cli.formats import (
     TimeUnit,
     read_formats,
 )
+from slatewise.cli.service import ServiceSettings, StoreUrl, read_settings
 from slatewise.cli.show import console, progress, table
 from slatewise.errors import SlatewiseError
 
@@ -35,12 +36,8 @@ def load(
     items: Annotated[
         Path | None, typer.Option(help="Items table; else the service's own items.")
     ] = None,
-    config: Annotated[
-        Path | None, typer.Option(help="The TOML file that the service runs with.")
-    ] = None,
-    store: Annotated[
-        str | None, typer.Option(help="postgresql://… or sqlite:///…; else a file in DIRECTORY.")
-    ] = None,
+    config: ServiceSettings = None,
+    store: StoreUrl = None,
     strict: Annotated[bool, typer.Option(help="Refuse input that needs a repair.")] = False,
     mapping: Mapping = None,
     map_log: LogColumns = None,
@@ -54,15 +51,12 @@ def load(
     from slatewise.data import SlateDataset  # noqa: PLC0415 (torch is slow to load)
     from slatewise.data.tables import open_tables  # noqa: PLC0415
     from slatewise.service.logs import load_dataset, load_log  # noqa: PLC0415
-    from slatewise.service.settings import ServiceConfig  # noqa: PLC0415
     from slatewise.service.store import Store  # noqa: PLC0415
 
     log_format, items_format = read_formats(
         mapping, map_log, map_items, source, no_click, delimiter, time_unit
     )
-    settings = ServiceConfig.read(config)
-    if store is not None:
-        settings = settings.changed(store={"url": store})
+    settings = read_settings(config, store)
     prepared = (log / "dataset.json").is_file()
     if prepared and items is not None:
         raise SlatewiseError(f"{log} is a dataset and has its own items.", "Leave out --items.")

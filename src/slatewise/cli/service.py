@@ -21,6 +21,18 @@ ServiceSettings = Annotated[
     Path | None, typer.Option(help="The TOML file that the service runs with.")
 ]
 
+StoreUrl = Annotated[
+    str | None, typer.Option(help="postgresql://… or sqlite:///…; else a file in DIRECTORY.")
+]
+
+
+def read_settings(config: Path | None, store: str | None) -> "ServiceConfig":
+    """Read the settings of a service; a URL of the store goes before theirs."""
+    from slatewise.service.settings import ServiceConfig  # noqa: PLC0415 (torch is slow to load)
+
+    settings = ServiceConfig.read(config)
+    return settings if store is None else settings.changed(store={"url": store})
+
 
 @contextmanager
 def opened_store(directory: Path, settings: "ServiceConfig") -> "Iterator[Store]":

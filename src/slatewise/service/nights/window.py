@@ -7,31 +7,21 @@ from pathlib import Path
 from typing import Final, Protocol
 
 import polars as pl
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from slatewise.data.columns import UNKNOWN, Columns
 from slatewise.data.dataset import SlateDataset
 from slatewise.data.preparation import prepare
+from slatewise.service.logs.visits import LOG_SCHEMA, log_table
 from slatewise.service.store.clock import DAY
 from slatewise.service.store.features import Features
-from slatewise.service.store.records import Item, ItemState, Visit
+from slatewise.service.store.records import Item, ItemState, SlateRecord, Visit
 
 Progress = Callable[[str, int, int | None], None]
 """Called with a stage, how much of it is done, and how much there is, if known."""
 
 DESCRIBED: Final = "described"
 """The column of the change that gave an item's features."""
-
-_SCHEMA: Final = pa.schema(
-    {
-        Columns.USER: pa.string(),
-        Columns.TIME: pa.timestamp("us", "UTC"),
-        Columns.SLATE: pa.list_(pa.string()),
-        Columns.CLICK: pa.list_(pa.string()),
-        Columns.SOURCE: pa.string(),
-    }
-)
 
 
 class VisitStore(Protocol):
@@ -100,10 +90,10 @@ def export_window(
     described = folder / "described.parquet"
     shown: set[str] = set()
     slates = clicks = unseen = 0
-    with pq.ParquetWriter(log, _SCHEMA) as writer:
+    with pq.ParquetWriter(log, LOG_SCHEMA) as writer:
         for batch in store.export(start, end):
             seen = [visit for visit in batch if visit.seen]
-            writer.write_table(_rows(seen))
+            writer.write_table(log_table(seen, _user_of))
             for visit in seen:
                 shown.update(visit.slate.items[: visit.seen])
             slates, unseen = slates + len(seen), unseen + len(batch) - len(seen)
@@ -113,24 +103,11 @@ def export_window(
     return Window(log, items, described, start, end, slates, clicks, unseen, unknown)
 
 
-def _rows(visits: list[Visit]) -> pa.Table:
-    """Return a row of the log for each visit."""
-    columns = {
-        Columns.USER: [_user_of(visit) for visit in visits],
-        Columns.TIME: [visit.slate.time for visit in visits],
-        Columns.SLATE: [list(visit.slate.items[: visit.seen]) for visit in visits],
-        Columns.CLICK: [list(visit.clicked) for visit in visits],
-        Columns.SOURCE: [visit.slate.source for visit in visits],
-    }
-    arrays = [pa.array(columns[field.name], field.type) for field in _SCHEMA]
-    return pa.Table.from_arrays(arrays, schema=_SCHEMA)
-
-
-def _user_of(visit: Visit) -> str:
+def _user_of(slate: SlateRecord) -> str:
     # An anonymous user is a user of one slate; the first letter keeps the two kinds apart.
-    if visit.slate.user_id is None:
-        return f"s{visit.slate.slate_id}"
-    return f"u{visit.slate.user_id}"
+    if slate.user_id is None:
+        return f"s{slate.slate_id}"
+    return f"u{slate.user_id}"
 
 
 def _write_items(store: VisitStore, file: Path, described: Path, shown: set[str]) -> int:

@@ -1,0 +1,133 @@
+"""From the store to a log: what people saw and clicked, as `prepare` and `load` read it.
+
+Visits are streamed, a batch at a time, and the file appears when it is complete. It holds what was
+known when the export began, while the service goes on.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from slatewise.data.columns import Columns
+from slatewise.errors import SlatewiseError
+from slatewise.files import atomic_file
+from slatewise.service.logs.visits import LOG_SCHEMA, log_table
+from slatewise.service.store import Store
+from slatewise.service.store.records import ItemState, SlateRecord
+
+SUFFIXES: Final = (".parquet", ".csv")
+_TIME: Final = "%Y-%m-%dT%H:%M:%S%.6f+00:00"
+
+
+@dataclass
+class ExportReport:
+    """What was written, and what was left out."""
+
+    slates: int = 0
+    """of which something was seen: one row each"""
+    clicks: int = 0
+    anonymous: int = 0
+    """slates of anonymous users, each of whom is a user of one slate in the log"""
+    unseen: int = 0
+    """slates with an outcome of which nothing was seen; they are left out"""
+    items: int = 0
+    """rows of the items table"""
+
+
+def export_log(
+    store: Store,
+    out: Path,
+    *,
+    items: Path | None = None,
+    start: int = 0,
+    end: int = 2**62,
+    progress: Callable[[str, int, int | None], None] = lambda stage, done, total: None,
+) -> ExportReport:
+    """Write the visits of slates shown from `start` to before `end`, oldest first.
+
+    Slates of which nothing was heard are no visits. The suffix of a file says what it is: Parquet
+    or CSV. `items` is where the items table goes, if it is wanted.
+    """
+    for file in (out,) if items is None else (out, items):
+        _require_suffix(file)
+    report = ExportReport()
+    with _writer(out) as write:
+        for batch in store.export(start, end):
+            seen = [visit for visit in batch if visit.seen]
+            write(log_table(seen, user_of))
+            report.slates += len(seen)
+            report.clicks += sum(len(visit.clicked) for visit in seen)
+            report.anonymous += sum(visit.slate.user_id is None for visit in seen)
+            report.unseen += len(batch) - len(seen)
+            progress("exporting", report.slates, None)
+    if items is not None:
+        report.items = _write_items(store, items)
+    return report
+
+
+def user_of(slate: SlateRecord) -> str:
+    """Return the user of a slate; an anonymous one is a user of this slate alone."""
+    if slate.user_id is not None:
+        return slate.user_id
+    return f"anonymous-{blake2b(slate.slate_id.encode(), digest_size=12).hexdigest()}"
+
+
+def _require_suffix(file: Path) -> None:
+    if file.suffix not in SUFFIXES:
+        raise SlatewiseError(
+            f"{file}: a log is written as Parquet or CSV.",
+            f"Give it a name that ends in {' or '.join(SUFFIXES)}.",
+        )
+    if not file.absolute().parent.is_dir():
+        raise SlatewiseError(f"{file.parent} is no directory.", "Make it first.")
+
+
+@contextmanager
+def _writer(out: Path) -> Iterator[Callable[[pa.Table], None]]:
+    """Yield a function that adds rows to a file, which appears when all is written."""
+    with atomic_file(out) as partial:
+        try:
+            if out.suffix == ".parquet":
+                with pq.ParquetWriter(partial, LOG_SCHEMA) as file:
+                    yield file.write_table
+            else:
+                with partial.open("wb") as text:
+                    empty = _text(log_table([], user_of))
+                    empty.write_csv(text)
+                    yield lambda rows: _text(rows).write_csv(text, include_header=False)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+
+
+def _text(rows: pa.Table) -> pl.DataFrame:
+    """Return rows with their lists as JSON: an id may hold any delimiter."""
+    frame = pl.DataFrame(pl.from_arrow(rows))
+    lists = [
+        pl.Series(name, [json.dumps(ids) for ids in rows[name].to_pylist()], pl.String)
+        for name in (Columns.SLATE, Columns.CLICK)
+    ]
+    return frame.with_columns(*lists, pl.col(Columns.TIME).dt.strftime(_TIME))
+
+
+def _write_items(store: Store, file: Path) -> int:
+    """Write the items that are shown or hidden, with their groups; return how many."""
+    rows = [
+        (item.item_id, item.group)
+        for page in store.all_items()
+        for item in page
+        if item.state is not ItemState.REMOVED
+    ]
+    schema = {Columns.ITEM: pl.String, Columns.GROUP: pl.String}
+    table = pl.DataFrame(rows, schema=schema, orient="row")
+    with atomic_file(file) as partial:
+        table.write_parquet(partial) if file.suffix == ".parquet" else table.write_csv(partial)
+    return len(rows)
