@@ -4,7 +4,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import pytest
 import uvicorn
@@ -17,6 +17,7 @@ from slatewise.service.http import protocol
 from slatewise.service.http.protocol import HEADER_BYTES, WHOLE, BoundedProtocol
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+LAST = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 
 
 async def hello(request: object) -> PlainTextResponse:
@@ -27,12 +28,23 @@ async def whole(request: Request) -> PlainTextResponse:
     return PlainTextResponse("whole" if WHOLE in request.scope else "in parts")
 
 
+async def echo(request: Request) -> PlainTextResponse:
+    body = await request.body()
+    return PlainTextResponse(f"{body.decode()} {request.headers.get('authorization')}")
+
+
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
     with pytest.MonkeyPatch.context() as hurry, socket.create_server(("127.0.0.1", 0)) as listening:
         hurry.setattr(protocol, "HEADER_SECONDS", 0.3)
         config = uvicorn.Config(
-            Starlette(routes=[Route("/", hello), Route("/whole", whole, methods=["POST"])]),
+            Starlette(
+                routes=[
+                    Route("/", hello),
+                    Route("/whole", whole, methods=["POST"]),
+                    Route("/echo", echo, methods=["POST"]),
+                ]
+            ),
             http=BoundedProtocol,
             ws="none",
             log_config=None,
@@ -92,6 +104,69 @@ def test_headers_without_end_are_refused(port: int, line: bytes) -> None:
     answer = talk(port, line, b"y" * (HEADER_BYTES + 9 - len(line)))
     assert b" 431 " in answer
     assert b"remedy" in answer
+
+
+@pytest.mark.parametrize("fields", [1, 60])
+def test_headers_that_come_in_one_packet_are_bounded_too(port: int, fields: int) -> None:
+    large = b"".join(b"X: %s\r\n" % (b"y" * (60_000 // fields)) for _ in range(fields))
+    answer = talk(port, GET[:-2] + large + b"\r\n")
+    assert b" 431 " in answer
+    assert b"200 OK" not in answer
+
+
+CHUNKED = b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n"
+
+
+def test_trailers_are_no_headers(port: int) -> None:
+    answer = talk(port, CHUNKED + b"Authorization: Bearer x\r\n\r\n", LAST)
+    assert b"body None" in answer
+    assert answer.count(b"200 OK") == 2
+
+
+TRAILERS = {"fields": b"X: y\r\n" * 1_000, "one field": b"y" * 6_000, "line ends": b"\r\n" * 3_000}
+
+
+@pytest.mark.parametrize("what", TRAILERS)
+def test_what_follows_a_body_is_bounded(port: int, what: str) -> None:
+    """The parser would keep all of it, before any token is looked at."""
+    sent = 0
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+        connection.sendall(CHUNKED)
+        with suppress(ConnectionError):
+            while sent < 12_000_000:
+                sent += connection.send(TRAILERS[what])
+    assert sent < 12_000_000  # what was sent may lie in buffers of the system
+
+
+def test_silent_connections_keep_nobody_out(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "HEADER_SECONDS", 30)
+    for bound in ("PER_PEER", "CONNECTIONS"):
+        with monkeypatch.context() as context, ExitStack() as opened:
+            context.setattr(protocol, bound, 20)
+            silent = [
+                opened.enter_context(socket.create_connection(("127.0.0.1", port)))
+                for _ in range(40)
+            ]
+            assert b"200 OK" in talk(port, LAST)
+            silent[0].settimeout(5)
+            assert silent[0].recv(1) == b""  # the one that was silent longest is closed
+            silent[-1].sendall(GET)
+            assert b"200 OK" in silent[-1].recv(65_536)
+            assert BoundedProtocol.of_peer["127.0.0.1"] <= 20
+    deadline = time.monotonic() + 5
+    while BoundedProtocol.of_peer and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not BoundedProtocol.of_peer
+
+
+def test_an_offer_to_speak_another_protocol_loses_no_body(port: int) -> None:
+    offer = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMA\r\n"
+    head = b"POST /echo HTTP/1.1\r\nHost: x\r\n" + offer + b"Content-Length: 4\r\n\r\n"
+    for pieces in ((head + b"body", LAST), (head, b"bo", b"dy", LAST), (head + b"body" + LAST,)):
+        answer = talk(port, *pieces, pause=0.02)
+        assert b"body None" in answer
+        assert answer.count(b"200 OK") == 2
+    assert b" 400 " in talk(port, b"CONNECT / HTTP/1.1\r\nHost: x\r\n\r\n")
 
 
 def test_a_body_is_no_header(port: int) -> None:

@@ -1,72 +1,165 @@
-"""HTTP/1.1 on a connection, with bounds that uvicorn leaves to a proxy: on time, and on size."""
+"""HTTP/1.1 on a connection, with bounds that uvicorn leaves to a proxy: time, size, number."""
 
 import asyncio
+import resource
+from collections import Counter
+from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any
+from time import monotonic
+from typing import Any, ClassVar
 
+import httptools
 from pydantic_core import to_json
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HEADER_SECONDS = 10
 HEADER_BYTES = 32_768
+"""of the head of a request, and of what may come unseen inside or after its body"""
+CONNECTIONS = min(1_000, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+"""of a worker: half of the files that it may open"""
+PER_PEER = CONNECTIONS // 2
 WHOLE = "slatewise.whole"
 """Key in the scope of a request whose body has arrived already."""
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """A connection that is closed when it is slow or garrulous."""
+    """A connection that is closed when it is slow, garrulous or one too many."""
 
-    _head_bytes = 0
+    of_peer: ClassVar[Counter[str]] = Counter()
+    """connections of this process by the address of the other side"""
+    _header_bytes = 0
+    """of the head and the trailers of a request, as far as they have been parsed"""
+    _unseen = 0
+    """bytes since the parser last had something to report: it may be keeping them"""
     _in_head = False
+    _idle_since = 0.0
     _patience: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """Expect a request."""
+        """Expect a request; where there are too many connections, close one."""
         super().connection_made(transport)
-        self._expect()
+        self._idle_since = monotonic()
+        self.of_peer[self._peer] += 1
+        if self.of_peer[self._peer] > PER_PEER:
+            self._make_room(lambda one: one._peer == self._peer)
+        elif len(self.connections) > CONNECTIONS:
+            self._make_room(lambda one: True)
+        if not self.transport.is_closing():
+            self._expect()
+
+    def _make_room(self, among: "Callable[[BoundedProtocol], bool]") -> None:
+        """Close the connection that has been silent longest; if all are busy, this new one."""
+        others: set[Any] = self.connections - {self}
+        if idle := [one for one in others if one._is_idle and among(one)]:
+            min(idle, key=lambda one: one._idle_since).transport.close()
+        else:
+            self._refuse(503, "There are too many connections.", "Come again in a moment.")
+
+    @property
+    def _peer(self) -> str:
+        return self.client[0] if self.client else ""
+
+    @property
+    def _is_idle(self) -> bool:
+        if self.transport.is_closing():
+            return False
+        return self.cycle is None or self.cycle.response_complete
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Expect nothing any more."""
         self._arrived()
+        self.of_peer[self._peer] -= 1
+        if not self.of_peer[self._peer]:
+            del self.of_peer[self._peer]
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take what came, unless the head of a request grows without end."""
-        super().data_received(data)
-        if self.transport.is_closing():
-            return
-        if self._in_head:
-            # Counted after parsing: here the head has not ended, so all of it is head.
-            self._head_bytes += len(data)
-            if self._head_bytes > HEADER_BYTES:
-                remedy = f"Send at most {HEADER_BYTES} bytes."
-                self._refuse(431, "The headers are too large.", remedy)
-                return
-        elif self.cycle is None or not self.cycle.response_complete:
+        """Take what came, unless a head, or what follows a body, grows without end."""
+        self._idle_since = monotonic()
+        self._unseen += len(data)
+        self._unset_keepalive_if_required()
+        self._parse(data)
+        if self._unseen > HEADER_BYTES:
+            self._too_large()
+        if self.transport.is_closing() or not (self._in_head or self._is_idle):
             return
         # More is to come: of a head, of a body that is not read any more, or another request.
         if self._patience is None and self.timeout_keep_alive_task is None:
             self._expect()
 
-    def on_headers_complete(self) -> None:
-        """Note that the head is complete."""
-        self._in_head, self._head_bytes = False, 0
-        self._arrived()
-        super().on_headers_complete()
+    def _parse(self, data: bytes) -> None:
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as found:
+            if self._in_head:
+                self._ignore_upgrade(data[found.args[0] :])
+            else:  # CONNECT
+                self.send_400_response("")
+        except httptools.HttpParserError:
+            self.send_400_response("")
 
-    def on_message_complete(self) -> None:
-        """Note that the body is complete."""
-        self.scope[WHOLE] = True  # type: ignore[literal-required]
-        super().on_message_complete()
+    def _ignore_upgrade(self, rest: bytes) -> None:
+        """Stay with HTTP/1.1 when another protocol is offered, as curl --http2 does.
+
+        The parser takes such a head for the end of HTTP: it is parsed again without its Upgrade.
+        """
+        version = self.parser.get_http_version().encode()
+        head = b"%s %s HTTP/%s\r\n" % (self.parser.get_method(), self.url, version)
+        kept = [b"%s: %s\r\n" % field for field in self.headers if field[0] != b"upgrade"]
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
+        self._parse(b"".join([head, *kept, b"\r\n", rest]))
 
     def on_message_begin(self) -> None:
         """Note that a head begins."""
-        self._in_head = True
+        self._in_head, self._header_bytes = True, 0
         super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        """Count the bytes of a path."""
+        self._count(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header; of trailers, which would count as headers, only count the bytes."""
+        self._count(len(name) + len(value) + len(b": \r\n"))
+        if self._in_head:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Note that the head is complete, unless it is to be parsed again."""
+        self._unseen = 0
+        if self.parser.should_upgrade() and any(name == b"upgrade" for name, _ in self.headers):
+            return
+        self._in_head = False
+        self._arrived()
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of the body."""
+        self._unseen = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Note that the body is complete."""
+        self._unseen = 0
+        if self._in_head:  # it ends in an Upgrade, and there has been no body yet
+            return
+        self.scope[WHOLE] = True  # type: ignore[literal-required]
+        super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is not HTTP."""
         self._refuse(400, "This is not HTTP.", "Send an HTTP/1.1 request.")
+
+    def _count(self, size: int) -> None:
+        self._header_bytes += size
+        if self._header_bytes > HEADER_BYTES:
+            self._too_large()
+            raise OverflowError  # which ends parsing
+
+    def _too_large(self) -> None:
+        self._refuse(431, "The headers are too large.", f"Send at most {HEADER_BYTES} bytes.")
 
     def _expect(self) -> None:
         self._patience = self.loop.call_later(HEADER_SECONDS, self._too_slow)
