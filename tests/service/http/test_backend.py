@@ -52,6 +52,17 @@ def test_slates_that_take_little_are_made_on_the_spot(make: Callable[..., str]) 
     assert "http" in [make() for _ in range(200)]
 
 
+def test_slates_with_long_lists_are_made_in_threads(
+    make: Callable[..., str], backend: Backend
+) -> None:
+    backend._usual = 0.0
+    for lists in ({"clicks": 101}, {"exclude": 101}, {"allow": 60, "exclude": 60}):
+        wanted = {name: tuple(map(str, range(size))) for name, size in lists.items()}
+        assert make(request=Request(**wanted)) == "ranking"  # type: ignore[arg-type]
+    assert backend._usual == 0.0
+    assert make(request=Request(clicks=("item-1",) * 100)) == "http"
+
+
 def test_slates_that_take_long_are_made_in_threads(
     make: Callable[..., str], backend: Backend
 ) -> None:

@@ -86,6 +86,16 @@ def test_a_token_that_asks_too_often_waits_and_others_do_not(
         assert client.get("/health/live").status_code == 200
 
 
+def test_a_token_that_sends_too_much_waits_too(make_app: Callable[..., FastAPI]) -> None:
+    with TestClient(make_app(limits={"requests_per_second": 10})) as client:
+        client.headers.update(bearer("read"))
+        clicks = [f"{number:020d}" for number in range(5_000)]  # 120 kB
+        answers = [client.post("/v1/recommend", json={"clicks": clicks}) for _ in range(3)]
+        assert [answer.status_code for answer in answers] == [200, 429, 429]
+        assert int(answers[-1].headers["retry-after"]) >= 1
+        problem(answers[-1], 429)
+
+
 def test_without_tokens_only_names_of_this_machine_are_served(
     make_app: Callable[..., FastAPI],
 ) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slatewise.service.http.limits import BURST, RateLimit, create
+from slatewise.service.http.limits import BURST, BYTES, RateLimit, create
 
 
 def test_a_burst_and_then_the_rate_is_let_through() -> None:
@@ -31,6 +31,15 @@ def test_refused_requests_cost_nothing() -> None:
     for _ in range(1_000):
         limit.take(0, now=1.0)
     assert limit.take(0, now=2.0 + 1e-6) == 0
+
+
+def test_what_costs_more_takes_more_out_of_the_bucket() -> None:
+    limit = RateLimit(10.0, bytearray(8))
+    large = sum(limit.take(0, now=100.0, body=5 * BYTES) == 0 for _ in range(50))
+    assert large == 10 * BURST / 5
+    assert limit.take(0, now=1_000.0) == 0
+    assert limit.take(0, now=1_000.0, body=99 * BYTES) == 0  # one may always go
+    assert limit.take(0, now=1_001.0) == pytest.approx(7.1)
 
 
 def test_tokens_do_not_share_a_bucket() -> None:

@@ -1,5 +1,6 @@
 """A service answers everybody, from what is so at that moment."""
 
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,22 @@ def test_unknown_clicks_are_named_and_do_no_harm(service: Service) -> None:
     made = service.recommend(Request("bob", clicks=("a01", "nothing", "nothing"), k=3))[1]
     assert made.unknown == ["nothing"]
     assert len(made) == 3
+
+
+def test_of_many_clicks_the_newest_count_and_cost_little(service: Service) -> None:
+    clicks = tuple(f"a{number % 50:02d}" for number in range(10_000))
+    record, _, notes = service.recommend(Request(clicks=clicks, seed=5))
+    assert "of 10,000 clicks only the last 200 count" in notes
+    assert record.serving is not None
+    assert record.serving.request["clicks"] == list(clicks[-200:])
+    few, _, silent = service.recommend(Request(clicks=clicks[-200:], seed=5))
+    assert (few.items, silent) == (record.items, [])
+    times = []
+    for _ in range(3):
+        start = time.thread_time()
+        service.recommend(Request(clicks=clicks))
+        times.append(time.thread_time() - start)
+    assert min(times) < 0.02
 
 
 def test_filters_hold(service: Service) -> None:

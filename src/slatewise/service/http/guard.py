@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope
 
-from slatewise.service.http.limits import RateLimit
+from slatewise.service.http.limits import BYTES, RateLimit
 from slatewise.service.http.problems import Problem
 from slatewise.service.http.protocol import WHOLE
 from slatewise.service.http.security import Role, Tokens, is_loopback
@@ -31,18 +31,23 @@ class Gate:
     def __init__(self, tokens: Tokens | None, rate: RateLimit, body_bytes: int) -> None:
         self.tokens, self.rate, self.body_bytes = tokens, rate, body_bytes
 
-    def admit(self, request: Request, role: Role) -> None:
-        """Let a request pass, or refuse it."""
+    def admit(self, request: Request, role: Role) -> int:
+        """Let a request pass, or refuse it; return the number of its token."""
         raw = request.scope.get("raw_path") or b""
         if b"%" in raw:
             _check_text(raw)
         number = self._known(request, role)
-        wait = self.rate.take(number)
+        self.charge(number)
+        return number
+
+    def charge(self, number: int, body: int = 0) -> None:
+        """Refuse a request, or its body of a number of bytes, if a token asks or sends too much."""
+        wait = self.rate.take(number, body=body)
         if wait:
             seconds = str(math.ceil(wait))
             raise Problem(
                 429,
-                "This token asks more often than it may.",
+                "This token asks more often, or sends more, than it may.",
                 f"Wait {seconds} s; the rate is requests_per_second of [limits].",
                 {"Retry-After": seconds},
             )
@@ -82,7 +87,7 @@ class GuardedRoute(APIRoute):
         """Return the request if it may pass."""
         request = BoundedRequest(scope, receive)
         gate: Gate = request.app.state.backend.gate
-        gate.admit(request, self.needs)
+        request.token = gate.admit(request, self.needs)
         if scope["query_string"]:
             _check_query(request, [one.alias for one in self.dependant.query_params])
         return request
@@ -102,6 +107,9 @@ def no_json(reason: object) -> Problem:
 class BoundedRequest(Request):
     """A request whose body is JSON, not too large and not too slow."""
 
+    token = 0
+    """the number of its token"""
+
     async def body(self) -> bytes:
         """Return the body."""
         if not hasattr(self, "_body"):
@@ -110,9 +118,12 @@ class BoundedRequest(Request):
                 raise Problem(
                     415, "The body is not JSON.", "Send Content-Type: application/json.", _CLOSE
                 )
-            most = self.app.state.backend.gate.body_bytes
-            here = WHOLE in self.scope
-            self._body = await (self._take(most) if here else _in_time(self._read(most)))
+            gate: Gate = self.app.state.backend.gate
+            most, here = gate.body_bytes, WHOLE in self.scope
+            body = await (self._take(most) if here else _in_time(self._read(most)))
+            if len(body) > BYTES:
+                gate.charge(self.token, len(body))
+            self._body = body
         return self._body
 
     async def _take(self, most: int) -> bytes:

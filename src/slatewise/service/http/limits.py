@@ -1,4 +1,4 @@
-"""How often a token may ask, over all workers together.
+"""How often a token may ask and how much it may send, over all workers together.
 
 A token bucket kept as one number per token: the time at which its bucket will be full again.
 Workers share the numbers through mapped memory. They do not lock it: two that write at the same
@@ -12,6 +12,8 @@ from pathlib import Path
 
 BURST = 2.0
 """seconds' worth of requests that may come at once"""
+BYTES = 10_000
+"""of a body that cost as much as a request: what is slow to answer has long lists in it"""
 _SLOT = struct.Struct("d")
 
 
@@ -32,16 +34,19 @@ class RateLimit:
         with file.open("r+b") as stream:
             return cls(rate, mmap.mmap(stream.fileno(), 0))
 
-    def take(self, number: int, now: float | None = None) -> float:
-        """Take one request out of a token's bucket; return the seconds to wait, 0 if it was there.
+    def take(self, number: int, now: float | None = None, body: int = 0) -> float:
+        """Take a request out of a token's bucket, or its body of a number of bytes.
 
-        `now` is a time of the system's monotonic clock, which all processes share.
+        Return the seconds to wait, 0 if there was enough in it. `now` is a time of the system's
+        monotonic clock, which all processes share.
         """
         now = time.monotonic() if now is None else now
         offset = number * _SLOT.size
-        full = max(_SLOT.unpack_from(self._memory, offset)[0], now) + self._cost
-        # One request may always go, however slow the rate.
-        wait: float = full - now - max(BURST, self._cost)
+        cost = self._cost * body / BYTES if body else self._cost
+        full = max(_SLOT.unpack_from(self._memory, offset)[0], now) + cost
+        # One request may always go with its body, however slow the rate.
+        alone = cost + self._cost if body else cost
+        wait: float = full - now - max(BURST, alone)
         if wait > 1e-9:
             return wait
         _SLOT.pack_into(self._memory, offset, full)

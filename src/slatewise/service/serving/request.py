@@ -21,6 +21,11 @@ class Request(Constraints):
     seed: int | None = None
     """of everything random; None draws one"""
 
+    @property
+    def ids(self) -> int:
+        """How many ids it names."""
+        return sum(len(tuple(names or ())) for names in (self.clicks, self.exclude, self.allow))
+
     def plain(self) -> dict[str, Any]:
         """Return what the slate depends on beside user, k and seed, as it is logged."""
         values: dict[str, Any] = {"clicked": self.clicked}

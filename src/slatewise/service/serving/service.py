@@ -100,6 +100,7 @@ class Service:
         """Return the record of a slate (not written yet), the slate, and what could not be done."""
         _require_sensible(request)
         notes: list[str] = []
+        request = self._recent(request, notes)
         now = self.clock.now()
         slate_id = f"{now:014x}{secrets.token_hex(9)}"
         self._follow_items(notes)
@@ -126,6 +127,7 @@ class Service:
         """
         _require_sensible(request)
         notes: list[str] = []
+        request = self._recent(request, notes)
         self._follow_items(notes)
         someone = request.user_id or secrets.token_hex(9)
         name = assign(self.config.shares, self.config.salt, someone)
@@ -217,6 +219,17 @@ class Service:
             return ()
         found = propensities(live.ranker, self._strategies[name], slate, draws, slate.seed)
         return tuple(found.of(slate)[0].tolist())
+
+    def _recent(self, request: Request, notes: list[str]) -> Request:
+        """Return a request with as many of its newest clicks as visits of a user count.
+
+        What a slate costs, and what the log keeps of it, grows with every click.
+        """
+        most = self.config.history
+        if len(request.clicks) <= most:
+            return request
+        notes.append(f"of {len(request.clicks):,} clicks only the last {most:,} count")
+        return replace(request, clicks=request.clicks[-most:])
 
     def _user(self, user_id: str | None, notes: list[str]) -> User:
         """Return what is known of a user; without a store, what was known last."""

@@ -31,7 +31,8 @@ class LimitsConfig(Config):
     body_bytes: PositiveInt = 1_000_000
     """Largest body of a request."""
     requests_per_second: PositiveFloat = 1_000.0
-    """Of one token, on average, over all workers of a host."""
+    """Of one token, on average, over all workers of a host; every 10 kB of a larger body count as
+    one."""
     batch: PositiveInt = 1_000
     """Most events, or items, of one request."""
     k: PositiveInt = 200
@@ -53,7 +54,7 @@ class ServiceConfig(Config):
     source: Annotated[str, Field(min_length=1)] = "recommendation"
     """What our own slates are called in the log, unless a request says otherwise."""
     history: PositiveInt = 200
-    """Most recent visits of a user that are taken into account."""
+    """Most recent visits of a user that are taken into account, and most clicks of a request."""
     cache_users: NonNegativeInt = 10_000
     """Users whose history a worker keeps in memory: 8 to 9 kB for 20 slates of 20 items."""
     cache_seconds: NonNegativeFloat = 5.0
