@@ -93,8 +93,8 @@ class RecommendBody(_Body):
     user_id: Id | None = Field(None, examples=["anna"])
     """whose history to go by; without it, an anonymous user"""
     clicks: Ids = Field(default_factory=list, examples=[["17", "4"]], json_schema_extra=_EMPTY)
-    """items she clicked that the service has not heard of, oldest first, after her history; the newest
-    count, as many as the configuration says"""
+    """items she clicked that the service has not heard of, oldest first, after her history; the
+    newest count, as many as the configuration says"""
     k: Positive | None = Field(None, examples=[5])
     """how many items; the configuration has the usual and the largest number"""
     exclude: Ids = Field(default_factory=list, examples=[["8"]], json_schema_extra=_EMPTY)
@@ -151,8 +151,8 @@ class RankBody(_Body):
     user_id: Id | None = Field(None, examples=["anna"])
     """whose history to go by; without it, an anonymous user"""
     clicks: Ids = Field(default_factory=list, examples=[["17", "4"]], json_schema_extra=_EMPTY)
-    """items she clicked that the service has not heard of, oldest first, after her history; the newest
-    count, as many as the configuration says"""
+    """items she clicked that the service has not heard of, oldest first, after her history; the
+    newest count, as many as the configuration says"""
     k: Positive | None = Field(None, examples=[5])
     """how many to return, the best; all without it"""
 
