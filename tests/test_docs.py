@@ -244,6 +244,7 @@ def shown(value: Any) -> str:
         ("report", "experiments.md", "The report"),
         ("load", "service.md", "Bring your log"),
         ("export", "service.md", "And take it out again"),
+        ("backup", "deploying.md", "Backup and restore"),
     ],
 )
 def test_every_option_of_a_command_is_listed(command: str, page: str, section: str) -> None:

@@ -12,6 +12,7 @@ import typer
 
 from slatewise.cli import (
     analyse,
+    backup,
     describe,
     download,
     evaluate,
@@ -22,6 +23,7 @@ from slatewise.cli import (
     prepare,
     recommend,
     report,
+    restore,
     retrain,
     rollback,
     serve,
@@ -54,6 +56,8 @@ app.command("import")(import_log.import_log)
 app.command()(download.download)
 app.command()(retrain.retrain)
 app.command()(rollback.rollback)
+app.command()(backup.backup)
+app.command()(restore.restore)
 app.command()(analyse.analyse)
 
 

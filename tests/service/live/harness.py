@@ -280,14 +280,14 @@ def settle(ledger: Ledger, url: str) -> list[Visit]:
     kept = [name for name, entry in entries.items() if entry.acknowledged]
     assert not [name for name in kept if name not in visits], "acknowledged, and not in the store"
     assert not [name for name in visits if name not in entries], "in the store, and never sent"
-    assert not [name for name, visit in visits.items() if not _same(visit, entries[name])]
+    assert not [name for name, visit in visits.items() if not same(visit, entries[name])]
     assert not [name for name, entry in entries.items() if entry.recorded > 1], "new twice"
     assert outcomes == len(visits), "an event was counted twice"
     assert not ledger.odd, ledger.odd[:3]
     return list(visits.values())
 
 
-def _same(visit: Visit, entry: Entry) -> bool:
+def same(visit: Visit, entry: Entry) -> bool:
     return (visit.seen, visit.clicked) == (entry.event["seen"], entry.clicked)
 
 

@@ -10,12 +10,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from slatewise.service.serving import replay
+from slatewise.service.backup import back_up, restore
+from slatewise.service.serving import Request, Service, replay
 from slatewise.service.serving.models import Models
 from slatewise.service.settings import ServiceConfig
 from slatewise.service.store import Store
 from tests.service.live.conftest import CONFIG, Shop
-from tests.service.live.harness import SLATEWISE, eventually
+from tests.service.live.harness import SLATEWISE, eventually, same
 
 pytestmark = pytest.mark.xdist_group("live")
 
@@ -114,6 +115,28 @@ def test_every_slate_can_be_made_again_from_the_log_whatever_happened(shop: Shop
         told = shop.ledger.served[record.slate_id]
         assert tuple(item["id"] for item in told["items"]) == record.items
     store.close()
+
+
+def test_a_backup_under_load_has_all_that_was_acknowledged_before_it(
+    shop: Shop, tmp_path: Path
+) -> None:
+    file, other = tmp_path / "shop.tar.gz", tmp_path / "restored"
+    with shop.load(seed=8) as load:
+        load.goes_on()
+        before = [name for name, entry in shop.ledger.entries.items() if entry.acknowledged]
+        back_up(shop.directory, shop.url, file, CONFIG)
+        load.goes_on()  # it was not held up for good
+    restore(file, other)
+    store = Store.open(f"sqlite:///{other / 'store.sqlite'}")
+    kept = {visit.slate.slate_id: visit for page in store.export(0, 1 << 62) for visit in page}
+    service = Service.open(other, ServiceConfig.read(other / "service.toml"), store)
+    record, _, _ = service.recommend(Request("user-1", k=3))
+    store.close()
+    assert not [name for name in before if name not in kept]
+    assert not [n for n, visit in kept.items() if not same(visit, shop.ledger.entries[n])]
+    assert record.serving is not None
+    assert {record.serving.version} == serving(shop)
+    shop.settle()
 
 
 def test_a_damaged_version_never_serves(shop: Shop) -> None:

@@ -41,7 +41,7 @@ def test_an_older_store_goes_through_all_that_came_later(
     old = Store.open(store_url)
     old.write([slate("s")], [click("s")])
     old.close()
-    steps = (*migrations.MIGRATIONS, add_column, fill_column)
+    older, steps = migrations.MIGRATIONS, (*migrations.MIGRATIONS, add_column, fill_column)
     monkeypatch.setattr(migrations, "MIGRATIONS", steps)
     for _ in range(2):
         new = Store.open(store_url)
@@ -49,6 +49,11 @@ def test_an_older_store_goes_through_all_that_came_later(
         new.close()
     assert rows(store_url, "SELECT device FROM slates") == [("unknown",)]
     assert version(store_url) == str(NEWEST + 2)
+    if store_url.startswith("sqlite"):
+        monkeypatch.setattr(migrations, "MIGRATIONS", older)
+        kept = Store.open(store_url.replace("store.sqlite", f"store.version-{NEWEST}.sqlite"))
+        assert len(kept.history("ann", 1).visits) == 1
+        kept.close()
 
 
 def test_items_of_a_store_from_before_features_have_none(

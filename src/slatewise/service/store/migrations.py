@@ -4,14 +4,20 @@ A migration is never changed once released: a store of any older version goes th
 came later, in one transaction.
 """
 
+import logging
 import secrets
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from sqlalchemy import Connection, insert, inspect, select, text, update
 
 from slatewise.errors import SlatewiseError
+from slatewise.files import atomic_file
+from slatewise.service.store.copies import copy_sqlite
 from slatewise.service.store.engine import Database
 from slatewise.service.store.schema import META
+
+_log = logging.getLogger(__name__)
 
 TYPES = {
     # COLLATE "C": by bytes, as SQLite sorts; a new locale library cannot disorder an index.
@@ -115,6 +121,25 @@ def migrate(connection: Connection) -> None:
 
 
 def bring_up_to_date(database: Database) -> None:
-    """Migrate a store, unless it has the newest version: then nothing is locked."""
+    """Migrate a store, unless it has the newest version: then nothing is locked.
+
+    Of an older store in SQLite a copy is kept beside it: there is no way back otherwise.
+    """
+
+    def keep_and_migrate(connection: Connection) -> None:
+        version = version_of(connection)
+        if database.is_sqlite and 0 < version < len(MIGRATIONS):
+            _keep_copy(Path(str(database.url.database)), version)
+        migrate(connection)
+
     if database.read(version_of) < len(MIGRATIONS):
-        database.change_schema(migrate)
+        database.change_schema(keep_and_migrate)
+
+
+def _keep_copy(file: Path, version: int) -> None:
+    """Copy a store as it is before this transaction."""
+    kept = file.with_name(f"{file.stem}.version-{version}{file.suffix}")
+    with atomic_file(kept, durable=True) as partial:
+        partial.unlink(missing_ok=True)
+        copy_sqlite(file, partial)
+    _log.warning("The store had version %d; a copy of before is kept: %s", version, kept)
