@@ -17,7 +17,6 @@ import psutil
 import pytest
 from fastapi import FastAPI
 
-from slatewise.service.http import limits
 from slatewise.service.http.app import application
 from slatewise.service.http.backend import Backend
 from slatewise.service.http.security import read_tokens
@@ -49,7 +48,6 @@ def make_application(home: Path, *, open_to_all: bool = False, **settings: Any) 
     """Return an application over an empty store."""
     directory, rates = home / "service", home / "rates.bin"
     directory.mkdir()
-    limits.create(rates, tokens=len(TOKENS))
     config = ServiceConfig.model_validate(SETTINGS | settings)
     tokens = None if open_to_all else read_tokens(None, {"SLATEWISE_TOKENS": VARIABLE})
     return application(partial(Backend.open, Setup(directory, config, tokens, rates)))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slatewise.service.http.limits import BURST, BYTES, RateLimit, create
+from slatewise.service.http.limits import BURST, BYTES, RateLimit
 
 
 def test_a_burst_and_then_the_rate_is_let_through() -> None:
@@ -50,7 +50,6 @@ def test_tokens_do_not_share_a_bucket() -> None:
 
 
 def test_processes_share_a_bucket(tmp_path: Path) -> None:
-    create(tmp_path / "rates.bin", tokens=1)
     mine = RateLimit.open(1.0, tmp_path / "rates.bin")
     assert mine.take(0) == 0
     code = (

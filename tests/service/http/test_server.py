@@ -1,17 +1,20 @@
 """The real server: two workers that act as one, and nothing lost when they end."""
 
 import re
+import shutil
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
 
 import httpx
 import pytest
 
 from slatewise.service.http.metrics import SOON
+from slatewise.service.http.state import FOLDER
 from slatewise.service.store import Store
 from tests.service.http.conftest import ITEMS, TOKENS, Server, eventually
 
@@ -155,6 +158,7 @@ def test_a_killed_worker_is_replaced_and_nothing_acknowledged_is_lost(server: Se
         before = {one.pid for one in server.workers()}
         assert len(before) == 2
         eventually(lambda: len(told) > 5)
+        shutil.rmtree(server.directory / FOLDER)  # nothing that a worker cannot make again
         server.workers()[0].kill()
         eventually(lambda: len({one.pid for one in server.workers()} - before) == 1)
         reached = len(told)
@@ -162,6 +166,8 @@ def test_a_killed_worker_is_replaced_and_nothing_acknowledged_is_lost(server: Se
     finally:
         ended.set()
         thread.join()
+    metrics = partial(server.client.get, "/metrics")
+    eventually(lambda: "slatewise_model_info" in metrics().raise_for_status().text)
     store = Store.open(f"sqlite:///{server.directory / 'store.sqlite'}")
     kept = {visit.slate.slate_id for visit in store.history("dora", 10_000).visits}
     store.close()

@@ -58,6 +58,8 @@ class Worker:
     """A worker that answers, is silent or is dead, as it is told; one after another."""
 
     made: ClassVar[list["Worker"]] = []
+    broken: ClassVar[int | None] = None
+    """the status with which those end that are started"""
 
     def __init__(self, config: object = None, sockets: object = None) -> None:
         self.pid = 1_000 + len(self.made)
@@ -68,7 +70,7 @@ class Worker:
         self.made.append(self)
 
     def start(self) -> None:
-        self.started = True
+        self.started, self.exitcode = True, self.broken
 
     def is_alive(self) -> bool:
         return self.exitcode is None
@@ -89,7 +91,7 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[supervi
     monkeypatch.setattr(supervisor, "RETRY_SECONDS", 0.2)
     monkeypatch.setattr(Worker, "made", [])
     kept = {number: signal.getsignal(number) for number in SIGNALS}
-    made = supervisor.Supervisor(uvicorn.Config("x:y", workers=2, log_config=None), [])
+    made = supervisor.Supervisor(uvicorn.Config("x:y", workers=2, log_config=None), [], tmp_path)
     made.processes = [Worker(), Worker()]  # type: ignore[list-item]
     made.keep_subprocess_alive()
     yield made
@@ -128,9 +130,27 @@ def test_a_silent_worker_is_replaced_after_a_while(
     assert Worker.made[0].killed
 
 
+@pytest.mark.parametrize("status", [-signal.SIGBUS, 1, STARTUP_FAILURE])
+def test_workers_that_end_before_they_serve_end_everything_once_none_is_left(
+    watched: supervisor.Supervisor, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    monkeypatch.setattr(supervisor, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(Worker, "broken", status)
+    Worker.made[0].exitcode = -signal.SIGKILL
+    for _ in range(2 * supervisor.ATTEMPTS):
+        watched.keep_subprocess_alive()
+    assert not watched.should_exit.is_set()  # the other one serves
+    Worker.made[1].exitcode = -signal.SIGKILL
+    for _ in range(2 * supervisor.ATTEMPTS):
+        watched.keep_subprocess_alive()
+    assert watched.failed
+    assert watched.should_exit.is_set()
+
+
 def test_a_worker_that_cannot_start_beside_others_is_tried_again_later(
     watched: supervisor.Supervisor,
 ) -> None:
+    watched._serving.remove(1_001)
     Worker.made[1].exitcode = STARTUP_FAILURE
     watched.keep_subprocess_alive()
     assert pids(watched) == [1_000, 1_001]
@@ -142,7 +162,7 @@ def test_a_worker_that_cannot_start_beside_others_is_tried_again_later(
 
 
 def test_if_no_worker_can_start_all_ends(watched: supervisor.Supervisor) -> None:
-    watched._served = False
+    watched._served, watched._serving = False, set()
     for one in Worker.made:
         one.answer = False
         one.exitcode = STARTUP_FAILURE
@@ -150,3 +170,16 @@ def test_if_no_worker_can_start_all_ends(watched: supervisor.Supervisor) -> None
     assert watched.failed
     assert watched.should_exit.is_set()
     assert len(Worker.made) == 2
+
+
+def test_a_worker_that_cannot_start_beside_one_that_just_died_is_tried_again(
+    watched: supervisor.Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "RETRY_SECONDS", 0.0)
+    for worker_ in Worker.made:
+        worker_.exitcode = -signal.SIGKILL
+    for _ in range(supervisor.ATTEMPTS - 1):
+        watched.keep_subprocess_alive()
+        Worker.made[-1].exitcode = -signal.SIGBUS
+    watched.keep_subprocess_alive()
+    assert not watched.failed

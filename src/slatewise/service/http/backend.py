@@ -63,7 +63,8 @@ class Backend:
     def open(cls, setup: Setup, metrics: Metrics) -> "Backend":
         """Open the store and the models; waits for a store that cannot be reached yet."""
         config = setup.config
-        rate = limits.RateLimit.open(config.limits.requests_per_second, setup.rates)
+        tokens = 1 if setup.tokens is None else len(setup.tokens.roles)
+        rate = limits.RateLimit.open(config.limits.requests_per_second, setup.rates, tokens)
         gate = Gate(setup.tokens, rate, config.limits.body_bytes)
         pause = threading.Event()
         while True:

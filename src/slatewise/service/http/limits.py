@@ -6,6 +6,7 @@ moment may let one request more through, which a limit of this kind can afford.
 """
 
 import mmap
+import os
 import struct
 import time
 from pathlib import Path
@@ -17,11 +18,6 @@ BYTES = 10_000
 _SLOT = struct.Struct("d")
 
 
-def create(file: Path, tokens: int) -> None:
-    """Make the shared memory for a number of tokens, all buckets full."""
-    file.write_bytes(bytes(_SLOT.size * max(tokens, 1)))
-
-
 class RateLimit:
     """Requests per second and token."""
 
@@ -29,10 +25,14 @@ class RateLimit:
         self._cost, self._memory = 1 / rate, memory
 
     @classmethod
-    def open(cls, rate: float, file: Path) -> "RateLimit":
-        """Share the buckets of `create` with whoever else opened them."""
-        with file.open("r+b") as stream:
-            return cls(rate, mmap.mmap(stream.fileno(), 0))
+    def open(cls, rate: float, file: Path, tokens: int = 1) -> "RateLimit":
+        """Share the buckets of some tokens with whoever else opens them; full, where none did."""
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("a+b") as stream:
+            size = _SLOT.size * tokens
+            # A file with holes would kill whoever writes into one when the disk is full.
+            os.posix_fallocate(stream.fileno(), 0, size)
+            return cls(rate, mmap.mmap(stream.fileno(), size))
 
     def take(self, number: int, now: float | None = None, body: int = 0) -> float:
         """Take a request out of a token's bucket, or its body of a number of bytes.

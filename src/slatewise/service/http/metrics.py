@@ -6,16 +6,23 @@ of them can tell the sum; without, a process tells what it did itself.
 
 import asyncio
 import os
+import sys
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
 DIRECTORY = "PROMETHEUS_MULTIPROC_DIR"
 SOON = 0.1
 """Seconds that deferred work may wait."""
+RESERVED = 1 << 18
+"""bytes for the values of a worker, of each kind"""
+_KINDS = ("counter", "histogram", "gauge_livesum", "gauge_livemax")
+_HEAD = 8
+"""bytes of an empty file of values"""
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
 
@@ -53,10 +60,32 @@ class DeferredWork:
             work(*arguments)
 
 
+def _reserve(folder: Path) -> None:
+    """Take the room that this process needs for its values.
+
+    They are written through mapped memory: where the disk is full, a file with holes in it would
+    end the process, and here it only refuses to start.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for kind in _KINDS:
+        with (folder / f"{kind}_{os.getpid()}.db").open("a+b") as file:
+            os.posix_fallocate(file.fileno(), 0, RESERVED)
+
+
+def bury(folder: Path, pid: int | None) -> None:
+    """Keep what a dead worker counted, without the room that it reserved."""
+    mark_process_dead(pid, folder)  # type: ignore[no-untyped-call]
+    for file in folder.glob(f"*_{pid}.db"):
+        used = int.from_bytes(file.read_bytes()[:4], sys.byteorder)
+        os.truncate(file, max(used, _HEAD))
+
+
 class Metrics:
     """The metrics of one process."""
 
     def __init__(self) -> None:
+        if folder := os.environ.get(DIRECTORY):
+            _reserve(Path(folder))
         self.registry = CollectorRegistry()
         self.requests = self._counter("requests", "Requests answered", "method", "route", "status")
         self.seconds = Histogram(
@@ -114,8 +143,10 @@ class Metrics:
 
     def text(self) -> bytes:
         """Return the metrics of all workers in Prometheus' text format."""
-        if not os.environ.get(DIRECTORY):
+        folder = os.environ.get(DIRECTORY)
+        if not folder:
             return generate_latest(self.registry)
+        Path(folder).mkdir(parents=True, exist_ok=True)  # somebody may have cleared up too much
         together = CollectorRegistry()
         MultiProcessCollector(together)  # type: ignore[no-untyped-call]
         return generate_latest(together)

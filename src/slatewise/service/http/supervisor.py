@@ -3,7 +3,6 @@
 import logging
 import os
 import socket
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,16 +10,15 @@ from functools import partial
 from pathlib import Path
 
 import uvicorn
-from prometheus_client.multiprocess import mark_process_dead
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 from slatewise.errors import SlatewiseError
-from slatewise.service.http import limits
-from slatewise.service.http.metrics import DIRECTORY
+from slatewise.service.http.metrics import DIRECTORY, bury
 from slatewise.service.http.protocol import BoundedProtocol
 from slatewise.service.http.security import Tokens
 from slatewise.service.http.setup import LOGGING, Setup, worker
+from slatewise.service.http.state import shared_state
 from slatewise.service.settings import ServiceConfig
 
 DRAIN_SECONDS = 30
@@ -29,6 +27,8 @@ SILENCE_SECONDS = 120
 """after which a worker counts as hung; loading and compiling keep it from answering for some"""
 RETRY_SECONDS = 5
 """between attempts to start a worker that cannot"""
+ATTEMPTS = 5
+"""to start a worker, in a row and with no other one that serves, before everything ends"""
 _GLANCE = 0.05
 KEEP_ALIVE_SECONDS = 15
 _log = logging.getLogger(__name__)
@@ -41,11 +41,14 @@ class Supervisor(Multiprocess):
     or for the full time when one is killed between question and answer, no other is looked after.
     """
 
-    def __init__(self, config: uvicorn.Config, sockets: list[socket.socket]) -> None:
+    def __init__(self, config: uvicorn.Config, sockets: list[socket.socket], state: Path) -> None:
         super().__init__(config, sockets)
         self.failed = False
         """whether no worker could start"""
+        self._state = state
         self._served = False
+        self._serving: set[int | None] = set()
+        self._false_starts = 0
         self._heard: dict[int | None, float] = {}
         self._buried: set[int | None] = set()
         self._patience = 0.0
@@ -64,7 +67,9 @@ class Supervisor(Multiprocess):
         if not process.process.is_alive():
             return False
         now, answer = time.monotonic(), process._healthcheck(_GLANCE)
-        self._served |= answer is True
+        if answer and process.pid not in self._serving:
+            self._serving.add(process.pid)
+            self._served, self._false_starts = True, 0
         if answer is not None:
             self._heard[process.pid] = now
         return now - self._heard.setdefault(process.pid, now) < SILENCE_SECONDS
@@ -80,16 +85,20 @@ class Supervisor(Multiprocess):
         return new
 
     def _bury(self, process: Process) -> None:
-        """End a worker for good; if it could not start and none ever did, end everything."""
+        """End a worker for good; if it could not start and no other one serves, end everything."""
         process.kill()
         process.join()
         self._buried.add(process.pid)
-        mark_process_dead(process.pid)  # type: ignore[no-untyped-call]
+        bury(self._state, process.pid)
         _log.warning("Worker %s ended with status %s.", process.pid, process.exitcode)
-        if process.exitcode == STARTUP_FAILURE:
-            self._patience = time.monotonic() + RETRY_SECONDS
-            self.failed = not self._served
-        if self.failed:
+        if process.pid in self._serving:
+            self._serving.remove(process.pid)
+            return
+        self._patience = time.monotonic() + RETRY_SECONDS
+        self._false_starts += 1
+        hopeless = process.exitcode == STARTUP_FAILURE and not self._served
+        if hopeless or (self._false_starts >= ATTEMPTS and not self._serving):
+            self.failed = True
             self.should_exit.set()
 
 
@@ -113,12 +122,10 @@ def supervise(
     workers: int,
 ) -> None:
     """Serve until SIGTERM or SIGINT; then answer what is under way and write what waits."""
-    # Not in the service's directory: when a disk is full, mapped files on it kill who writes them.
-    with tempfile.TemporaryDirectory(prefix="slatewise-", ignore_cleanup_errors=True) as name:
-        setup = Setup(directory, config, tokens, Path(name) / "rates.bin")
-        limits.create(setup.rates, 1 if tokens is None else len(tokens.roles))
-        os.environ[DIRECTORY] = name
-        supervisor = Supervisor(_settings(setup, workers), [listening])
+    with shared_state(directory) as state:
+        setup = Setup(directory, config, tokens, state / "rates.bin")
+        os.environ[DIRECTORY] = str(state)
+        supervisor = Supervisor(_settings(setup, workers), [listening], state)
         with _nights(directory, config):
             supervisor.run()
     if supervisor.failed:
