@@ -94,6 +94,17 @@ def test_intervals_cover_with_few_users_and_rare_clicks() -> None:
     assert all(930 <= times <= 970 for times in covered.values()), covered
 
 
+def test_intervals_cover_where_a_few_users_have_most_of_the_impressions() -> None:
+    """200 users, lognormal activity with σ = 2: at least 94 %, as a t quantile of 20 did not."""
+    rng = np.random.default_rng(9)
+    covered = 0
+    for _ in range(500):
+        shown = np.ceil(rng.lognormal(1, 2, 200)).astype(np.int64)
+        arm = ArmTotals(rng.binomial(shown, rng.beta(0.5, 8, 200)), shown)
+        covered += not click_rate(arm).excludes(0.5 / 8.5)
+    assert covered >= 470
+
+
 def test_difference_and_ratio_give_the_same_verdict() -> None:
     rng = np.random.default_rng(7)
     verdicts = []

@@ -64,15 +64,21 @@ class ArmTotals:
     def effective_impressions(self) -> float:
         """How many independent impressions would tell as much; 0 with fewer than two users.
 
-        The variance is itself an estimate, from (Σm)²/Σm² users' worth of data; Student's quantile
-        for that many against the one for as many impressions lowers the number a little more.
+        The variance is itself an estimate, a sum over users. A user's part is expected to be
+        v = m + ρ m (m − 1), where ρ is the correlation within users that the design effect tells;
+        so it is known as well as from (Σv)²/Σv² equal users (Satterthwaite). Student's quantile for
+        that many against the one for as many impressions lowers the number further.
         """
         from scipy.special import stdtrit  # noqa: PLC0415 – a third of a second to load
 
         shown = float(self.impressions.sum())
         if len(self.clicks) < 2:
             return 0.0
-        users = shown**2 / float((self.impressions.astype(np.float64) ** 2).sum())
+        m = self.impressions.astype(np.float64)
+        pairs = float((m * (m - 1)).sum())
+        correlation = min((self.design_effect - 1) * shown / pairs, 1.0) if pairs else 0.0
+        parts = m + correlation * m * (m - 1)
+        users = float(parts.sum() ** 2 / np.square(parts).sum())
         share = (1 + LEVEL) / 2
         # A user with nearly all impressions leaves less than one degree of freedom.
         wide, narrow = (float(stdtrit(max(n - 1, 1), share)) for n in (users, shown))

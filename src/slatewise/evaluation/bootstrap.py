@@ -5,6 +5,9 @@ weight per resample: sums over users become one matrix product, and nothing but 
 however many users there are. The weights depend on the seed and on the user's index among the
 scored users only; two recommenders judged on the same users share them, which makes differences
 paired.
+
+Where a few users bring most of the rows, resamples spread too little: their spread is itself
+estimated, from few users. Replicates are moved away from the value accordingly (`EffectiveUsers`).
 """
 
 import hashlib
@@ -108,6 +111,40 @@ class Resampler:
         return self._resampled
 
 
+class EffectiveUsers:
+    """How many users' worth of data numbers rest on, from how many rows each user has.
+
+    If users differ, the variance of a mean over rows is a sum of squares weighted by m², and known
+    as well as from (Σm²)² / Σm⁴ equal users (Satterthwaite). Of 200 users whose activity is
+    lognormal with σ = 2, that is about 5.
+    """
+
+    def __init__(self) -> None:
+        self._squares: Floats = np.zeros(())
+        self._fourths: Floats = np.zeros(())
+
+    def add(self, counts: Floats) -> None:
+        """Add the rows [U, ...] of the next users."""
+        squares = np.square(counts.astype(np.float64))
+        self._squares = self._squares + squares.sum(axis=0)
+        self._fourths = self._fourths + np.square(squares).sum(axis=0)
+
+    @property
+    def widening(self) -> Floats:
+        """By how much intervals from resamples are too narrow, at least 1: [...].
+
+        Student's quantile over the normal one. Below two degrees of freedom it grows beyond all
+        use: there, coverage is more than enough with two.
+        """
+        from scipy.special import ndtri, stdtrit  # noqa: PLC0415 – a third of a second to load
+
+        share = (1 + LEVEL) / 2
+        known = self._fourths > 0
+        users = np.square(self._squares) / np.where(known, self._fourths, 1)
+        wide = stdtrit(np.maximum(users - 1, 2), share) / ndtri(share)
+        return np.where(known, wide, 1.0)
+
+
 @lru_cache(maxsize=1)
 def _weights(seed: int, block: int, users: int, resamples: int) -> Floats:
     """Return the weights of the first users of a block: [users, R].
@@ -119,11 +156,17 @@ def _weights(seed: int, block: int, users: int, resamples: int) -> Floats:
     return rng.poisson(1.0, size=(users, resamples)).astype(np.float64)
 
 
-def estimate(metric: Metric[Any], totals: Floats, resampled: Floats, sample: str) -> Estimate:
-    """Turn sums [P] and resampled sums [R, P] into a value with its interval."""
+def estimate(
+    metric: Metric[Any], totals: Floats, resampled: Floats, sample: str, widening: float = 1.0
+) -> Estimate:
+    """Turn sums [P] and resampled sums [R, P] into a value with its interval.
+
+    Resamples are spread by `widening`, that of the users' `EffectiveUsers`.
+    """
     value, replicates = float(metric.value(totals)), metric.value(resampled)
     if metric.noise_raises and np.isfinite(replicates).any():
         replicates = replicates - (np.nanmean(replicates) - value)
+    replicates = value + widening * (replicates - value)
     return Estimate.of(value, replicates, int(metric.count(totals)), sample)
 
 
@@ -134,7 +177,15 @@ def bootstrap(
     users, sums = metric.per_user(observed)
     resampler = Resampler(seed, resamples)
     resampler.add(users, sums)
-    return estimate(metric, resampler.totals, resampler.resampled, resampler.sample)
+    effective = EffectiveUsers()
+    effective.add(metric.count(sums))
+    return estimate(
+        metric,
+        resampler.totals,
+        resampler.resampled,
+        resampler.sample,
+        float(effective.widening),
+    )
 
 
 def difference(

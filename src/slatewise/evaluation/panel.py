@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 
 from slatewise.data.ragged import Int64Array
-from slatewise.evaluation.bootstrap import Estimate, Resampler, estimate
+from slatewise.evaluation.bootstrap import EffectiveUsers, Estimate, Resampler, estimate
 from slatewise.evaluation.metrics import Metric
 from slatewise.evaluation.reliability import reliability_curve
 from slatewise.evaluation.rows import Floats
@@ -23,6 +23,7 @@ class Panel:
     ) -> None:
         self.metrics, self.sources, self.resampler = metrics, sources, resampler
         self._widths: list[int] = []
+        self._effective = [EffectiveUsers() for _ in metrics]  # by source, and last of all sources
 
     def add(self, users: Int64Array, observed: Any) -> None:
         """Add what was observed of the next users [B]; `observed.users` are numbers within.
@@ -36,6 +37,9 @@ class Panel:
             metric.sums(observed, groups, len(users) * rows).reshape(len(users), rows, -1)
             for metric in self.metrics
         ]  # [B, sources, P] each
+        for metric, effective, block in zip(self.metrics, self._effective, blocks, strict=True):
+            counts = metric.count(block)  # [B, sources]
+            effective.add(np.column_stack([counts, counts.sum(axis=1)]))
         self._widths = [block.shape[-1] for block in blocks]
         self.resampler.add(users, np.concatenate(blocks, axis=-1).reshape(len(users), -1))
 
@@ -50,15 +54,20 @@ class Panel:
         totals, resampled = self._totals()
         out: dict[str, dict[str, Estimate]] = {}
         start = 0
-        for metric, width in zip(self.metrics, self._widths, strict=True):
+        for metric, width, effective in zip(
+            self.metrics, self._widths, self._effective, strict=True
+        ):
             here = slice(start, start + width)
             start += width
-            columns = {ALL: (totals[:, here].sum(axis=0), resampled[:, :, here].sum(axis=1))}
+            wide = effective.widening.tolist()
+            columns = {
+                ALL: (totals[:, here].sum(axis=0), resampled[:, :, here].sum(axis=1), wide[-1])
+            }
             for number, name in enumerate(self.sources):
-                columns[name] = totals[number, here], resampled[:, number, here]
+                columns[name] = totals[number, here], resampled[:, number, here], wide[number]
             out[metric.name] = {
-                name: estimate(metric, total, replicates, self.resampler.sample)
-                for name, (total, replicates) in columns.items()
+                name: estimate(metric, total, replicates, self.resampler.sample, widening)
+                for name, (total, replicates, widening) in columns.items()
                 if name == ALL or metric.count(total) > 0
             }
         return out
