@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from time import thread_time
+from time import thread_time, time
 from typing import TypeVar
 
 from slatewise.service.http import limits
@@ -55,6 +55,8 @@ class Backend:
         self._usual = 1.0
         self._turn = asyncio.Lock()
         self._cpu = {thread: metrics.ranking.labels(thread) for thread in ("http", "ranking")}
+        self.refreshed = time()
+        """when models, items and popularity were last looked for, in seconds since 1970"""
         self._ended = threading.Event()
         self._ticking = threading.Thread(target=self._tick, name="refreshing", daemon=True)
         self._ticking.start()
@@ -151,11 +153,18 @@ class Backend:
         while not self._ended.wait(_TICK):
             try:
                 self.service.refresh()
+                self.refreshed = time()
+                self.count()
             except Exception as error:  # the next second may be better; the old state serves on
                 _log.warning("Could not refresh: %s", error)
-            self.count()
+
+    @property
+    def is_refreshing(self) -> bool:
+        """Whether new models, items and popularity are still looked for."""
+        return self._ticking.is_alive()
 
     def count(self) -> None:
         """Bring the metrics up to date."""
         self.metrics.watch(self.writer)
+        self.metrics.refreshed.set(self.refreshed)
         self.metrics.serving({(arm.name, arm.model, arm.version) for arm in self.service.arms})

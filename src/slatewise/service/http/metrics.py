@@ -20,7 +20,7 @@ SOON = 0.1
 """Seconds that deferred work may wait."""
 RESERVED = 1 << 18
 """bytes for the values of a worker, of each kind"""
-_KINDS = ("counter", "histogram", "gauge_livesum", "gauge_livemax")
+_KINDS = ("counter", "histogram", "gauge_livesum", "gauge_livemax", "gauge_livemin")
 _HEAD = 8
 """bytes of an empty file of values"""
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
@@ -110,6 +110,12 @@ class Metrics:
             "1 for the version that an arm serves",
             ["variant", "model", "version"],
             multiprocess_mode="livemax",
+            registry=self.registry,
+        )
+        self.refreshed = Gauge(
+            "slatewise_refreshed_timestamp_seconds",
+            "When a worker last looked for new models, items and popularity; of the latest one",
+            multiprocess_mode="livemin",
             registry=self.registry,
         )
         self.ranking = self._counter(

@@ -1,12 +1,13 @@
 """Health, metrics and the experiment."""
 
 import re
+import threading
 
 import pytest
 
 from slatewise.service.http.backend import Backend
 from slatewise.service.http.routes import operations
-from tests.service.http.conftest import TestClient
+from tests.service.http.conftest import TestClient, eventually
 
 
 def sample(text: str, name: str, *labels: str) -> float:
@@ -40,6 +41,39 @@ def test_a_missing_past_is_noted_as_it_is(
     monkeypatch.setattr(backend.service, "ready", lambda: ["damaged", "popularity is empty"])
     notes = client.get("/health/ready").json()["notes"]
     assert notes == [operations.DAMAGED, "popularity is empty"]
+
+
+def test_a_worker_goes_on_refreshing_whatever_counting_does(
+    client: TestClient, backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = threading.Event()
+
+    def fail(*_: object) -> None:
+        failed.set()
+        raise RuntimeError("a test")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(backend.metrics, "watch", fail)
+        assert failed.wait(10)
+    before = backend.refreshed
+    eventually(lambda: backend.refreshed > before, 10)
+    text = client.get("/metrics").text
+    assert sample(text, "slatewise_refreshed_timestamp_seconds") == backend.refreshed
+
+
+def test_a_worker_that_does_not_refresh_says_so(client: TestClient, backend: Backend) -> None:
+    backend._ended.set()
+    backend._ticking.join()
+    problem = client.get("/health/ready")
+    assert problem.status_code == 503
+    assert "no longer follows models" in problem.json()["detail"]
+
+
+def test_a_worker_that_refreshes_late_says_so(
+    client: TestClient, backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operations, "LATE_SECONDS", -1.0)
+    assert client.get("/health/ready").json()["notes"] == [operations.LATE]
 
 
 def test_metrics_count_what_was_asked_and_answered(client: TestClient, backend: Backend) -> None:

@@ -1,7 +1,7 @@
 """For those who run the service: is it well, what does it do, how is the experiment going."""
 
 import asyncio
-from time import monotonic
+from time import monotonic, time
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -18,6 +18,8 @@ FRESH = 10.0
 """seconds for which an overview of the experiment serves again"""
 PING_SECONDS = 2.0
 DAMAGED = "a model's newest version cannot serve; the log says why, and what serves instead"
+LATE_SECONDS = 120.0
+LATE = "models, items and popularity have not been followed for two minutes; the log says why"
 
 health = APIRouter(prefix="/health", tags=["operation"])
 metrics = APIRouter(tags=["operation"], route_class=guarded(Role.READ))
@@ -37,10 +39,14 @@ async def ready(request: Request) -> ReadyAnswer:
     if not await _store_answers(backend):
         headers = {"Retry-After": str(RETRY_SECONDS)}
         raise Problem(503, NO_STORE, "Slates can be made; feedback must wait.", headers)
+    if not backend.is_refreshing:
+        remedy = "Restart the service; its log says what happened."
+        raise Problem(503, "This worker no longer follows models and items.", remedy)
     # What exactly is wrong names files and hosts: that is for the log, not for everybody.
     missing = backend.service.missing_past()
     damaged = set(await backend.read(backend.service.ready)) - set(missing)
-    return ReadyAnswer(status="ready", notes=[*([DAMAGED] if damaged else []), *missing])
+    late = [LATE] if time() - backend.refreshed > LATE_SECONDS else []
+    return ReadyAnswer(status="ready", notes=[*([DAMAGED] if damaged else []), *late, *missing])
 
 
 @metrics.get(
