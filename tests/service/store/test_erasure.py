@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from slatewise.service.store import Store, StoreError
+from slatewise.service.store import Store, StoreError, erasure
 from slatewise.service.store.records import OutcomeStatus, Visit
 from tests.service.store.making import SERVED, click, rows, slate
 
@@ -95,6 +95,39 @@ def test_no_byte_of_the_person_is_left_in_the_files_of_sqlite(tmp_path: Path) ->
     assert found == []
     assert all(text.encode() in left for person in kept for text in texts[person])
     assert (tmp_path / "store.sqlite-wal").stat().st_size == 0
+    store.close()
+
+
+def test_nobody_s_file_is_written_anew_for_an_unknown_person(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store.open(f"sqlite:///{tmp_path}/store.sqlite")
+    store.write([slate("s")], [click("s")])
+    monkeypatch.setattr(erasure, "scrub", None)
+    monkeypatch.setattr(erasure, "empty_log", None)
+    assert store.erase("nobody-known", 5_000) == 0
+    store.close()
+
+
+def test_a_large_file_is_written_anew_later_and_others_write_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store.open(f"sqlite:///{tmp_path}/store.sqlite")
+    monkeypatch.setattr(erasure, "SMALL", 0)
+    monkeypatch.setattr(erasure, "_SLICE", 2)
+    store.write([slate(f"s{n}") for n in range(5)], [click(f"s{n}") for n in range(5)])
+    others: list[OutcomeStatus] = []
+
+    def write(_: float) -> None:
+        others.extend(store.write([slate(f"bob-{len(others)}", "bob")], [click("s4")]))
+
+    monkeypatch.setattr(erasure.time, "sleep", write)
+    assert store.erase("ann", 5_000) == 5
+    assert others == [*[OutcomeStatus.DUPLICATE] * 2, OutcomeStatus.ERASED]
+    assert store.history("ann", 9).visits == ()
+    assert (tmp_path / "store.sqlite-wal").stat().st_size == 0
+    assert store.scrub()
+    assert not store.scrub()
     store.close()
 
 

@@ -96,6 +96,8 @@ def train_quietly(directory: Path, config: ServiceConfig) -> None:
         store = Store.open(config.store_url(directory))
         for night in retrain(directory, config, store, now=time.time_ns() // 1_000):
             _log.info("Night: %s", " ".join(night.words()))
+        if store.scrub():
+            _log.info("Night: the store was written anew, without those who were erased.")
     except SlatewiseError as error:
         _log.error("The night's training was not possible: %s", error)
 

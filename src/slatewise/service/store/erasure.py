@@ -1,13 +1,24 @@
 """Erasing a person: her slates go, and what comes late about them is refused."""
 
+import time
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
+from pathlib import Path
+from typing import Final
 
 from sqlalchemy import Connection, delete, insert, select
 
 from slatewise.service.store.counters import Counter, take_turn
 from slatewise.service.store.engine import Database, StoreError
-from slatewise.service.store.schema import ERASED, META, OUTCOMES, SLATES, rows_with
+from slatewise.service.store.schema import ERASED, META, OUTCOMES, SLATES, AnySelect, rows_with
+
+SMALL: Final = 32_000_000
+"""bytes of a file of SQLite that is written anew at once, in some tenths of a second"""
+_SLICE: Final = 500
+"""slates that are deleted in one transaction"""
+_BREATH: Final = 0.01
+"""seconds between two, in which others write"""
+_TRACES: Final = "traces"
 
 
 def read_salt(connection: Connection) -> str:
@@ -40,29 +51,77 @@ def erased_slates(
     return gone | {slate_id for slate_id, user, time in fresh if time <= until.get(user or "", -1)}
 
 
-def erase(connection: Connection, salt: str, user_id: str, now: int) -> int:
-    """Delete all that is kept of a person, and remember by digests that it was; count slates."""
-    take_turn(connection, Counter.LOG)
-    slates = connection.scalars(select(SLATES.c.slate_id).where(SLATES.c.user_id == user_id)).all()
-    for table in (OUTCOMES, SLATES):
-        connection.execute(delete(table).where(table.c.user_id == user_id))
+def erase(database: Database, salt: str, user_id: str, now: int) -> int:
+    """Delete all that is kept of a person, and remember by digests that it was; count slates.
+
+    From the first moment on, what comes late is refused. The rest is done in slices, between which
+    others write.
+    """
     person = _digest(salt, "user", user_id)
+    last, total = database.write(lambda connection: _remember(connection, person, now)), 0
+    hers = select(SLATES.c.seq, SLATES.c.slate_id).where(SLATES.c.user_id == user_id)
+    some = hers.where(SLATES.c.seq <= last).limit(_SLICE)
+    while gone := database.write(lambda connection: _erase_some(connection, some, salt, now)):
+        total += gone
+        time.sleep(_BREATH)
+    return total
+
+
+def _remember(connection: Connection, person: str, now: int) -> int:
+    """Remember that a person was erased; return the number of the last record from before."""
+    last = take_turn(connection, Counter.LOG)
     before = connection.scalar(select(ERASED.c.time).where(ERASED.c.digest == person))
     connection.execute(delete(ERASED).where(ERASED.c.digest == person))
-    rows = [{"digest": _digest(salt, "slate", slate), "time": now} for slate in slates]
-    rows.append({"digest": person, "time": max(now, before or 0)})
+    connection.execute(insert(ERASED), [{"digest": person, "time": max(now, before or 0)}])
+    return last
+
+
+def _erase_some(connection: Connection, some: AnySelect, salt: str, now: int) -> int:
+    """Delete some slates of a person with what became of them; return how many."""
+    take_turn(connection, Counter.LOG)
+    found = connection.execute(some).all()
+    if not found:
+        return 0
+    numbers = [row.seq for row in found]
+    connection.execute(delete(OUTCOMES).where(OUTCOMES.c.slate.in_(numbers)))
+    connection.execute(delete(SLATES).where(SLATES.c.seq.in_(numbers)))
+    rows = [{"digest": _digest(salt, "slate", row.slate_id), "time": now} for row in found]
     connection.execute(insert(ERASED), rows)
-    return len(slates)
+    _note_traces(connection, True)
+    return len(found)
+
+
+def has_traces(database: Database) -> bool:
+    """Return whether SQLite's file may hold bytes of people who were erased."""
+    wanted = select(META.c.value).where(META.c.name == _TRACES)
+    return database.is_sqlite and bool(database.read(lambda connection: connection.scalar(wanted)))
+
+
+def _note_traces(connection: Connection, there: bool) -> None:
+    connection.execute(delete(META).where(META.c.name == _TRACES))
+    if there and connection.dialect.name == "sqlite":
+        connection.execute(insert(META), [{"name": _TRACES, "value": "1"}])
+
+
+def is_small(database: Database) -> bool:
+    """Return whether SQLite's file is written anew in a moment."""
+    file = Path(str(database.url.database))
+    return file.stat().st_size <= SMALL
 
 
 def scrub(database: Database) -> None:
-    """Leave no trace of deleted rows in SQLite's files: write the file anew, and empty its log.
+    """Leave no trace of deleted rows in SQLite's file: write it anew, while writers wait.
 
     `secure_delete` overwrites deleted rows, but not copies that were left in the unused part of a
-    page when rows moved to another page: 1 person in 40 left one. The log holds the rows as well,
-    until it is emptied, which waits for readers of before the deletion.
+    page when rows moved to another page: 1 person in 40 left one.
     """
     database.read(lambda connection: connection.exec_driver_sql("VACUUM").close())
+    database.write(lambda connection: _note_traces(connection, False))
+    empty_log(database)
+
+
+def empty_log(database: Database) -> None:
+    """Empty SQLite's write-ahead log, which holds deleted rows until then."""
     if database.read(_checkpoint):
         raise StoreError(
             "The person's data are deleted, but still stand in SQLite's write-ahead log: a process "

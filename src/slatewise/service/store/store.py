@@ -197,15 +197,26 @@ class Store:
     def erase(self, user_id: str, now: int) -> int:
         """Erase all that is kept of a person; return how many slates that were.
 
-        What comes late about slates from before `now` is refused. Erasing again does no harm.
+        What comes late about slates from before `now` is refused. Erasing again does no harm. A
+        large file of SQLite keeps some bytes in unused places until `scrub`.
         """
         require_texts("the user's id", (user_id,))
-        slates = self._database.write(
-            lambda connection: erasure.erase(connection, self._salt, user_id, now)
-        )
-        if self._database.is_sqlite:
-            erasure.scrub(self._database)
+        slates = erasure.erase(self._database, self._salt, user_id, now)
+        if erasure.has_traces(self._database):
+            erasure.empty_log(self._database)
+            if erasure.is_small(self._database):
+                erasure.scrub(self._database)
         return slates
+
+    def scrub(self) -> bool:
+        """Write SQLite's file anew if people were erased since it was; return whether that was so.
+
+        Writers wait meanwhile: some seconds for each GB.
+        """
+        if not erasure.has_traces(self._database):
+            return False
+        erasure.scrub(self._database)
+        return True
 
 
 def _wanted(

@@ -16,9 +16,6 @@ from slatewise.service.http.security import Role
 from slatewise.service.store.records import SlateRecord, Visit
 from slatewise.service.store.workspace import clear_leftovers
 
-ERASING_SECONDS = 120.0
-"""that a request waits for it: SQLite writes its file anew, 6 s of CPU for 850 MB"""
-
 router = APIRouter(prefix="/v1", tags=["users"], route_class=guarded(Role.ADMIN))
 
 
@@ -45,9 +42,9 @@ async def erase_user(request: Request, user_id: PathId) -> ErasedAnswer:
     """
     backend: Backend = request.app.state.backend
     now = backend.service.clock.now()
-    # Through the queue: what waits of hers is written first, and so erased too.
-    erasing = backend.writer.call(lambda: backend.store.erase(user_id, now))
-    slates = await backend.written(erasing, ERASING_SECONDS)
+    # What waits of hers is written first, and so erased too. Not by the writer: feedback goes on.
+    await backend.written(backend.writer.call(lambda: None))
+    slates = await backend.read(lambda: backend.store.erase(user_id, now))
     backend.service.changed_users([user_id])
     # A killed training or loading may have left a copy of the log.
     await backend.read(lambda: clear_leftovers(backend.service.directory))
