@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from slatewise.training import load as load
     from slatewise.training import save as save
 
-__all__, __getattr__ = exports(
+__all__, __dir__, __getattr__ = exports(
     __name__,
     {
         "data.dataset": "SlateDataset",

@@ -1,12 +1,15 @@
 """Names of a package that are loaded on first use."""
 
+import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
 
-def exports(package: str, names: Mapping[str, str]) -> tuple[list[str], Callable[[str], Any]]:
-    """Return `__all__` and `__getattr__` of a package, from its names by module.
+def exports(
+    package: str, names: Mapping[str, str]
+) -> tuple[list[str], Callable[[], list[str]], Callable[[str], Any]]:
+    """Return `__all__`, `__dir__` and `__getattr__` of a package, from its names by module.
 
     Torch and polars take time to load, and a part of the package that needs neither should work
     where one of them is missing.
@@ -15,11 +18,14 @@ def exports(package: str, names: Mapping[str, str]) -> tuple[list[str], Callable
         package: its full name.
         names: modules, relative to the package, with the names that live there, parted by spaces.
     """
-    homes = {name: module for module, listed in names.items() for name in listed.split()}
+    homes = {name: module for module, found in names.items() for name in found.split()}
 
     def get(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module '{package}' has no attribute '{name}'")
         return getattr(import_module(f"{package}.{homes[name]}"), name)
 
-    return sorted(homes), get
+    def listed() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *homes})
+
+    return sorted(homes), listed, get

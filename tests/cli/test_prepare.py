@@ -14,6 +14,7 @@ import pytest
 
 from slatewise.data import SlateDataset
 from tests.cli.conftest import Run
+from tests.data.recovery import rows_of
 
 
 @pytest.fixture
@@ -72,6 +73,7 @@ def test_presets_can_be_changed(run: Run, files: tuple[Path, Path], tmp_path: Pa
         "max_slate": 2,
         "first": 20,
         "min_interactions": 10,
+        "listed_items_only": False,
         "several_clicks": "each",
         "seed": 0,
         "strict": False,
@@ -227,3 +229,66 @@ def test_a_polite_end_leaves_nothing_behind(
     _, errors = running.communicate(timeout=30)
     assert (running.returncode, errors) == (code, "stopped.\n")
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_only_listed_items_are_kept_where_asked(run: Run, tmp_path: Path) -> None:
+    rows = [
+        {"user_id": "ann", "time": 1, "slate": ["a", "z", "b"], "click": "b"},
+        {"user_id": "ann", "time": 2, "slate": ["a", "z"], "click": "z"},
+        {"user_id": "ann", "time": 3, "slate": ["z"], "click": None},
+        {"user_id": "ann", "time": 4, "slate": ["z", "b"], "click": None},
+    ]
+    log, items, out = (tmp_path / name for name in ("log.parquet", "items.csv", "out"))
+    pl.DataFrame(rows).write_parquet(log)
+    pl.DataFrame({"item_id": ["a", "b"], "group": "x"}).write_csv(items)
+    code, text, _ = run("prepare", log, items, out, "--source", "web", "--listed-items-only")
+    assert code == 0
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert any(
+        line.startswith("slate has items that are not in the items table 4") for line in lines
+    )
+    assert "clicked, or saw nothing but, items outside the items table −2 as asked" in lines
+    dataset = SlateDataset.open(out)
+    assert dataset.num_items == 2
+    kept = {"ann": [(1, ("a", "b"), "b", "web"), (4, ("b",), None, "web")]}
+    assert rows_of(dataset) == kept
+
+
+def described(run: Run, tmp_path: Path, rows: list[dict[str, Any]]) -> tuple[str, dict[str, Any]]:
+    log, items, out = (tmp_path / name for name in ("log.parquet", "items.csv", "out"))
+    pl.DataFrame(rows).write_parquet(log)
+    shown = sorted({item for row in rows for item in row["slate"]})
+    pl.DataFrame({"item_id": shown, "group": "x"}).write_csv(items)
+    assert run("prepare", log, items, out)[0] == 0
+    return run("describe", out)[1], json.loads(run("describe", out, "--json")[1])
+
+
+def test_describe_counts_slates_with_several_clicks_once(run: Run, tmp_path: Path) -> None:
+    base = {"user_id": "ann", "source": "web", "slate": ["a", "b", "c"]}
+    rows = [
+        base | {"time": 1, "click": ["a", "c"]},
+        base | {"time": 2, "click": []},
+        base | {"time": 3, "click": ["b"], "source": "Web"},
+    ]
+    text, facts = described(run, tmp_path, rows)
+    assert (facts["interactions"], facts["slates"], facts["clicks"]) == (4, 3, 3)
+    assert facts["sources"]["web"]["click_rate"] == 0.5
+    assert facts["slate_lengths"] == {"3": 3}
+    assert "3, some with several clicks" in text
+    assert "Sources 'Web' and 'web' differ only in case" in text
+    assert "Every slate has a click" not in text
+
+
+def test_describe_warns_where_every_slate_has_a_click_and_bins_long_histograms(
+    run: Run, tmp_path: Path
+) -> None:
+    rows = [
+        {"user_id": "ann", "source": "web", "time": n, "slate": list(range(n)), "click": [0]}
+        for n in range(1, 61)
+    ]
+    text, facts = described(run, tmp_path, rows)
+    assert "Every slate has a click" in text
+    assert len(facts["slate_lengths"]) == 60
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert any(line.startswith("1-3 3 █") for line in lines)
+    assert any(line.startswith("58-60 3 █") for line in lines)

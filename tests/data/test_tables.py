@@ -1,5 +1,6 @@
 """Files and directories as people have them: odd names, parts, companions, JSON lines."""
 
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -53,6 +54,32 @@ def test_paths_are_no_patterns(suffix: str, tmp_path: Path) -> None:
     ITEMS.write_parquet(place / "items.parquet")
     dataset = prepare(log, place / "items.parquet", place / "out")
     assert rows_of(dataset) == {"ann": [(1, ("a", "b"), "b", "search")]}
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+def test_compressed_text_reads_as_text(suffix: str, tmp_path: Path) -> None:
+    plain = write(tmp_path / f"log{suffix}", ROW, ROW | {"time": 2, "click": None})
+    packed = tmp_path / "packed" / f"log{suffix}.gz"
+    packed.parent.mkdir()
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    ITEMS.write_csv(tmp_path / "packed" / "items.csv")
+    dataset = prepare(packed.parent, packed.parent, tmp_path / "out")
+    assert rows_of(dataset) == {
+        "ann": [(1, ("a", "b"), "b", "search"), (2, ("a", "b"), None, "search")]
+    }
+
+
+def test_damage_in_compressed_text_is_named_by_row(tmp_path: Path) -> None:
+    lines = b"user_id,time,slate,click,source\nann,1,a|b,b,s\nbo,2,a|b,b,s,what\n"
+    log = tmp_path / "log.csv.gz"
+    log.write_bytes(gzip.compress(lines))
+    ITEMS.write_csv(tmp_path / "items.csv")
+    with pytest.raises(InputError, match="row 2"):
+        prepare(log, tmp_path / "items.csv", tmp_path / "out")
+    whole = gzip.compress(lines * 1000)
+    log.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(InputError, match="cannot be read"):
+        prepare(log, tmp_path / "items.csv", tmp_path / "out")
 
 
 def test_only_visible_regular_files_are_parts(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ import typer
 from slatewise.cli.show import console, histogram, table
 from slatewise.data.dataset import SlateDataset
 
+_BINS = 25
+
 
 def describe(
     dataset: Annotated[Path, typer.Argument(help="A prepared dataset.")],
@@ -32,11 +34,13 @@ def describe(
 
 def _show(facts: dict[str, Any]) -> None:
     size = table(facts["path"], "", "")
+    several = facts["slates"] < facts["interactions"]
     per_user = facts["interactions_per_user"]
     for label, value in {
         "users": f"{facts['users']:,}",
         "interactions": f"{facts['interactions']:,}",
         "  per user": f"{per_user['least']:,} to {per_user['most']:,}, mean {per_user['mean']:.1f}",
+        **({"slates": f"{facts['slates']:,}, some with several clicks"} if several else {}),
         "clicks": f"{facts['clicks']:,}",
         "items": f"{facts['items']:,}, of which {facts['items_seen']:,} were seen",
         "groups": f"{facts['groups']:,}",
@@ -46,13 +50,13 @@ def _show(facts: dict[str, Any]) -> None:
         "content hash": facts["content_hash"],
     }.items():
         size.add_row(label, value)
-    rates = table("Click rate by source", "source", "interactions", "clicks", "click rate")
+    counts = ("slates", "clicks") if several else ("interactions", "clicks")
+    rates = table("Click rate by source", "source", *counts, "click rate")
     for name, source in facts["sources"].items():
         rate = source["click_rate"]
         rates.add_row(
             name,
-            f"{source['interactions']:,}",
-            f"{source['clicks']:,}",
+            *(f"{source[name]:,}" for name in counts),
             "–" if rate is None else f"{rate:.3f}",
         )
     parts = table("Split", "part", "users", "interactions")
@@ -62,8 +66,23 @@ def _show(facts: dict[str, Any]) -> None:
         size,
         rates,
         parts,
-        histogram("Slates by items seen", facts["slate_lengths"]),
+        histogram("Slates by items seen", binned(facts["slate_lengths"])),
         histogram("Items by views", facts["views_per_item"]),
     ):
         console.print(part)
         console.print()
+    for hint in facts["hints"]:
+        console.print(hint, style="bold yellow", soft_wrap=True)
+
+
+def binned(counts: dict[str, int]) -> dict[str, int]:
+    """Put counts by number into at most 25 bins of one width."""
+    if len(counts) <= _BINS:
+        return counts
+    width = -(-max(map(int, counts)) // _BINS)
+    bins: dict[str, int] = {}
+    for number, count in counts.items():
+        low = (int(number) - 1) // width * width + 1
+        label = f"{low}-{low + width - 1}"
+        bins[label] = bins.get(label, 0) + count
+    return bins

@@ -40,7 +40,10 @@ _REDUCTIONS, _SPLIT = "Reductions", "Split"
 
 def prepare(
     log: Annotated[
-        Path, typer.Argument(help="Log: a Parquet, CSV or JSON lines file, or a directory of them.")
+        Path,
+        typer.Argument(
+            help="Log: a Parquet, CSV or JSON lines file (.gz, too), or a directory of them."
+        ),
     ],
     items: Annotated[Path, typer.Argument(help="Items table: item_id, group, anything else.")],
     out: Annotated[Path, typer.Argument(help="Directory of the dataset.")],
@@ -72,6 +75,14 @@ def prepare(
             rich_help_panel=_REDUCTIONS,
         ),
     ] = None,
+    listed_items_only: Annotated[
+        bool,
+        typer.Option(
+            "--listed-items-only",
+            help="Take items outside the items table out of slates.",
+            rich_help_panel=_REDUCTIONS,
+        ),
+    ] = False,
     seed: Annotated[
         int | None,
         typer.Option(
@@ -125,6 +136,7 @@ def prepare(
         "first": first,
         "min_interactions": min_interactions,
         "several_clicks": several_clicks,
+        "listed_items_only": listed_items_only or None,
         "seed": seed,
     }
     config = PrepareConfig.build(

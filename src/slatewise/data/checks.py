@@ -6,7 +6,7 @@ from typing import Literal
 import polars as pl
 
 from slatewise.data.columns import UNKNOWN
-from slatewise.data.report import Problem, Report
+from slatewise.data.report import Problem, Reduction, Report
 from slatewise.errors import InputError
 
 
@@ -20,11 +20,13 @@ class Checker:
         several_clicks: Literal["each", "first"],
         *,
         clicks_by_position: bool = False,
+        listed: pl.Series | None = None,
     ) -> None:
         self._report = report
         self._files = files
         self._several_clicks = several_clicks
         self._clicks_by_position = clicks_by_position
+        self._listed = listed
         self._clicks = 0
 
     def clean(self, batch: pl.DataFrame) -> pl.DataFrame:
@@ -43,6 +45,7 @@ class Checker:
         batch = self._unfold_clicks(batch)
         elsewhere = pl.col("click").is_not_null() & ~pl.col("slate").list.contains(pl.col("click"))
         batch = self._drop(batch, Problem.CLICK_ELSEWHERE, elsewhere)
+        batch = self._remove_unlisted(batch)
         self._clicks += batch["click"].count()
         self._note(batch, Problem.NO_SOURCE, pl.col("source").is_null())
         return batch.with_columns(pl.col("source").fill_null(UNKNOWN)).drop("position")
@@ -95,6 +98,24 @@ class Checker:
         self._note(batch, Problem.DUPLICATE_ITEM, copies)
         once = pl.col("slate").list.unique(maintain_order=True)
         return batch.with_columns(slate=pl.when(copies).then(once).otherwise("slate"))
+
+    def _remove_unlisted(self, batch: pl.DataFrame) -> pl.DataFrame:
+        """Keep items that the items table lists, where only those were asked for."""
+        if self._listed is None:
+            return batch
+        rows = batch.select("slate").with_row_index("number")
+        shown = rows.explode("slate", empty_as_null=False).filter(
+            pl.col("slate").is_in(self._listed.implode())
+        )
+        kept = shown.group_by("number", maintain_order=True).agg(listed=pl.col("slate"))
+        slates = rows.select("number").join(kept, on="number", how="left", maintain_order="left")
+        batch = batch.with_columns(listed=slates["listed"])
+        fewer = pl.col("listed").list.len().fill_null(0) < pl.col("slate").list.len()
+        self._note(batch, Problem.UNLISTED_SHOWN, fewer)
+        lost = pl.col("listed").is_null() | ~pl.col("listed").list.contains(pl.col("click"))
+        lost &= pl.col("listed").is_null() | pl.col("click").is_not_null()
+        self._report.reduced(Reduction.UNLISTED_CLICK, int(batch.select(lost.sum()).item()))
+        return batch.filter(~lost).with_columns(slate="listed").drop("listed")
 
     def _unfold_clicks(self, batch: pl.DataFrame) -> pl.DataFrame:
         extra = int((batch["click"].list.len().fill_null(0).cast(pl.Int64) - 1).clip(0).sum())

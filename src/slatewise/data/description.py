@@ -14,15 +14,20 @@ def describe(dataset: SlateDataset) -> dict[str, Any]:
     """Count users, items, interactions and views; rates by source; histograms; the split."""
     views = count_views(dataset)
     lengths = np.zeros(1, dtype=np.int64)
-    clicks = np.zeros(len(dataset.source_names), dtype=np.int64)
-    slates = np.zeros_like(clicks)
+    interactions, slates, clicks, clicked_slates = np.zeros(
+        (4, len(dataset.source_names)), dtype=np.int64
+    )
+    further = dataset.further_clicks
     first, last = None, None
     for part in pieces(dataset.num_interactions):
+        begins = slice(None) if further is None else further[part] == 0
         scroll = np.diff(dataset.slate_offsets[part.start : part.stop + 1])
-        lengths = _add(lengths, np.bincount(scroll))
+        lengths = _add(lengths, np.bincount(scroll[begins]))
         sources, clicked = dataset.sources[part], dataset.clicks[part] >= 0
-        slates += np.bincount(sources, minlength=len(slates))
+        interactions += np.bincount(sources, minlength=len(clicks))
+        slates += np.bincount(sources[begins], minlength=len(clicks))
         clicks += np.bincount(sources[clicked], minlength=len(clicks))
+        clicked_slates += np.bincount(sources[begins][clicked[begins]], minlength=len(clicks))
         times = dataset.times[part]
         first = int(times.min()) if first is None else min(first, int(times.min()))
         last = int(times.max()) if last is None else max(last, int(times.max()))
@@ -35,6 +40,7 @@ def describe(dataset: SlateDataset) -> dict[str, Any]:
         "items_seen": int((views > 0).sum()),
         "groups": dataset.num_groups,
         "interactions": dataset.num_interactions,
+        "slates": int(slates.sum()),
         "clicks": int(clicks.sum()),
         "views": int(views.sum()),
         "first_time": _moment(first, dataset),
@@ -46,16 +52,38 @@ def describe(dataset: SlateDataset) -> dict[str, Any]:
         },
         "sources": {
             name: {
-                "interactions": int(slates[number]),
+                "interactions": int(interactions[number]),
+                "slates": int(slates[number]),
                 "clicks": int(clicks[number]),
-                "click_rate": float(clicks[number] / slates[number]) if slates[number] else None,
+                "click_rate": (
+                    float(clicked_slates[number] / slates[number]) if slates[number] else None
+                ),
             }
             for number, name in enumerate(dataset.source_names)
         },
         "slate_lengths": {str(n): int(count) for n, count in enumerate(lengths) if count},
         "views_per_item": views_histogram(views),
         "split": split_counts(dataset),
+        "hints": _hints(dataset.source_names, clicked=clicked_slates, slates=slates),
     }
+
+
+def _hints(sources: list[str], *, clicked: Int64Array, slates: Int64Array) -> list[str]:
+    """Return what a person should look at before training."""
+    hints = []
+    if int(clicked.sum()) == int(slates.sum()):
+        hints.append(
+            "Every slate has a click: nothing says how often nothing is clicked, so chances are "
+            "those of a click that is made. If slates without a click were left out, add them."
+        )
+    spellings: dict[str, list[str]] = {}
+    for name in sources:
+        spellings.setdefault(name.strip().casefold(), []).append(name)
+    for alike in spellings.values():
+        if len(alike) > 1:
+            named = " and ".join(f"'{name}'" for name in alike)
+            hints.append(f"Sources {named} differ only in case or spaces: are they the same?")
+    return hints
 
 
 def count_views(dataset: SlateDataset) -> Int64Array:

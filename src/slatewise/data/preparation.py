@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from slatewise.data.checks import Checker
+from slatewise.data.columns import Columns
 from slatewise.data.dataset import CONTENTS, SlateDataset
 from slatewise.data.encoding import Encoder
 from slatewise.data.formats import ItemsFormat, LogFormat
@@ -59,7 +60,8 @@ def prepare(
     report = Report(strict=config.strict, columns=source.columns | table.columns)
     # Integers on one side and text on the other meet as text.
     item_type = source.item_type if source.item_type == table.item_type else pl.String
-    encoder = Encoder(Vocabulary(table.read(item_type, report)))
+    listed = table.read(item_type, report)
+    encoder = Encoder(Vocabulary(listed))
     with atomic_directory(
         out, overwrite=overwrite, contents=CONTENTS, apart_from=(log, items)
     ) as directory:
@@ -74,6 +76,7 @@ def prepare(
             source.files,
             config.several_clicks,
             clicks_by_position=source.clicks_by_position,
+            listed=listed[Columns.ITEM] if config.listed_items_only else None,
         )
         _partition(batches, checker, encoder, users)
         checker.require_clicks()

@@ -28,6 +28,8 @@ class PrepareConfig(Config):
     """How many of a user's first interactions are kept; all without it."""
     min_interactions: int = Field(default=1, ge=1)
     """Users with fewer interactions are left out."""
+    listed_items_only: bool = False
+    """Take items that the items table does not list out of slates, and clicks on them away."""
     several_clicks: Literal["each", "first"] = "each"
     """A slate with several clicks becomes one interaction per click, or one with the first."""
     seed: int = 0

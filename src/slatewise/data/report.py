@@ -90,6 +90,12 @@ class Problem(Enum):
         "put in group 'unknown'",
         "Add it to the items table.",
     )
+    UNLISTED_SHOWN = (
+        "slate has items that are not in the items table",
+        "slate",
+        "items removed, as asked",
+        "Add them to the items table.",
+    )
     NO_GROUP = ("item has no group", "group", "put in group 'unknown'", "Fill in the group.")
     NO_ITEM_ID = ("item id is missing", "item_id", "row dropped", "Fill in the item id.")
     DUPLICATE_ITEM_ID = ("item is listed twice", "item_id", "first row kept", "List it once.")
@@ -109,6 +115,7 @@ class Reduction(Enum):
     NO_CLICK_SAMPLED = "without a click, not in the sample"
     CLICK_BEYOND_CAP = "clicked beyond the longest slate kept"
     LATE = "after the user's first interactions kept"
+    UNLISTED_CLICK = "clicked, or saw nothing but, items outside the items table"
     FEW = "of users with too few interactions"
 
 

@@ -2,10 +2,12 @@
 
 import csv
 import glob
+import gzip
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO, cast
 
 import polars as pl
 import pyarrow.parquet as pq
@@ -20,8 +22,13 @@ _PARQUET = (".parquet", ".pq")
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 _JSON_LINES = (".jsonl", ".ndjson")
 _SUFFIXES = (*_PARQUET, *_SEPARATORS, *_JSON_LINES)
-_KNOWN_SUFFIXES = f"Tables are recognised by their suffix: {', '.join(_SUFFIXES)}."
+_GZIP = ".gz"
+_KNOWN_SUFFIXES = (
+    f"Tables are recognised by their suffix: {', '.join(_SUFFIXES)}; text also with .gz."
+)
 
+_PACKED = 8
+"""Compressed text is about so much smaller."""
 BYTES_PER_ITEM = 4
 """An item in a list that is written as text takes so much or more, its delimiter included."""
 
@@ -44,8 +51,9 @@ class Table:
 
         The footer of Parquet has the number; of lists in text, only the bytes are known.
         """
-        if self.path.suffix.lower() not in _PARQUET:
-            return self.path.stat().st_size // BYTES_PER_ITEM
+        if _kind(self.path) not in _PARQUET:
+            packed = _PACKED if self.path.suffix.lower() == _GZIP else 1
+            return packed * self.path.stat().st_size // BYTES_PER_ITEM
         with _reading(self.path):
             footer = pq.read_metadata(self.path)
         chunks = [
@@ -63,7 +71,7 @@ class Table:
         """Stream `columns` and the row number, about `rows` rows at a time, in file order."""
         columns = [ROW, *columns]
         # Of text, whole lines are read: a query for some columns overlooks lines with too many.
-        whole = self.path.suffix.lower() in _SEPARATORS
+        whole = _kind(self.path) in _SEPARATORS
         frame = self.frame if whole else self.frame.select(columns)
         with _reading(self.path):
             for batch in frame.collect_batches(chunk_size=rows, maintain_order=True, lazy=True):
@@ -95,7 +103,7 @@ def open_tables(path: str | Path, name: str) -> list[Table]:
     if not path.exists():
         raise InputError("no such file or directory.", "Check the path.", file=path)
     files = _files_of(path, name) if path.is_dir() else [path]
-    types = _json_types([file for file in files if file.suffix.lower() in _JSON_LINES])
+    types = _json_types([file for file in files if _kind(file) in _JSON_LINES])
     tables = [_open(file, types) for file in files]
     for table in tables[1:]:
         if table.schema != tables[0].schema:
@@ -110,18 +118,18 @@ def _files_of(directory: Path, name: str) -> list[Path]:
     files = sorted(
         file
         for file in directory.rglob("*")
-        if file.suffix.lower() in _SUFFIXES
+        if _kind(file) in _SUFFIXES
         and file.is_file()
         and not any(part.startswith((".", "_")) for part in file.relative_to(directory).parts)
     )
     if not files:
         raise InputError("the directory holds no table.", _KNOWN_SUFFIXES, file=directory)
-    named = [file for file in files if file.parent == directory and file.stem == name]
+    named = [file for file in files if file.parent == directory and _stem(file) == name]
     if not named:
         return files
     for file in files:
         inside = file.relative_to(directory)
-        companion = inside.parts[0] == "truth" or inside.stem in ({"log", "items"} - {name})
+        companion = inside.parts[0] == "truth" or _stem(inside) in ({"log", "items"} - {name})
         if file != named[0] and not companion:
             raise InputError(
                 f"the directory holds {named[0].name} and also {inside}.",
@@ -140,7 +148,7 @@ def _different(file: Path, first: Path) -> InputError:
 
 
 def _open(file: Path, json_types: pl.Schema) -> Table:
-    suffix = file.suffix.lower()
+    suffix = _kind(file)
     with _reading(file):
         _require_content(file)
         if suffix in _PARQUET:
@@ -165,6 +173,23 @@ def _open(file: Path, json_types: pl.Schema) -> Table:
         return Table(file, frame, frame.collect_schema())
 
 
+def _kind(file: Path) -> str:
+    """Return the suffix that says what a file is: of log.csv.gz, .csv."""
+    suffix = file.suffix.lower()
+    packed = Path(file.stem).suffix.lower()
+    return packed if suffix == _GZIP and packed not in _PARQUET else suffix
+
+
+def _stem(file: Path) -> str:
+    """Return a file's name without what says its kind."""
+    return file.name[: file.name.lower().rindex(_kind(file))]
+
+
+def _lines(file: Path, *, errors: str, newline: str | None = None) -> TextIO:
+    opened = gzip.open if file.suffix.lower() == _GZIP else open
+    return cast(TextIO, opened(file, "rt", encoding="utf-8", errors=errors, newline=newline))
+
+
 def _require_content(file: Path) -> None:
     if file.stat().st_size == 0:
         raise InputError("the file is empty.", "Write it again.", file=file)
@@ -172,8 +197,8 @@ def _require_content(file: Path) -> None:
 
 def _separator(file: Path) -> str:
     """Return what separates the columns: by the suffix, unless the header says otherwise."""
-    usual = _SEPARATORS[file.suffix.lower()]
-    with file.open(encoding="utf-8", errors="replace") as lines:
+    usual = _SEPARATORS[_kind(file)]
+    with _lines(file, errors="replace") as lines:
         header = lines.readline()
     others = [mark for mark in (";", "\t", "|", ",") if mark in header]
     return usual if usual in header or not others else others[0]
@@ -234,10 +259,10 @@ def _reading(file: Path) -> Iterator[None]:
 
 
 def _damage(file: Path) -> Damage:
-    suffix = file.suffix.lower()
+    suffix = _kind(file)
     with (
-        suppress(OSError, csv.Error),
-        file.open(encoding="utf-8", errors=ENCODING_ERRORS, newline="") as lines,
+        suppress(OSError, EOFError, csv.Error),
+        _lines(file, errors=ENCODING_ERRORS, newline="") as lines,
     ):
         if suffix in _JSON_LINES:
             return damaged_json(lines)

@@ -160,4 +160,4 @@ __all__ = [
 ]
 
 # A model needs pydantic, which judging any other recommender does without.
-_, __getattr__ = exports(__name__, {"model": "ModelRecommender require_same_items"})
+_, __dir__, __getattr__ = exports(__name__, {"model": "ModelRecommender require_same_items"})

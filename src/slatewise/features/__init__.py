@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from slatewise.features.showings import replay as replay
     from slatewise.features.user_history import UserHistory as UserHistory
 
-__all__, __getattr__ = exports(
+__all__, __dir__, __getattr__ = exports(
     __name__,
     {
         "cells": "cells_of_users positions",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from slatewise.ranking.request import Ranking as Ranking
     from slatewise.ranking.table import ItemTable as ItemTable
 
-__all__, __getattr__ = exports(
+__all__, __dir__, __getattr__ = exports(
     __name__,
     {
         "additions": "Additions",

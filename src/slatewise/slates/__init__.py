@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from slatewise.slates.users import Seen as Seen
     from slatewise.slates.users import Users as Users
 
-__all__, __getattr__ = exports(
+__all__, __dir__, __getattr__ = exports(
     __name__,
     {
         "exact": "ExactRanker",

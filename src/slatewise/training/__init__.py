@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from slatewise.training.trainer import StoppedError as StoppedError
     from slatewise.training.trainer import fit as fit
 
-__all__, __getattr__ = exports(
+__all__, __dir__, __getattr__ = exports(
     __name__,
     {
         "config": "TrainingConfig",

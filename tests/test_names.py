@@ -1,0 +1,19 @@
+"""What `import slatewise` offers, without loading it."""
+
+import subprocess
+import sys
+
+import slatewise
+
+
+def test_names_are_listed_before_they_are_loaded() -> None:
+    code = (
+        "import sys, slatewise; names = dir(slatewise); "
+        "print('torch' in sys.modules, set(slatewise.__all__) <= set(names), 'fit' in names)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True", "True"]
+
+
+def test_every_name_that_is_listed_is_there() -> None:
+    assert all(getattr(slatewise, name) for name in slatewise.__all__)
