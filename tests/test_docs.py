@@ -33,7 +33,13 @@ from slatewise.data.report import Problem, Reduction
 from slatewise.experiments.study import STUDIES, StudyConfig
 from slatewise.model.config import ModelConfig
 from slatewise.selection import SELECTION
-from slatewise.service.settings import ArmConfig, LimitsConfig, RetrainingConfig, ServiceConfig
+from slatewise.service.settings import (
+    ArmConfig,
+    LimitsConfig,
+    RetentionConfig,
+    RetrainingConfig,
+    ServiceConfig,
+)
 from slatewise.training import TrainingConfig, runs
 
 ROOT = Path(__file__).parents[1]
@@ -202,6 +208,7 @@ def test_every_array_is_listed_with_its_type() -> None:
         ("service-settings.md", "Arms", 1, ArmConfig),
         ("service-settings.md", "Limits", 1, LimitsConfig),
         ("retraining.md", "Settings", 1, RetrainingConfig),
+        ("deploying.md", "Retention", 1, RetentionConfig),
     ],
 )
 def test_every_setting_is_listed_with_its_default(
@@ -245,6 +252,7 @@ def shown(value: Any) -> str:
         ("load", "service.md", "Bring your log"),
         ("export", "service.md", "And take it out again"),
         ("backup", "deploying.md", "Backup and restore"),
+        ("expire", "deploying.md", "Options of `expire`"),
     ],
 )
 def test_every_option_of_a_command_is_listed(command: str, page: str, section: str) -> None:

@@ -17,6 +17,7 @@ from slatewise.cli import (
     download,
     evaluate,
     experiment,
+    expire,
     export,
     import_log,
     load,
@@ -56,6 +57,7 @@ app.command("import")(import_log.import_log)
 app.command()(download.download)
 app.command()(retrain.retrain)
 app.command()(rollback.rollback)
+app.command()(expire.expire)
 app.command()(backup.backup)
 app.command()(restore.restore)
 app.command()(analyse.analyse)

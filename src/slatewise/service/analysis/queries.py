@@ -6,10 +6,28 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from pydantic_core import from_json
-from sqlalchemy import ColumnElement, Connection, Text, and_, cast, func, select
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    CompoundSelect,
+    Connection,
+    Text,
+    and_,
+    cast,
+    func,
+    select,
+    union_all,
+)
 
 from slatewise.service.store.records import ItemState
-from slatewise.service.store.schema import ITEMS, OUTCOMES, SLATES, AnySelect, rows_with
+from slatewise.service.store.schema import (
+    ITEMS,
+    OUTCOMES,
+    PAST_SLATES,
+    SLATES,
+    AnySelect,
+    rows_with,
+)
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -40,12 +58,19 @@ class OutcomeColumns(NamedTuple):
 
 
 def served(connection: Connection, after: int, until: int, start: int, limit: int) -> SlateColumns:
-    """Return the next slates of our own after number `after`, of those made since `start`."""
+    """Return the next slates of our own after number `after`, of those made since `start`.
+
+    Also of those that have left the store.
+    """
     user = func.coalesce(SLATES.c.user_id, SLATES.c.slate_id).label("user")
-    wanted = and_(SLATES.c.seq > after, SLATES.c.seq <= until, SLATES.c.serving.is_not(None))
+    wanted = and_(_between(SLATES.c.seq, after, until), SLATES.c.serving.is_not(None))
     query = select(SLATES.c.seq, user, _arm(connection).label("arm"), SLATES.c.time)
-    query = query.where(wanted, SLATES.c.time >= start).order_by(SLATES.c.seq).limit(limit)
-    seq, users, arms, time = _columns(connection, query)
+    gone = PAST_SLATES.c
+    past = select(gone.seq, gone.user_id, gone.arm, gone.time).where(
+        _between(PAST_SLATES.c.seq, after, until), PAST_SLATES.c.time >= start
+    )
+    both = union_all(query.where(wanted, SLATES.c.time >= start), past)
+    seq, users, arms, time = _columns(connection, both.order_by("seq").limit(limit))
     return SlateColumns(np.array(seq, np.int64), users, arms, np.array(time, np.int64))
 
 
@@ -53,14 +78,30 @@ def answers(connection: Connection, after: int, until: int, limit: int) -> Outco
     """Return the next outcomes after number `after`."""
     clicked = (OUTCOMES.c.clicked != "[]").label("clicked")
     query = select(OUTCOMES.c.seq, OUTCOMES.c.slate, clicked)
-    query = query.where(OUTCOMES.c.seq > after, OUTCOMES.c.seq <= until)
-    seq, slate, clicks = _columns(connection, query.order_by(OUTCOMES.c.seq).limit(limit))
+    query = query.where(_between(OUTCOMES.c.seq, after, until))
+    return _outcomes(connection, query.order_by(OUTCOMES.c.seq).limit(limit))
+
+
+def past_answers(connection: Connection, after: int, until: int, limit: int) -> OutcomeColumns:
+    """Return the next slates that have left the store and were answered, as outcomes."""
+    clicked = (PAST_SLATES.c.clicked == 1).label("clicked")
+    query = select(PAST_SLATES.c.seq, PAST_SLATES.c.seq.label("slate"), clicked)
+    query = query.where(_between(PAST_SLATES.c.seq, after, until), PAST_SLATES.c.answered == 1)
+    return _outcomes(connection, query.order_by(PAST_SLATES.c.seq).limit(limit))
+
+
+def _between(column: Column[Any], after: int, until: int) -> ColumnElement[bool]:
+    return and_(column > after, column <= until)
+
+
+def _outcomes(connection: Connection, query: AnySelect) -> OutcomeColumns:
+    seq, slate, clicks = _columns(connection, query)
     return OutcomeColumns(
         np.array(seq, np.int64), np.array(slate, np.int64), np.array(clicks, np.bool_)
     )
 
 
-def _columns(connection: Connection, query: AnySelect) -> list[list[Any]]:
+def _columns(connection: Connection, query: AnySelect | CompoundSelect[Any]) -> list[list[Any]]:
     """Return the columns of a query, each as one text of JSON from the database.
 
     A row that becomes an object of Python costs 5 µs, and a million of them were most of an

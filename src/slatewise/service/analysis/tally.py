@@ -10,13 +10,14 @@ then differ in who came when, and no rule about those who were moved can mend th
 
 import secrets
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from sqlalchemy import Connection
 
 from slatewise.evaluation.arms import ArmTotals
 from slatewise.service.analysis import queries
@@ -29,6 +30,7 @@ _PAGE: Final = 100_000
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+_Answers = Callable[[Connection, int, int, int], queries.OutcomeColumns]
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,8 +116,11 @@ class Tally:
             until = store.seq()
             while self._take_slates(store, until):
                 pass
-            while self._take_answers(store, until):
-                pass
+            # What left the store comes last: a slate that leaves now is then seen in one of them.
+            for kind in (queries.answers, queries.past_answers):
+                after: int | None = self._answers_read
+                while after is not None:
+                    after = self._take_answers(store, kind, after, until)
             self._slates_read = self._answers_read = until
 
     def first(self) -> dict[str, int]:
@@ -170,20 +175,18 @@ class Tally:
         self._slates_read = int(page.seq.max())
         return True
 
-    def _take_answers(self, store: Store, until: int) -> bool:
-        page = store.read(
-            lambda reading: queries.answers(reading, self._answers_read, until, _PAGE)
-        )
+    def _take_answers(self, store: Store, kind: _Answers, after: int, until: int) -> int | None:
+        """Take the next page of answers; return the last number, None when there are no more."""
+        page = store.read(lambda reading: kind(reading, after, until, _PAGE))
         if not len(page.seq):
-            return False
+            return None
         rows = np.searchsorted(self._seq.values, page.slate)
         # Slates that others made, or of another time, are not here.
         ours = rows < len(self._seq)
         ours[ours] = self._seq.values[rows[ours]] == page.slate[ours]
         self._answered.values[rows[ours]] = True
         self._clicked.values[rows[ours & page.clicked]] = True
-        self._answers_read = int(page.seq.max())
-        return True
+        return int(page.seq.max())
 
     def _person(self, user: str) -> int:
         # Not the name, nor what could be made of it again: an erased person must not live on.

@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+from contextlib import closing
 from datetime import datetime, timedelta
 from datetime import time as time_of_day
 from pathlib import Path
@@ -15,6 +16,7 @@ from types import FrameType
 from slatewise.errors import SlatewiseError
 from slatewise.service.http.setup import LOGGING, end_with_parent
 from slatewise.service.nights.night import retrain
+from slatewise.service.retention import expire
 from slatewise.service.settings import ServiceConfig
 from slatewise.service.store import Store
 
@@ -93,11 +95,14 @@ def _stop(number: int, frame: FrameType | None) -> None:
 def train_quietly(directory: Path, config: ServiceConfig) -> None:
     """Train all models; what goes wrong is said in the log."""
     try:
-        store = Store.open(config.store_url(directory))
-        for night in retrain(directory, config, store, now=time.time_ns() // 1_000):
-            _log.info("Night: %s", " ".join(night.words()))
-        if store.scrub():
-            _log.info("Night: the store was written anew, without those who were erased.")
+        store, now = Store.open(config.store_url(directory)), time.time_ns() // 1_000
+        with closing(store):
+            for night in retrain(directory, config, store, now=now):
+                _log.info("Night: %s", " ".join(night.words()))
+            if config.retention.days is not None:
+                _log.info("Night: %s", expire(directory, config.retention, store, now).words())
+            if store.scrub():
+                _log.info("Night: the store was written anew, without those who were erased.")
     except SlatewiseError as error:
         _log.error("The night's training was not possible: %s", error)
 

@@ -2,12 +2,14 @@
 
 from slatewise.service.settings.arms import ArmConfig
 from slatewise.service.settings.nights import ModelSpec, RetrainingConfig
+from slatewise.service.settings.retention import RetentionConfig
 from slatewise.service.settings.service import LimitsConfig, ServiceConfig
 
 __all__ = [
     "ArmConfig",
     "LimitsConfig",
     "ModelSpec",
+    "RetentionConfig",
     "RetrainingConfig",
     "ServiceConfig",
 ]

@@ -16,6 +16,7 @@ from pydantic import (
 from slatewise.config import Config, read_toml
 from slatewise.service.settings.arms import ArmConfig, Name
 from slatewise.service.settings.nights import ModelSpec, RetrainingConfig
+from slatewise.service.settings.retention import RetentionConfig
 
 
 class StoreConfig(Config):
@@ -62,6 +63,7 @@ class ServiceConfig(Config):
     this matters between hosts."""
     limits: LimitsConfig = LimitsConfig()
     retraining: RetrainingConfig = RetrainingConfig()
+    retention: RetentionConfig = RetentionConfig()
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -70,6 +72,12 @@ class ServiceConfig(Config):
                 raise ValueError(f"arm '{name}' asks for model '{arm.model}', which is not there")
         if not any(arm.share for arm in self.arms.values()):
             raise ValueError("no arm has a share of the users")
+        days, window = self.retention.days, self.retraining.window_days
+        if days is not None and days < window:
+            raise ValueError(
+                f"slates stay for {days:g} days (retention) and are learned from for {window:g} "
+                "(retraining.window_days)"
+            )
         return self
 
     @classmethod

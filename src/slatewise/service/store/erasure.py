@@ -6,11 +6,19 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, Delete, delete, insert, select
 
 from slatewise.service.store.counters import Counter, take_turn
 from slatewise.service.store.engine import Database, StoreError
-from slatewise.service.store.schema import ERASED, META, OUTCOMES, SLATES, AnySelect, rows_with
+from slatewise.service.store.schema import (
+    ERASED,
+    META,
+    OUTCOMES,
+    PAST_SLATES,
+    SLATES,
+    AnySelect,
+    rows_with,
+)
 
 SMALL: Final = 32_000_000
 """bytes of a file of SQLite that is written anew at once, in some tenths of a second"""
@@ -64,6 +72,9 @@ def erase(database: Database, salt: str, user_id: str, now: int) -> int:
     while gone := database.write(lambda connection: _erase_some(connection, some, salt, now)):
         total += gone
         time.sleep(_BREATH)
+    # Last, for a slate of hers may have left meanwhile.
+    past = delete(PAST_SLATES).where(PAST_SLATES.c.user_id == user_id, PAST_SLATES.c.seq <= last)
+    database.write(lambda connection: _erase_past(connection, past))
     return total
 
 
@@ -89,6 +100,12 @@ def _erase_some(connection: Connection, some: AnySelect, salt: str, now: int) ->
     connection.execute(insert(ERASED), rows)
     _note_traces(connection, True)
     return len(found)
+
+
+def _erase_past(connection: Connection, past: Delete) -> None:
+    """Delete what experiments count of slates of a person that have left."""
+    if connection.execute(past).rowcount:
+        _note_traces(connection, True)
 
 
 def has_traces(database: Database) -> bool:

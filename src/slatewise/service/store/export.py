@@ -21,7 +21,7 @@ def export(database: Database, start: int, end: int, batch: int) -> Iterator[lis
     """Return the visits of slates shown from `start` to before `end`, oldest first."""
     until = database.read(lambda connection: last_number(connection, Counter.LOG))
     answered = select(OUTCOMES.c.seq).where(_outcome_of_slate(until)).exists()
-    for page in _pages(database, answered, start, end, until, batch):
+    for page in pages(database, answered, start, end, until, batch):
         yield [visit for _, visit in page if visit is not None]
 
 
@@ -31,14 +31,14 @@ def served(
     """Return the slates that this service made, and what became of those that were answered."""
     until = database.read(lambda connection: last_number(connection, Counter.LOG))
     ours = and_(SLATES.c.serving.is_not(None), SLATES.c.seq <= until)
-    yield from _pages(database, ours, start, end, until, batch)
+    yield from pages(database, ours, start, end, until, batch)
 
 
 def _outcome_of_slate(until: int) -> ColumnElement[bool]:
     return and_(OUTCOMES.c.slate == SLATES.c.seq, OUTCOMES.c.seq <= until)
 
 
-def _pages(
+def pages(
     database: Database,
     wanted: ColumnElement[bool],
     start: int,

@@ -76,6 +76,18 @@ ALTER TABLE item_changes ADD COLUMN described {number};
 CREATE TABLE item_features (seq {number} PRIMARY KEY, features {text} NOT NULL)
 """
 
+PAST = """
+CREATE TABLE past_slates (
+    seq {number} PRIMARY KEY,
+    user_id {text} NOT NULL,
+    arm {text} NOT NULL,
+    time {number} NOT NULL,
+    answered {number} NOT NULL,
+    clicked {number} NOT NULL
+);
+CREATE INDEX past_slates_by_user ON past_slates (user_id)
+"""
+
 
 def run_script(connection: Connection, script: str) -> None:
     """Run statements, with the dialect's name for {number} and {text}."""
@@ -94,7 +106,12 @@ def add_features(connection: Connection) -> None:
     run_script(connection, FEATURES)
 
 
-MIGRATIONS: Sequence[Callable[[Connection], None]] = (make_tables, add_features)
+def add_past(connection: Connection) -> None:
+    """Add what experiments count of slates that have left; none has yet."""
+    run_script(connection, PAST)
+
+
+MIGRATIONS: Sequence[Callable[[Connection], None]] = (make_tables, add_features, add_past)
 """Each leads from the version with its index to the next; an empty store has version 0."""
 
 

@@ -38,8 +38,13 @@ def slate_row(slate: SlateRecord, seq: int) -> dict[str, Any]:
         "time": slate.time,
         "source": slate.source,
         "item_ids": _dump(slate.items),
-        "serving": None if slate.serving is None else _dump(_plain(slate.serving)),
+        "serving": serving_text(slate),
     }
+
+
+def serving_text(slate: SlateRecord) -> str | None:
+    """Return how a slate came about, as JSON; None for one that others made."""
+    return None if slate.serving is None else _dump(_plain(slate.serving))
 
 
 def outcome_row(outcome: Outcome, slate: StoredSlate, seq: int) -> dict[str, Any]:

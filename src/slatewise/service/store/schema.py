@@ -84,6 +84,19 @@ again has two changes and its features, which may be long, once."""
 ERASED = Table("erased", METADATA, Column("digest", Text), Column("time", BigInteger))
 """Salted digests of people and slates that were erased, and when."""
 
+PAST_SLATES = Table(
+    "past_slates",
+    METADATA,
+    Column("seq", BigInteger),
+    Column("user_id", Text),
+    Column("arm", Text),
+    Column("time", BigInteger),
+    Column("answered", BigInteger),
+    Column("clicked", BigInteger),
+)
+"""What experiments count of slates of our own that have left the store; an anonymous user is the
+slate's id, and `answered` and `clicked` are 0 or 1."""
+
 
 def rows_with(
     connection: Connection,

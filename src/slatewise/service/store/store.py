@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from sqlalchemy import Connection
 
-from slatewise.service.store import bulk, erasure, export, inserts, items, queries
+from slatewise.service.store import bulk, erasure, export, inserts, items, queries, retention
 from slatewise.service.store.bulk import LoadCounts, LoggedSlates
 from slatewise.service.store.counters import Counter, last_number
 from slatewise.service.store.engine import LONG, Database, Result
@@ -22,6 +22,7 @@ from slatewise.service.store.records import (
     Visit,
     require_texts,
 )
+from slatewise.service.store.retention import Expiry, Position
 
 Plain = tuple[str, str, ItemState]
 """id, group and state of an item"""
@@ -134,6 +135,33 @@ class Store:
         From `start` to before `end`, oldest first, in batches.
         """
         return export.served(self._database, start, end, batch)
+
+    # Slates that leave
+
+    def first_aged(self, expiry: Expiry, start: int) -> int | None:
+        """Return the time of the oldest slate since `start` that leaves; None for none."""
+        return self._database.read(
+            lambda connection: retention.first_aged(connection, expiry, start), LONG
+        )
+
+    def aged(
+        self, expiry: Expiry, start: int, batch: int = 10_000
+    ) -> Iterator[list[tuple[SlateRecord, Visit | None]]]:
+        """Return the slates since `start` that leave, oldest first, in batches."""
+        return export.pages(self._database, expiry.aged, start, expiry.end, expiry.until, batch)
+
+    def expire_slice(self, expiry: Expiry, after: Position) -> tuple[int, Position | None]:
+        """Delete the next few slates that leave, but not what experiments count of them.
+
+        Return how many, and the time and number of the last; None when there are no more.
+        """
+        return self._database.write(
+            lambda connection: retention.expire_slice(connection, expiry, after)
+        )
+
+    def forget_slice(self, before: int) -> int:
+        """Delete some of what experiments count of slates from before a time; return how many."""
+        return self._database.write(lambda connection: retention.forget_slice(connection, before))
 
     # Items
 

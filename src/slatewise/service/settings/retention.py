@@ -1,0 +1,15 @@
+"""Retention: how long slates stay in the store, and where they go."""
+
+from pydantic import PositiveFloat
+
+from slatewise.config import Config
+
+
+class RetentionConfig(Config):
+    """When slates leave the store."""
+
+    days: PositiveFloat | None = None
+    """Age at which slates leave; without it, all stay."""
+    archive: str | None = None
+    """Folder for Parquet files by day, in the service's directory unless it is absolute; without
+    it, what leaves is deleted."""
