@@ -23,6 +23,7 @@ from slatewise.cli import (
     load,
     prepare,
     recommend,
+    repair,
     report,
     restore,
     retrain,
@@ -60,6 +61,7 @@ app.command()(rollback.rollback)
 app.command()(expire.expire)
 app.command()(backup.backup)
 app.command()(restore.restore)
+app.command()(repair.repair)
 app.command()(analyse.analyse)
 
 

@@ -3,6 +3,7 @@
 import errno
 import json
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -76,6 +77,15 @@ def test_too_few_slates_change_nothing(tmp_path: Path) -> None:
     assert night(tmp_path, Shelf(nobody), 2).why == "nobody clicked on anything"
     assert night(tmp_path, Shelf([]), 2).outcome == "not enough"
     assert main(tmp_path).versions() == []
+
+
+def test_slates_from_the_future_are_told_of(tmp_path: Path) -> None:
+    found = visits(users=3, a_day=1)
+    year = time.time_ns() // 1_000 + 365 * DAY
+    ahead = [replace(visit, slate=replace(visit.slate, time=year)) for visit in found[:2]]
+    result = night(tmp_path, Shelf([*found[2:], *ahead]), 4)
+    assert result.outcome == "not enough"
+    assert any("slatewise repair" in note for note in result.notes)
 
 
 def test_a_second_retraining_right_after_the_first_has_nothing_to_judge_by(service: Path) -> None:

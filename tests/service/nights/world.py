@@ -42,6 +42,9 @@ class Shelf:
         for first in range(0, len(inside), 700):
             yield inside[first : first + 700]
 
+    def last_shown(self) -> int:
+        return max((visit.slate.time for visit in self.visits), default=0)
+
     def all_items(self) -> Iterator[list[Item]]:
         yield self.items
 

@@ -1,7 +1,9 @@
 import threading
 import time
 
-from slatewise.service.store.clock import Clock
+import pytest
+
+from slatewise.service.store.clock import AHEAD, DAY, LASTING, Clock
 
 
 def test_the_clock_tells_microseconds_since_1970() -> None:
@@ -17,6 +19,55 @@ def test_a_clock_that_is_set_back_goes_on_and_is_caught_up_with() -> None:
 def test_the_clock_starts_after_the_last_time_that_was_written_down() -> None:
     assert Clock(last=500, wall=lambda: 100).now() == 501
     assert Clock(last=500, wall=lambda: 900).now() == 900
+
+
+class Computer:
+    """A computer whose clock is set by hand."""
+
+    def __init__(self) -> None:
+        self.wall, self.steady = 1_000 * DAY, 0
+
+    def clock(self, last: int = 0) -> Clock:
+        return Clock(last, lambda: self.wall, lambda: self.steady)
+
+    def wait(self, time: int) -> None:
+        self.wall, self.steady = self.wall + time, self.steady + time
+
+
+@pytest.mark.parametrize("days", [365, 2, -2, -365])
+def test_a_moment_with_a_wrong_clock_changes_nothing(days: int) -> None:
+    computer = Computer()
+    clock = computer.clock()
+    start = clock.now()
+    computer.wait(1_000)
+    computer.wall += days * DAY
+    assert clock.now() == start + 1_000
+    assert clock.ahead == days * DAY
+    computer.wait(AHEAD // 10)
+    assert clock.now() == start + 1_000 + AHEAD // 10
+    computer.wall -= days * DAY
+    assert clock.now() == start + 1_000 + AHEAD // 10 + 1
+    assert abs(clock.ahead) <= 1
+
+
+@pytest.mark.parametrize("days", [365, -365])
+def test_a_clock_that_stays_where_it_jumped_to_is_believed(days: int) -> None:
+    computer = Computer()
+    clock = computer.clock()
+    clock.now()
+    computer.wall += days * DAY
+    clock.now()
+    computer.wait(LASTING)
+    assert clock.now() == computer.wall
+    assert clock.ahead == 0
+    computer.wait(5)
+    assert clock.now() == computer.wall
+
+
+def test_a_time_far_ahead_in_the_store_is_not_held_on_to() -> None:
+    computer = Computer()
+    assert computer.clock(last=computer.wall + 365 * DAY).now() == computer.wall
+    assert computer.clock(last=computer.wall + DAY // 2).now() == computer.wall + DAY // 2 + 1
 
 
 def test_no_two_threads_get_the_same_time() -> None:

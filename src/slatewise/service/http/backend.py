@@ -167,4 +167,6 @@ class Backend:
         """Bring the metrics up to date."""
         self.metrics.watch(self.writer)
         self.metrics.refreshed.set(self.refreshed)
+        self.metrics.clock.set(abs(self.service.clock.ahead) / 1e6)
+        self.metrics.store_ahead.set(self.service.store_ahead / 1e6)
         self.metrics.serving({(arm.name, arm.model, arm.version) for arm in self.service.arms})

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
@@ -99,12 +99,7 @@ class Metrics:
         self.feedback = self._counter("feedback", "Events by what became of them", "status")
         self.dropped = self._counter("dropped_slates", "Served slates that were not logged")
         self.store_errors = self._counter("store_errors", "Attempts to write that failed")
-        self.queue = Gauge(
-            "slatewise_queue_records",
-            "Records waiting to be written",
-            multiprocess_mode="livesum",
-            registry=self.registry,
-        )
+        self.queue = self._gauge("queue_records", "Records waiting to be written", "livesum")
         self.models = Gauge(
             "slatewise_model_info",
             "1 for the version that an arm serves",
@@ -112,11 +107,16 @@ class Metrics:
             multiprocess_mode="livemax",
             registry=self.registry,
         )
-        self.refreshed = Gauge(
-            "slatewise_refreshed_timestamp_seconds",
+        self.refreshed = self._gauge(
+            "refreshed_timestamp_seconds",
             "When a worker last looked for new models, items and popularity; of the latest one",
-            multiprocess_mode="livemin",
-            registry=self.registry,
+            "livemin",
+        )
+        self.clock = self._gauge(
+            "clock_jump_seconds", "Between the computer's clock and the service's", "livemax"
+        )
+        self.store_ahead = self._gauge(
+            "store_ahead_seconds", "By which the newest slate is dated later than now", "livemax"
         )
         self.ranking = self._counter(
             "ranking_cpu_seconds",
@@ -159,3 +159,8 @@ class Metrics:
 
     def _counter(self, name: str, about: str, *labels: str) -> Counter:
         return Counter(f"slatewise_{name}", about, labels, registry=self.registry)
+
+    def _gauge(
+        self, name: str, about: str, mode: Literal["livesum", "livemax", "livemin"]
+    ) -> Gauge:
+        return Gauge(f"slatewise_{name}", about, multiprocess_mode=mode, registry=self.registry)

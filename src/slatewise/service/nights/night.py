@@ -24,7 +24,7 @@ from slatewise.service.nights.versions import Version, served_versions, transfer
 from slatewise.service.nights.window import NightData, Progress, VisitStore
 from slatewise.service.serving.models import Models
 from slatewise.service.settings import ModelSpec, RetrainingConfig, ServiceConfig
-from slatewise.service.store.clock import iso
+from slatewise.service.store.clock import AHEAD, iso, wall_clock
 from slatewise.service.store.workspace import workspace
 from slatewise.training import runs
 
@@ -118,6 +118,7 @@ def _night(task: Task) -> Night:
     except (OSError, SafetensorError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         night.why = f"a file could not be read or written: {reason}. Check the disk"
+    night.notes += _future(task.data)
     night.serving = _serving(task.models)
     night.seconds = round(time.monotonic() - begun, 3)
     try:
@@ -125,6 +126,18 @@ def _night(task: Task) -> Night:
     except OSError as error:
         night.notes.append(f"This report could not be kept: {error}.")
     return night
+
+
+def _future(data: NightData) -> list[str]:
+    """Say whether the store has slates of later than now, which no window takes in."""
+    try:
+        newest = data.store.last_shown()
+    except SlatewiseError:
+        return []
+    if newest <= wall_clock() + AHEAD:
+        return []
+    when = f"Slates are dated later than now, up to {iso(newest)}, and are not learned from"
+    return [f"{when}: stop the service and run slatewise repair DIR."]
 
 
 def _serving(models: Models) -> str | None:

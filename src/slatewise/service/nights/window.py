@@ -30,6 +30,9 @@ class VisitStore(Protocol):
     def export(self, start: int, end: int) -> Iterable[list[Visit]]:
         """Stream the visits whose slates are of these times, the end left out."""
 
+    def last_shown(self) -> int:
+        """Return the time of the newest slate."""
+
     def all_items(self) -> Iterable[list[Item]]:
         """Stream all items, also removed ones."""
 

@@ -20,7 +20,7 @@ from slatewise.service.serving.request import Request
 from slatewise.service.serving.users import ANONYMOUS, User, UserCache
 from slatewise.service.settings import ServiceConfig
 from slatewise.service.store import Store, StoreError
-from slatewise.service.store.clock import Clock
+from slatewise.service.store.clock import AHEAD, Clock, iso, wall_clock
 from slatewise.service.store.features import Features
 from slatewise.service.store.records import Serving, SlateRecord
 from slatewise.service.store.stamps import Stamps
@@ -37,6 +37,8 @@ _PAUSE: Final = 1.0
 """Seconds for which the store is not asked again after it could not be reached."""
 _TRIAL: Final = 10.0
 """Seconds for which no other thread asks while one tries whether it can be reached again."""
+_LOOK: Final = 60.0
+"""Seconds between looks at whether the store is dated ahead of the clock."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,9 @@ class Service:
         self._current: dict[str, tuple[int, int] | None] = {}
         self._problems: dict[str, str] = {}
         self._past = MissingPast()
+        self.newest = 0
+        """the time of the newest slate in the store, as of the last look"""
+        self._looked = -_LOOK
         self._joining = threading.Lock()
 
     @classmethod
@@ -148,6 +153,9 @@ class Service:
         for live in list(self._live.values()):
             self._follow_popularity(live)
         self._ask(lambda: self._past.look(self.store))
+        if time.monotonic() - self._looked >= _LOOK:
+            self._looked = time.monotonic()
+            self.newest = self._ask(self.store.last_shown) or self.newest
 
     def changed_items(self) -> None:
         """Tell all workers that items in the store have changed."""
@@ -170,6 +178,24 @@ class Service:
         except StoreError as error:
             missing.append(str(error))
         return missing
+
+    @property
+    def store_ahead(self) -> int:
+        """Microseconds by which the newest slate is dated later than now."""
+        return max(0, self.newest - wall_clock())
+
+    def clock_notes(self) -> list[str]:
+        """Say whether the clock jumped, and whether it was wrong when slates were written."""
+        notes, ahead = [], self.clock.ahead
+        if abs(ahead) > AHEAD:
+            which = f"{abs(ahead) // 1_000_000:,} s {'ahead of' if ahead > 0 else 'behind'}"
+            notes.append(f"the computer's clock jumped: it is {which} the service's")
+        if self.store_ahead > AHEAD:
+            notes.append(
+                f"slates are dated later than now, up to {iso(self.newest)}: stop the service and "
+                "run slatewise repair DIR"
+            )
+        return notes
 
     def missing_past(self) -> list[str]:
         """Say what models ask of the past that the store knows nothing of."""

@@ -10,8 +10,11 @@ DAY: Final = 86_400_000_000
 """Microseconds."""
 AHEAD: Final = 5 * 60 * 1_000_000
 """Microseconds by which the clocks of others may be ahead of ours."""
+LASTING: Final = 2 * 60 * 1_000_000
+"""Microseconds after which a jump of the clock is believed."""
 EARLIEST: Final = 946_684_800_000_000
 """The year 2000: smaller numbers are seconds or milliseconds."""
+_STEADY: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def iso(time: int) -> str:
@@ -24,21 +27,56 @@ def wall_clock() -> int:
     return time.time_ns() // 1_000
 
 
-class Clock:
-    """The computer's clock as long as it goes forward.
+def steady_clock() -> int:
+    """Return microseconds that nobody can set: since the computer started, asleep or awake."""
+    return time.clock_gettime_ns(_STEADY) // 1_000
 
-    When it is set back, times go on by a microsecond from where they were until it has caught up:
-    what comes later keeps the later time. Start it with the last time that the service wrote down
-    (`Store.last_served`), and that holds across restarts.
+
+class Clock:
+    """The computer's clock as long as it goes forward, and does not jump.
+
+    When it is set back a little, times go on by a microsecond from where they were until it has
+    caught up: what comes later keeps the later time. Start it with the last time that the service
+    wrote down (`Store.last_served`), and that holds across restarts.
+
+    When it jumps, either way, it is not believed until it has stayed there for a while: a slate
+    that is dated a year ahead would draw all later ones along. A last time that lies further ahead
+    than a day is a mistake of that kind, and is not held on to.
     """
 
-    def __init__(self, last: int = 0, wall: Callable[[], int] = wall_clock) -> None:
+    def __init__(
+        self,
+        last: int = 0,
+        wall: Callable[[], int] = wall_clock,
+        steady: Callable[[], int] = steady_clock,
+    ) -> None:
+        self.ahead = 0
+        """microseconds by which the computer's clock was ahead of this one when it was last read"""
         self._last = last
-        self._wall = wall
+        self._wall, self._steady = wall, steady
+        self._offset: int | None = None
+        self._jumped: int | None = None
         self._lock = threading.Lock()
 
     def now(self) -> int:
-        """Return a time later than every time before."""
+        """Return a time later than every time before, unless those were far ahead by mistake."""
         with self._lock:
-            self._last = max(self._wall(), self._last + 1)
+            wall = self._wall()
+            found = self._believed(wall, self._steady())
+            self._last = found if self._last - found > DAY else max(found, self._last + 1)
+            self.ahead = wall - self._last
             return self._last
+
+    def _believed(self, wall: int, steady: int) -> int:
+        """Return the computer's time, or what it would be without a jump that is fresh."""
+        if self._offset is None:
+            self._offset = wall - steady
+        if abs(wall - steady - self._offset) <= AHEAD:
+            self._jumped = None
+        else:
+            self._jumped = steady if self._jumped is None else self._jumped
+            if steady - self._jumped < LASTING:
+                return steady + self._offset
+            self._jumped = None
+        self._offset = wall - steady
+        return wall

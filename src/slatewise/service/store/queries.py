@@ -78,6 +78,11 @@ def answers_since(connection: Connection, seq: int, limit: int, until: int | Non
     return [answer_of(row) for row in rows]
 
 
+def last_shown(connection: Connection) -> int:
+    """Return the time of the newest slate, whoever made it; 0 for none."""
+    return int(connection.scalar(select(func.max(SLATES.c.time))) or 0)
+
+
 def last_served(connection: Connection) -> int:
     """Return the time of the newest slate that this service made; 0 for none."""
     newest = select(func.max(SLATES.c.time)).where(SLATES.c.serving.is_not(None))

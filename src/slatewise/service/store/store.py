@@ -4,7 +4,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from sqlalchemy import Connection
 
-from slatewise.service.store import bulk, erasure, export, inserts, items, queries, retention
+from slatewise.service.store import (
+    bulk,
+    erasure,
+    export,
+    inserts,
+    items,
+    queries,
+    repair,
+    retention,
+)
 from slatewise.service.store.bulk import LoadCounts, LoggedSlates
 from slatewise.service.store.counters import Counter, last_number
 from slatewise.service.store.engine import LONG, Database, Result
@@ -122,6 +131,14 @@ class Store:
     def last_served(self) -> int:
         """Return the time of the newest slate that this service made; 0 for none."""
         return self._database.read(queries.last_served)
+
+    def last_shown(self) -> int:
+        """Return the time of the newest slate, whoever made it; 0 for none."""
+        return self._database.read(queries.last_shown)
+
+    def repair_times(self, now: int) -> int:
+        """Bring slates that are dated later than now back; return how many those were."""
+        return self._database.write(lambda connection: repair.repair_times(connection, now), LONG)
 
     def export(self, start: int, end: int, batch: int = 50_000) -> Iterator[list[Visit]]:
         """Return the visits of slates shown from `start` to before `end`, oldest first, batched."""

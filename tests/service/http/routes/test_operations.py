@@ -76,6 +76,23 @@ def test_a_worker_that_refreshes_late_says_so(
     assert client.get("/health/ready").json()["notes"] == [operations.LATE]
 
 
+def test_a_clock_that_jumped_and_slates_of_the_future_are_told_of(
+    client: TestClient, backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    day, service = 86_400_000_000, backend.service
+    now = service.clock.now()
+    monkeypatch.setattr(service.clock, "_wall", lambda: now + 365 * day)
+    slate = client.post("/v1/recommend", json={}).json()
+    assert int(slate["slate_id"][:14], 16) < now + day
+    monkeypatch.setattr(service, "newest", now + 9 * day)
+    jumped, future = client.get("/health/ready").json()["notes"]
+    assert "clock jumped: it is 31,5" in jumped
+    assert "slatewise repair" in future
+    text = client.get("/metrics").text
+    assert sample(text, "slatewise_clock_jump_seconds") == pytest.approx(365 * 86_400, rel=0.01)
+    assert sample(text, "slatewise_store_ahead_seconds") == pytest.approx(9 * 86_400, rel=0.01)
+
+
 def test_metrics_count_what_was_asked_and_answered(client: TestClient, backend: Backend) -> None:
     slate = client.post("/v1/recommend", json={"user_id": "anna"}).json()
     event = {"slate_id": slate["slate_id"]}

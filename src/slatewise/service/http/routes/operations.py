@@ -46,7 +46,9 @@ async def ready(request: Request) -> ReadyAnswer:
     missing = backend.service.missing_past()
     damaged = set(await backend.read(backend.service.ready)) - set(missing)
     late = [LATE] if time() - backend.refreshed > LATE_SECONDS else []
-    return ReadyAnswer(status="ready", notes=[*([DAMAGED] if damaged else []), *late, *missing])
+    clock = backend.service.clock_notes()
+    notes = [*([DAMAGED] if damaged else []), *late, *clock, *missing]
+    return ReadyAnswer(status="ready", notes=notes)
 
 
 @metrics.get(
