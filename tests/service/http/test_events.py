@@ -73,7 +73,7 @@ def test_events_become_outcomes_and_slates_of_others() -> None:
     assert found.outcomes == [
         Outcome("s", 3, ("7",), NOW),
         Outcome("t", None, ("a", "b"), NOW - 5),
-        Outcome("u", None, (), NOW),
+        Outcome("u", None, (), NOW, "5", ("1", "x")),
     ]
 
 
@@ -105,5 +105,5 @@ def test_what_is_wrong_with_one_event_is_no_harm_to_others() -> None:
 @pytest.mark.parametrize("state", list(OutcomeStatus))
 def test_every_result_of_the_store_has_words(state: OutcomeStatus) -> None:
     told = answers([event()], parse_events([event()], NOW), [state]).events[0]
-    accepted = state in (OutcomeStatus.RECORDED, OutcomeStatus.DUPLICATE)
-    assert (told.status == "refused") != accepted
+    accepted = (OutcomeStatus.RECORDED, OutcomeStatus.CORRECTED, OutcomeStatus.DUPLICATE)
+    assert (told.status == "refused") != (state in accepted)

@@ -35,6 +35,7 @@ _BODY = {
     413: "The body is too large.",
     415: "The body is not JSON.",
 }
+_CONTRADICTED = {409: "What is told contradicts what is known of the slates."}
 _MISSING = {404: "There is no such item."}
 
 
@@ -78,6 +79,8 @@ def _complete(operation: dict[str, Any], route: APIRoute) -> None:
         operation["description"] += f"\n\nNeeds a token with role **{role.name.lower()}**."
     if "requestBody" in operation:
         problems |= _BODY
+    if route.path_format == "/v1/feedback":
+        problems |= _CONTRADICTED
     if "{item_id}" in route.path_format:
         problems |= _MISSING
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from slatewise.errors import SlatewiseError
+from slatewise.service.http.problems import Problem
 from slatewise.service.http.schemas import Event, EventAnswer, FeedbackAnswer
 from slatewise.service.store.clock import AHEAD, EARLIEST
 from slatewise.service.store.records import Outcome, OutcomeStatus, SlateRecord
@@ -20,6 +21,10 @@ _REFUSALS: Final = {
     OutcomeStatus.NOT_SHOWN: (
         "The slate has no such item, or not so many.",
         "Send items of the slate as clicked, and at most its length as seen.",
+    ),
+    OutcomeStatus.CONTRADICTION: (
+        "There is a slate with this id, of another user or with other items.",
+        "Give every slate an id of its own, and send the user_id that it was made for, or none.",
     ),
     OutcomeStatus.ERASED: (
         "The data of this user were erased after that time.",
@@ -50,7 +55,9 @@ def parse_events(events: Sequence[Event], now: int) -> ParsedEvents:
             continue
         if slate is not None:
             result.slates.append(slate)
-        result.outcomes.append(Outcome(event.slate_id, event.seen, _clicked(event), when))
+        items = None if slate is None else slate.items
+        outcome = Outcome(event.slate_id, event.seen, _clicked(event), when, event.user_id, items)
+        result.outcomes.append(outcome)
     return result
 
 
@@ -67,6 +74,12 @@ def moment(given: int | str | None, now: int) -> int:
             "Send ISO 8601 with an offset, or microseconds since 1970.",
         )
     return when
+
+
+def refuse_contradictions(written: Sequence[OutcomeStatus], events: int) -> None:
+    """Refuse a request if all that it tells contradicts what is known of its slates."""
+    if events and list(written) == [OutcomeStatus.CONTRADICTION] * events:
+        raise Problem(409, *_REFUSALS[OutcomeStatus.CONTRADICTION])
 
 
 def answers(
@@ -90,6 +103,13 @@ _KINDS: Final = ("recorded", "duplicate", "refused")
 def _answer(slate_id: str, state: OutcomeStatus) -> EventAnswer:
     if state in _REFUSALS:
         return _refusal(slate_id, *_REFUSALS[state])
+    if state is OutcomeStatus.CORRECTED:
+        return EventAnswer(
+            slate_id=slate_id,
+            status="recorded",
+            problem="The time is before the slate was shown: it counts as of that moment.",
+            remedy="Check the clock and the time zone.",
+        )
     recorded = state is OutcomeStatus.RECORDED
     return EventAnswer(slate_id=slate_id, status="recorded" if recorded else "duplicate")
 

@@ -97,6 +97,9 @@ class Metrics:
         )
         self.slates = self._counter("slates", "Slates served", "variant", "model", "version")
         self.feedback = self._counter("feedback", "Events by what became of them", "status")
+        self.corrected = self._counter(
+            "corrected_events", "Events dated before their slate was shown, recorded as of then"
+        )
         self.dropped = self._counter("dropped_slates", "Served slates that were not logged")
         self.store_errors = self._counter("store_errors", "Attempts to write that failed")
         self.queue = self._gauge("queue_records", "Records waiting to be written", "livesum")

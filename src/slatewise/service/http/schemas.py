@@ -200,7 +200,7 @@ class Event(_Body):
     )
     """when, as ISO 8601 with an offset or in microseconds since 1970; now if not given"""
     user_id: Id | None = Field(None, examples=["anna"])
-    """of a slate of yours: who saw it"""
+    """who saw it: of a slate of yours; of one of the service, if given, whom it was made for"""
     source: Name | None = Field(None, examples=["search"])
     """of a slate of yours: where it was shown"""
     items: StoredSlate | None = Field(None, examples=[["4", "9", "8"]])
@@ -219,7 +219,7 @@ class EventAnswer(_Answer):
     slate_id: str
     status: Literal["recorded", "duplicate", "refused"]
     problem: str | None = None
-    """of a refused event"""
+    """of a refused event, or of one whose time was put right"""
     remedy: str | None = None
 
 

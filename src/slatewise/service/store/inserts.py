@@ -1,10 +1,12 @@
 """Writing slates and outcomes: all or nothing, and never twice."""
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 
 from pydantic_core import from_json
 from sqlalchemy import Connection, insert, select
 
+from slatewise.service.store.clock import AHEAD
 from slatewise.service.store.counters import Counter, advance, take_turn
 from slatewise.service.store.erasure import erased_slates
 from slatewise.service.store.records import Outcome, OutcomeStatus, SlateRecord
@@ -55,6 +57,8 @@ def _write_outcomes(
         if slate is None:
             lost = outcome.slate_id in gone
             written.append(OutcomeStatus.ERASED if lost else OutcomeStatus.UNKNOWN_SLATE)
+        elif not _agrees(outcome, slate):
+            written.append(OutcomeStatus.CONTRADICTION)
         elif not _possible(outcome, slate.items):
             written.append(OutcomeStatus.NOT_SHOWN)
         elif (slate.seq, outcome.key) in recorded:
@@ -62,11 +66,18 @@ def _write_outcomes(
         else:
             last += 1
             recorded.add((slate.seq, outcome.key))
-            rows.append(outcome_row(outcome, slate, last))
-            written.append(OutcomeStatus.RECORDED)
+            early = outcome.time < slate.time - AHEAD
+            kept = replace(outcome, time=slate.time) if early else outcome
+            rows.append(outcome_row(kept, slate, last))
+            written.append(OutcomeStatus.CORRECTED if early else OutcomeStatus.RECORDED)
     if rows:
         connection.execute(insert(OUTCOMES), rows)
     return last, written
+
+
+def _agrees(outcome: Outcome, slate: StoredSlate) -> bool:
+    """Return whether what an outcome tells of its slate is so: ids may be used twice by mistake."""
+    return outcome.user_id in (None, slate.user_id) and outcome.items in (None, slate.items)
 
 
 def _possible(outcome: Outcome, items: tuple[str, ...]) -> bool:

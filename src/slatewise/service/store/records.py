@@ -126,6 +126,10 @@ class Outcome:
     """how many items, from the first; None for all"""
     clicked: tuple[str, ...]
     time: int
+    user_id: str | None = None
+    """who saw the slate, if the message tells"""
+    items: tuple[str, ...] | None = None
+    """what the slate had, if the message tells"""
 
     def __post_init__(self) -> None:
         """Refuse what no store could keep."""
@@ -137,7 +141,7 @@ class Outcome:
 
     @property
     def key(self) -> str:
-        """What a retry of the same message has in common with it: all but the time."""
+        """What a retry of the same message has in common with it: what became of the slate."""
         return outcome_key(self.seen, self.clicked)
 
 
@@ -151,11 +155,15 @@ class OutcomeStatus(StrEnum):
     """What became of an outcome."""
 
     RECORDED = "recorded"
+    CORRECTED = "corrected"
+    """recorded, with the time of its slate: it was dated before that was shown"""
     DUPLICATE = "duplicate"
     """it was recorded before, and does not count again"""
     UNKNOWN_SLATE = "unknown slate"
     NOT_SHOWN = "not shown"
     """it names a click on an item that the slate does not have, or saw more than there is"""
+    CONTRADICTION = "contradiction"
+    """it tells of another user, or of other items, than the slate with this id"""
     ERASED = "erased"
     """of a slate from before the person's data were erased: it is not kept"""
 

@@ -305,4 +305,4 @@ class Writer:
 
 
 def _recorded(job: _Job, n: int) -> bool:
-    return job.written[n] is OutcomeStatus.RECORDED
+    return job.written[n] in (OutcomeStatus.RECORDED, OutcomeStatus.CORRECTED)

@@ -54,6 +54,46 @@ def test_a_retry_never_counts_twice(client: TestClient) -> None:
     assert len(visits(client)) == 1
 
 
+def test_what_contradicts_a_slate_is_refused_and_changes_nothing(client: TestClient) -> None:
+    slate, items = shown(client)
+    theirs = {"slate_id": "page-1", "source": "search", "items": ["a", "b"], "user_id": "carl"}
+    assert tell(client, theirs)[0]["status"] == "recorded"
+    wrong = [
+        {"slate_id": slate, "user_id": "bo", "clicked": items[0]},
+        theirs | {"user_id": "bo", "clicked": "b"},
+        theirs | {"items": ["a", "c"], "clicked": "a"},
+    ]
+    for event in wrong:
+        answer = client.post("/v1/feedback", json={"events": [event]})
+        assert answer.status_code == 409
+        assert "another user" in answer.json()["detail"]
+    right = {"slate_id": slate, "user_id": "anna", "clicked": items[1]}
+    again = theirs | {"clicked": "b"}
+    told = tell(client, *wrong, right, again, {"slate_id": "page-1", "clicked": "a"})
+    assert [one["status"] for one in told] == ["refused"] * 3 + ["recorded"] * 3
+    assert "id of its own" in told[0]["remedy"]
+    assert visits(client)[0]["clicked"] == [items[1]]
+    assert sorted(visits(client, "carl")[0]["clicked"]) == ["a", "b"]
+    assert not visits(client, "bo")
+
+
+def test_a_click_from_before_its_slate_is_recorded_as_of_then_and_counted(
+    client: TestClient, backend: Backend
+) -> None:
+    slate, items = shown(client)
+    event = {"slate_id": slate, "clicked": items[0], "time": "2001-05-17T12:30:00Z"}
+    (told,) = tell(client, event)
+    assert told["status"] == "recorded"
+    assert "before the slate was shown" in told["problem"]
+    assert "slatewise_corrected_events_total 1.0" in client.get("/metrics").text
+    assert tell(client, event)[0]["status"] == "duplicate"
+    shown_at, time_ = backend.store.read(
+        lambda connection: connection.exec_driver_sql("SELECT shown, time FROM outcomes").one()
+    )
+    assert shown_at == time_
+    assert items[0] in visits(client)[0]["clicked"]
+
+
 def test_a_storm_of_retries_counts_once(client: TestClient) -> None:
     slate, items = shown(client)
     event = {"slate_id": slate, "seen": 2, "clicked": items[0]}

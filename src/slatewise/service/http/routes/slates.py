@@ -6,7 +6,7 @@ from pydantic_core import to_json
 from slatewise.service import serving
 from slatewise.service.http.backend import Backend
 from slatewise.service.http.direct import DirectRoute
-from slatewise.service.http.events import answers, parse_events
+from slatewise.service.http.events import answers, parse_events, refuse_contradictions
 from slatewise.service.http.guard import guarded
 from slatewise.service.http.problems import Problem
 from slatewise.service.http.schemas import (
@@ -18,7 +18,7 @@ from slatewise.service.http.schemas import (
     RecommendBody,
 )
 from slatewise.service.http.security import Role
-from slatewise.service.store.records import SlateRecord
+from slatewise.service.store.records import OutcomeStatus, SlateRecord
 from slatewise.slates import Slate
 
 USUAL_K = 20
@@ -104,6 +104,8 @@ async def feedback(body: FeedbackBody, request: Request) -> bytes:
     result = answers(body.events, parsed, written)
     for status in ("recorded", "duplicate", "refused"):
         backend.metrics.feedback.labels(status).inc(getattr(result, status))
+    backend.metrics.corrected.inc(sum(state is OutcomeStatus.CORRECTED for state in written))
+    refuse_contradictions(written, len(body.events))
     return to_json(result)
 
 
