@@ -79,13 +79,15 @@ def random_rows(
     )
 
 
-many = st.builds(
-    random_rows,
-    st.integers(0, 2**32 - 1),
-    count=st.integers(0, 150),  # up to three blocks
-    dims=st.sampled_from([1, 2, 5, 25, 64]),  # each is compiled once
-    groups=st.integers(1, 9),
-    with_offsets=st.booleans(),
+many = st.sampled_from([(1, False), (5, True), (25, True), (33, False)]).flatmap(  # compiled once
+    lambda one: st.builds(
+        random_rows,
+        st.integers(0, 2**32 - 1),
+        count=st.integers(0, 150),  # up to three blocks
+        dims=st.just(one[0]),
+        groups=st.integers(1, 9),
+        with_offsets=st.just(one[1]),
+    )
 )
 
 
@@ -240,15 +242,13 @@ def test_narrower_integers_and_strided_tables_are_taken() -> None:
     assert torch.equal(other.draw("numba").squares, rows.draw("numba").squares)
 
 
-WITHOUT_NUMBA = """
-import sys
-sys.modules["numba"] = None
-import torch
+WITHOUT_CACHE = """
+from numba.core import caching
+caching.CacheImpl._locator_classes = []
 from tests.model.kernels.test_items import random_rows
-rows = random_rows(13)
-assert torch.equal(rows.draw("auto").squares, rows.draw("torch").squares)
+print(random_rows(18).draw("numba").squares.sum().item())
 """
 
 
-def test_without_numba_torch_does_the_work() -> None:
-    run(WITHOUT_NUMBA)
+def test_without_a_place_for_the_cache_kernels_still_compile() -> None:
+    assert float(run(WITHOUT_CACHE)) == random_rows(18).draw("numba").squares.sum().item()

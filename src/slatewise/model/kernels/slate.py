@@ -285,27 +285,27 @@ class _Fused(torch.autograd.Function):
         nothing = no_click.new_empty(0)
         inputs = (states, items, no_click, feature_weights, positions, position_factors, enough)
         floats = [nothing if tensor is None else plain(tensor) for tensor in inputs]
-        wanted = list(ctx.needs_input_grad[:7])
+        wanted, features = list(ctx.needs_input_grad[:7]), constants["features"]
+        if features is not None:  # the pass takes what weights make of the features of a cell: [F]
+            features, row = plain(features).numpy(), floats[3][None].numpy()
+            floats[3] = no_click.new_empty(len(features))
+            loops("slate").feature_kernel(row.size)(features, row, floats[3].numpy())
         gradients = [
             torch.zeros_like(value) if want else value.new_empty((0, *value.shape[1:]))
             for value, want in zip(floats, wanted, strict=True)
         ]
         log_likelihood, exposed = torch.zeros_like(floats[2]), torch.zeros_like(floats[2])
-        features, exposure_weights = constants["features"], constants["exposure_weights"]
-        dims = states.shape[1]
+        exposure_weights, dims = constants["exposure_weights"], states.shape[1]
         terms = items.shape[1] > dims or feature_weights is not None or positions is not None
-        num_features = 0 if feature_weights is None else len(feature_weights)
-        floats[3] = floats[3][None]  # a row, as the kernel reads it
         taken, stops = (
             nothing.bool() if flags is None else plain(flags, torch.bool)
             for flags in (constants["taken"], constants["stops"])
         )
         kernel = loops("slate").slate_kernel(
-            dims, terms, num_features, len(taken) > 0, constants["relevance"].name
+            dims, terms, features is not None, len(taken) > 0, constants["relevance"].name
         )
         total, fault = kernel(
             *(value.numpy() for value in floats),
-            (nothing[:, None] if features is None else plain(features)).numpy(),
             plain(constants["state_of"], torch.int64).numpy(),
             plain(constants["cells"], torch.int32).numpy(),
             plain(constants["offsets"], torch.int64).numpy(),
@@ -324,6 +324,10 @@ class _Fused(torch.autograd.Function):
         )
         if fault >= 0:
             raise IndexError(f"interaction {fault}: state, slate, item row or click out of range")
+        if features is not None and wanted[3]:
+            slopes, gradients[3] = gradients[3].numpy(), no_click.new_empty(row.size)
+            into = loops("slate").feature_gradient_kernel(row.size)
+            into(features, slopes, gradients[3].numpy())
         ctx.mark_non_differentiable(log_likelihood, exposed)
         ctx.gradients = [g if want else None for g, want in zip(gradients, wanted, strict=True)]
         return torch.tensor(total, dtype=torch.float32), log_likelihood, exposed
