@@ -105,14 +105,25 @@ def commands(block: str) -> Iterator[list[str]]:
 
 
 def demo() -> Iterator[list[str]]:
-    """The commands of `make demo`, as make itself would run them."""
+    """The commands of `make demo`, as make itself would run them, but for the epochs of studies."""
     dry = subprocess.run(
         ["make", "-n", "demo"], cwd=ROOT, capture_output=True, text=True, check=True
     )
     for line in dry.stdout.splitlines():
         if "/slatewise " in line:
-            words = shlex.split(line)[1:]
-            yield [str(ROOT / word) if word.startswith("examples/") else word for word in words]
+            yield quick(shlex.split(line)[1:])
+
+
+def quick(command: list[str]) -> list[str]:
+    """The same command; a study trains for one epoch, which shows whether it runs."""
+    if command[0] != "experiment":
+        return command
+    *command, settings = command if "--config" in command else [*command, "--config", "/dev/null"]
+    text, stages = (ROOT / settings).read_text(), ("training", "nightly")
+    for stage in stages if command[1].startswith("online") else stages[:1]:
+        text += f"\n[{stage}]\nmax_epochs = 1\n"
+    Path("quick.toml").write_text(text)
+    return [*command, "quick.toml"]
 
 
 def run(command: list[str], place: str) -> str:
