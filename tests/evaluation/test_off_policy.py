@@ -20,6 +20,8 @@ from slatewise.evaluation.slate_probability import epsilon_mix_probability
 from slatewise.slates import EpsilonMix, Greedy, InSlateThompson
 from tests.evaluation.off_policy_world import ITEMS, Doubles, Ints, K, one_of, world
 
+pytestmark = pytest.mark.xdist_group("off policy")  # what they share is slow to make
+
 SEEDS, EPSILON = 60, 0.5
 POPULATION, ASKED, EACH = 2_500, 500, 2
 

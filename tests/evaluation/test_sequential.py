@@ -42,7 +42,7 @@ def looks(rate: float, seed: int) -> Iterator[tuple[ArmTotals, ArmTotals]]:
 
 
 def test_peeking_every_day_is_safe_where_the_usual_interval_is_wrong_far_too_often() -> None:
-    experiments, wrong, naively_wrong = 1_000, 0, 0
+    experiments, wrong, naively_wrong = 500, 0, 0
     for seed in range(experiments):
         anytime, naive = False, False
         for arm, reference in looks(RATE, seed):
@@ -51,8 +51,8 @@ def test_peeking_every_day_is_safe_where_the_usual_interval_is_wrong_far_too_oft
             error = math.sqrt(arm.variance + reference.variance)
             naive |= abs(found.value) > 1.96 * error
         wrong, naively_wrong = wrong + anytime, naively_wrong + naive
-    # Three standard errors of a share of 5 % in 1,000 experiments are 2 points.
-    assert wrong / experiments <= 0.05 + 0.021
+    # Three standard errors of a share of 5 % in 500 experiments are 3 points.
+    assert wrong / experiments <= 0.05 + 0.03
     assert naively_wrong / experiments > 0.15
 
 

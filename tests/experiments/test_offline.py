@@ -21,8 +21,6 @@ from slatewise.training import fit
 from tests.experiments.conftest import QUICK
 from tests.model.terms.logs import dataset_of, rows_of
 
-pytestmark = pytest.mark.xdist_group("offline")  # what they share is slow to make
-
 
 def config(**values: Any) -> OfflineConfig:
     quick = {"seeds": (0, 1), "preset": "tiny", "training": QUICK, "resamples": 200}

@@ -12,8 +12,6 @@ from slatewise.experiments.term_gains import ALL, MODELS
 from slatewise.experiments.terms import TermsConfig, units
 from slatewise.report.sections import terms as section
 
-pytestmark = pytest.mark.xdist_group("terms")  # what they share is slow to make
-
 QUICK: dict[str, Any] = {
     "seeds": (0,),
     "users": 80,

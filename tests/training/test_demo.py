@@ -27,22 +27,19 @@ VARIANTS = {
 SECONDS = 30
 
 
-@pytest.fixture(
-    scope="module",
-    params=[pytest.param(s, marks=pytest.mark.xdist_group(f"demo {s}")) for s in (0,)],
-)
+@pytest.fixture(scope="module")
 def judged(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> tuple[dict[str, Evaluation], dict[str, float], SlateModel]:
     """The variants on one demo: how they were judged, their CPU seconds, and the first itself."""
     place: Path = tmp_path_factory.mktemp("demo")
-    write_log(load_config("demo", seed=request.param), place / "log")
+    write_log(load_config("demo", seed=0), place / "log")
     dataset = prepare(place / "log", place / "log", place / "set")
     evaluations, seconds, models = {}, {}, {}
     for name, config in VARIANTS.items():
         assert config.name == name
         start = time.process_time()
-        models[name] = fit(dataset, config, seed=request.param)
+        models[name] = fit(dataset, config, seed=0)
         seconds[name] = time.process_time() - start
         evaluations[name] = evaluate(ModelRecommender(models[name]), dataset, resamples=300)
     return evaluations, seconds, models["slate-gru-hier"]

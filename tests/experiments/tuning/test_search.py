@@ -21,8 +21,6 @@ from tests.experiments.conftest import QUICK
 from tests.experiments.tuning.conftest import MakeTrial
 from tests.model.terms.logs import dataset_of, rows_of
 
-pytestmark = pytest.mark.xdist_group("search")  # what they share is slow to make
-
 SMALL: dict[str, Any] = {"trials": 5, "first": 3, "starts": 2, "resamples": 50, "training": QUICK}
 
 
