@@ -17,3 +17,10 @@ def test_names_are_listed_before_they_are_loaded() -> None:
 
 def test_every_name_that_is_listed_is_there() -> None:
     assert all(getattr(slatewise, name) for name in slatewise.__all__)
+
+
+def test_the_command_line_starts_without_what_only_some_commands_need() -> None:
+    heavy = {"numba", "scipy", "sqlalchemy", "torch"}
+    code = f"import sys, slatewise.cli; print(*{heavy} & {{*sys.modules}})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not done.stdout.split()

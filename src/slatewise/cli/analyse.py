@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +12,6 @@ from rich.table import Table
 
 from slatewise.cli.service import TIMES, ServiceDirectory, ServiceSettings, opened_store
 from slatewise.cli.show import console, progress, table
-from slatewise.service.store.clock import DAY
 
 if TYPE_CHECKING:
     from slatewise.evaluation.ab import Interval
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from slatewise.service.settings import ArmConfig, ServiceConfig
     from slatewise.service.store import Store
 
+_EPOCH = date(1970, 1, 1)
 _SAMPLE, _A_DAY, _DAYS = 20_000, 2_000, 60
 """Slates of each arm sampled for variety, in all and per day, and the number of days."""
 
@@ -58,6 +58,7 @@ def analyse(
     """Compare the arms of a service, say when to stop, and estimate arms that did not run."""
     from slatewise.service import analysis  # noqa: PLC0415 (torch is slow to load)
     from slatewise.service.settings import ServiceConfig  # noqa: PLC0415
+    from slatewise.service.store.clock import DAY  # noqa: PLC0415
 
     settings = ServiceConfig.read(config)
     targets = [analysis.read_target(text) for text in estimate or []]
@@ -188,7 +189,7 @@ def _days(found: "Report") -> Table:
     result = table("Click rates by day", "day", *found.arms)
     for day, rates in found.daily.items():
         cells = (_interval(rates[name]) if name in rates else "–" for name in found.arms)
-        result.add_row(_day(day * DAY), *cells)
+        result.add_row(str(_EPOCH + timedelta(day)), *cells)
     return result
 
 
@@ -201,7 +202,7 @@ def _varieties_by_day(found: "Report", by_day: "dict[int, dict[str, Variety]]") 
             else "–"
             for name in found.arms
         ]
-        result.add_row(_day(day * DAY), *cells)
+        result.add_row(str(_EPOCH + timedelta(day)), *cells)
     return result
 
 
