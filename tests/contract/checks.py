@@ -167,13 +167,11 @@ def given_lists(case: Case, directory: Path) -> None:
 
 
 def rankings(case: Case, directory: Path) -> None:
-    """The ranker ranks by utilities: by the mean, in draws and by expected relevance."""
-    # A user's own start is uncertain in some models, however certain the posterior is.
-    certain = case.model.config.initial_state == "causal"
+    """The ranker ranks by utilities: in closed form, in draws and by expected relevance."""
     users = Users.of_histories([case.histories[user] for user in WHO], 1, show_clicked=True)
     ranker = recommender_of(case).ranker
     ranked = [ranker.by_mean(users, ITEMS)]
-    if certain:
+    if case.drawn_for_sure:
         ranked += [ranker.by_draws(users, ITEMS, 1)[:, 0]]
         ranked += [ranker.by_expectation(users, ITEMS, 2)]
     for ranking in ranked:
@@ -189,7 +187,7 @@ def explanations(case: Case, directory: Path) -> None:
     reasons = recommender.explain(slate, draws=2)
     for number, reason in zip(slate.numbers.tolist(), reasons, strict=True):
         require_same(sum(reason.adds.values()), wanted[number])
-        if case.model.config.initial_state == "causal":
+        if case.drawn_for_sure:
             require_same(np.log(reason.relevance), wanted[number], 1e-4)
     for name, added in case.added(slate.history, END).items():
         require_same([reason.adds[name] for reason in reasons], added[slate.numbers])
@@ -218,7 +216,7 @@ def live_service(case: Case, directory: Path) -> None:
         numbers = [ids.index(item) for item in slate.items]
         time = END if record.serving is None else record.serving.refreshed or END
         require_ranking(numbers, case.after_all(user, time))
-        if case.model.config.initial_state == "causal":
+        if case.drawn_for_sure:
             utilities = case.after_all(user, time)[numbers]
             require_same(np.log(slate.relevance), utilities, 1e-4)
         assert replayer.slate(record).items == slate.items

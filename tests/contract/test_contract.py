@@ -65,6 +65,27 @@ def test_weights_of_the_next_click_rank_to_every_consumer(
     CHECKS[check](part_case(RANKED, dataset, "next-click"), tmp_path)
 
 
+SPREAD = ("predictions", "evaluation_ranking", "greedy_slates", "given_lists", "lists_as_slates")
+SPREAD += ("rankings", "explanations", "live_service")
+"""Consumers of the closed form."""
+
+
+@pytest.mark.parametrize("check", SPREAD)
+@pytest.mark.parametrize("part", ["defaults", "all terms"])
+def test_how_uncertain_items_are_counts_for_every_consumer(
+    part: str, check: str, dataset: SlateDataset, tmp_path: Path
+) -> None:
+    certain, uncertain = part_case(part, dataset), uncertain_case(part, dataset)
+    if certain.model.config.relevance == "distance":
+        require_another_ranking(certain, uncertain)
+    CHECKS[check](uncertain, tmp_path)
+
+
+@cache
+def uncertain_case(part: str, dataset: SlateDataset) -> Case:
+    return part_case(part, dataset).with_uncertain_items()
+
+
 @cache
 def part_case(part: str, dataset: SlateDataset, ranking: str = "auto") -> Case:
     return case_of(dataset, **PARTS[part], ranking=ranking)
@@ -86,7 +107,7 @@ def test_the_command_line_explains_by_every_part_that_ranks(
 ) -> None:
     save(case_of(dataset, terms=("bias", "history"), relevance="dot").model, tmp_path / "run")
     asked = ["recommend", str(tmp_path / "run"), "--clicks", "i3,i4", "--k", "3", "--explain"]
-    shown = CliRunner().invoke(app, asked).output.partition("Utility at")[2]
+    shown = CliRunner().invoke(app, asked).output.partition("Utility, term")[2]
     lines = [line.split() for line in shown.splitlines()]
     first = next(number for number, words in enumerate(lines) if words[:1] == ["item"])
     header, *rows = lines[first : first + 4]

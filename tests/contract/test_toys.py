@@ -56,6 +56,11 @@ def test_a_part_from_outside_means_the_same_to_every_consumer(
     case = case_of(dataset, **{setting: (name,) if setting == "terms" else name})
     for check in BY_PATH if by_path else CHECKS:
         CHECKS[check](case, tmp_path)
+    if kind == "relevance":
+        uncertain = case.with_uncertain_items()
+        require_another_ranking(case, uncertain)
+        for check in ("predictions", "evaluation_ranking", "greedy_slates", "given_lists"):
+            CHECKS[check](uncertain, tmp_path)
     if kind == "term":
         require_another_ranking(case, case.with_double(name))
 

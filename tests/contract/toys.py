@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from slatewise.data.ragged import Int64Array
 from slatewise.features.user_history import UserHistory
@@ -49,6 +50,12 @@ class SquaredDistance(Relevance):
 
     def pairs(self, profiles: Tensor, vectors: Tensor) -> Tensor:
         return -(profiles - vectors).square().sum(-1)
+
+    def with_spread(
+        self, profiles: Tensor, vectors: Tensor, variances: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        # E‖z − v‖² = ‖z − μ‖² + Σσ²: a coordinate more.
+        return pad(profiles, (0, 1)), torch.cat([vectors, variances.sqrt()[:, None]], dim=1)
 
 
 class LyingRelevance(SquaredDistance):

@@ -115,15 +115,21 @@ class Case:
     model: SlateModel
     dataset: SlateDataset
 
+    uncertain: bool = False
+    """whether items have a spread that matters; else draws are the mean"""
     _states: dict[int, dict[str, ItemState]] = field(default_factory=dict, init=False)
 
     @cached_property
     def parameters(self) -> Parameters:
-        """The posterior mean."""
+        """The posterior mean, with the variances of items where they are uncertain."""
         posterior = self.model.posterior
         shared = {name: part.mean.double() for name, part in posterior.shared.items()}
         ranking = None if posterior.ranking is None else posterior.ranking.mean.double()
-        return posterior.parameters(posterior.items.mean.double(), shared, ranking)
+        found = posterior.parameters(posterior.items.mean.double(), shared, ranking)
+        if not self.uncertain:
+            return found
+        scales = posterior.items.scale[:, : posterior.config.dimensions].double()
+        return replace(found, variances=scales.square().sum(1))
 
     @cached_property
     def described(self) -> Interactions:
@@ -260,6 +266,21 @@ class Case:
             states[name].count(CountedEvents(*(np.asarray(part)[known] for part in events)))
         self._states[time] = states
         return states
+
+    @property
+    def drawn_for_sure(self) -> bool:
+        """Whether draws are the mean; a user's own start is uncertain in some models."""
+        return not self.uncertain and self.model.config.initial_state == "causal"
+
+    def with_uncertain_items(self) -> "Case":
+        """Return the same with scales of item vectors from 0 to 2, that differ by item."""
+        posterior = copy.deepcopy(self.model.posterior)
+        vectors = posterior.items.raw[:, : posterior.config.dimensions]
+        chance = torch.Generator().manual_seed(17)
+        with torch.no_grad():
+            vectors.copy_(torch.randn(vectors.shape, generator=chance))
+            vectors.add_(2 * torch.randn(len(vectors), 1, generator=chance))
+        return replace(self, model=replace(self.model, posterior=posterior), uncertain=True)
 
     def with_double(self, term: str) -> "Case":
         """Return the same with twice the parameters of one term."""

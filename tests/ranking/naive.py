@@ -24,6 +24,12 @@ def dots(profiles: Array, vectors: Array) -> Array:
     return result
 
 
+def with_spread(profiles: Array, means: Array, variances: Array) -> tuple[Array, Array]:
+    """Return profiles [J, D + 1] and means [n, D + 1] whose distance knows the spread."""
+    return np.pad(profiles, [(0, 0), (0, 1)]), np.column_stack([means, np.sqrt(variances)])
+
+
+SPREADS = {"distance": with_spread, "dot": None}
 RELEVANCES = {"distance": distances, "dot": dots}
 
 

@@ -203,10 +203,10 @@ def test_greedy_rankings_are_those_of_sorting(filter: Filter, relevance: str) ->
     additions = [Additions(w, items, o) for w, o in zip(weights[:4], offsets[:4], strict=True)]
     additions += [Additions(), Additions(weights[5])]
     many = rank_means_many(world.table, profiles, 10, filter, additions, relevance=relevance)
-    function = naive.RELEVANCES[relevance]
+    function, spread = naive.RELEVANCES[relevance], naive.SPREADS[relevance]
     for b, given in enumerate(additions):
         request = world.table, profiles[b], 10, filter, given
-        wanted = plain.rank_means(*request, relevance=function).items.tolist()
+        wanted = plain.rank_means(*request, relevance=function, spread=spread).items.tolist()
         assert many.items[b].tolist() == wanted
         assert rank_means(*request, relevance=relevance).items.tolist() == wanted
 

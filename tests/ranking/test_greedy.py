@@ -22,7 +22,8 @@ def expected(
     world: naive.World, profile: naive.Array, k: int, filter: Filter, relevance: str = "distance"
 ) -> Ranking:
     function = naive.RELEVANCES[relevance]
-    return plain.rank_means(world.table, profile, k, filter, relevance=function)
+    spread = naive.SPREADS[relevance]
+    return plain.rank_means(world.table, profile, k, filter, relevance=function, spread=spread)
 
 
 @pytest.mark.parametrize("name", FILTERS)

@@ -32,8 +32,8 @@ class DenseRanker:
         self._posterior, self._terms, self._popularity = posterior, terms, popularity
 
     def by_mean(self, users: Users, k: int) -> Ints:
-        """Rank by the posterior mean: [B, k]."""
-        return self._best(users, k, self._posterior.mean())
+        """Rank by the closed form: [B, k]."""
+        return self._best(users, k, self._posterior.expected())
 
     def by_draws(self, users: Users, k: int, draws: int) -> Ints:
         """Rank by J draws: [B, J, k]."""

@@ -1,6 +1,5 @@
 """What terms add is the same in evaluation and in serving, by the mean and in draws."""
 
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,7 +15,6 @@ from slatewise.features import PopularityState, Showing, UserHistory, replay
 from slatewise.features.popularity import Popularity, PopularityConfig
 from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
-from slatewise.model.parameters import Parameters
 from slatewise.model.posterior import Posterior
 from slatewise.model.terms import FittedTerms
 from slatewise.model.terms.history import HistoryTerm
@@ -91,14 +89,7 @@ def test_a_replayed_log_has_the_utilities_of_its_evaluation(
     dataset: SlateDataset,
     terms: tuple[str, ...],
     evidence: tuple[str, ...],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def by_the_mean(self: Posterior, rows: torch.Tensor) -> Parameters:
-        mean = self.mean()
-        return replace(mean, items=mean.items[rows])
-
-    # Rankings go by the mean, which has no spread: predictions do the same here.
-    monkeypatch.setattr(Posterior, "expected", by_the_mean)
     model = model_of(dataset, terms, evidence)
     batch = dataset.interactions()
     everything = torch.ones(len(batch.clicks), dtype=torch.bool)

@@ -65,7 +65,7 @@ def model(dataset: SlateDataset) -> SlateModel:
 
 def slow_choices(model: SlateModel, dataset: SlateDataset) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the features [M, I, 1 + P] of all items before validation clicks, and the clicks."""
-    log, mean = dataset.interactions(), model.posterior.mean()
+    log, mean = dataset.interactions(), model.posterior.expected()
     steps = ClickSteps.of(log, None)
     profiles = known_profiles(mean, log, steps)[steps.state_of]
     found, clicked = [], []

@@ -320,7 +320,7 @@ def _sums(reasons: "list[Reason]", recommender: "Recommender") -> Table:
     """Show what each part adds to the utility of each item."""
     adds = reasons[0].adds if reasons else {}
     parts = [name for name in adds if name != "bias" or "bias" in recommender.model.config.terms]
-    result = table("\nUtility at the posterior mean, term by term", "item", *parts, "sum")
+    result = table("\nUtility, term by term", "item", *parts, "sum")
     for reason in reasons:
         values = [reason.adds[name] for name in parts]
         shown = [f"{value:+.3f}".replace("-", "−") for value in (*values, sum(values))]

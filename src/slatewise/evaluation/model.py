@@ -27,7 +27,7 @@ _CELLS = 1 << 24
 
 
 class ModelRecommender:
-    """Predicts in closed form or averages over posterior draws, and ranks by the posterior mean."""
+    """Predicts in closed form or averages over posterior draws, and ranks in closed form."""
 
     def __init__(
         self,
@@ -138,8 +138,8 @@ class ModelRecommender:
         return TermsInLog(self._model.posterior, self._model.terms, self._log)
 
     def _followed(self, interactions: Interactions) -> tuple[Parameters, Tensor, ClickSteps]:
-        """Return the posterior mean, and the profiles [M, D] that interactions lead to by it."""
-        parameters = self._model.posterior.mean()
+        """Return the closed form, and the profiles [M, D] that interactions lead to by it."""
+        parameters = self._model.posterior.expected()
         steps = ClickSteps.of(interactions, parameters.evidence)
         profiles = known_profiles(parameters, interactions, steps)
         return parameters, profiles, steps

@@ -122,9 +122,9 @@ class Posterior:
         )
 
     def expected(self, items: Tensor | None = None) -> Parameters:
-        """Return the mean, of all or of some items [R], with the variances that predictions need.
+        """Return the mean, of all or of some items [R], with the variances of items.
 
-        It is the closed form of what draws predict on average; a ranking by it is that of the mean.
+        The closed form of what draws say on average: predictions and greedy rankings take it.
         """
         rows = self.items if items is None else self.items.rows(items)
         scales, _ = split_bias(rows.scale, self.config.dimensions)

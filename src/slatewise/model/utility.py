@@ -8,7 +8,7 @@ Kernels, GPU passes, rankings and explanations compute the same faster; tests ho
 these functions.
 
 Parameters are a draw of the posterior, its mean, or its mean with the variances of items: then the
-relevance of an item seen is what it is on average, −√(‖z − μ‖² + Σσ²) for the distance.
+relevance of an item is what it is on average, −√(‖z − μ‖² + Σσ²) for the distance.
 
 Shapes: N interactions, F items seen, I items, B users, D dimensions, P features.
 """
@@ -86,7 +86,8 @@ def ranking_utilities(parameters: Parameters, profiles: Tensor, added: Tensor | 
     `added` [B, I] is what terms add that rank: features of all items, and of the items that a user
     met. Positions, and what acts on clicking nothing, are the same for all items of a ranking.
     """
-    vectors, biases = split_bias(parameters.items, parameters.dimensions)
+    profiles, items = parameters.with_spread(profiles)
+    vectors, biases = split_bias(items, profiles.shape[1])
     utility = parameters.parts.relevance.exact(profiles, vectors)
     return utility + added if biases is None else utility + biases + added
 

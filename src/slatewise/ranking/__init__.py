@@ -1,4 +1,4 @@
-"""Exact ranking of all items: by their means, in posterior draws, and by expected relevance.
+"""Exact ranking of all items: in closed form, in posterior draws, and by expected relevance.
 
 By distance or dot product with compiled loops, by any other function of profile and vector without.
 """

@@ -1,4 +1,4 @@
-"""Exact greedy ranking: by the score of the means."""
+"""Exact greedy ranking: by the closed form of the utility, which knows how uncertain items are."""
 
 from collections.abc import Sequence
 
@@ -15,6 +15,7 @@ from slatewise.ranking.request import (
     Floats,
     Function,
     Ranking,
+    Spread,
     checked_profiles,
     loops_of,
     no_ranking,
@@ -32,15 +33,20 @@ def rank_means(
     additions: Additions = NO_ADDITIONS,
     *,
     relevance: str | Function = "distance",
+    spread: Spread | None = None,
 ) -> Ranking:
-    """Return the k items with the greatest bias_i + w · x_i + o_i + r(z, mean_i) for a profile z.
+    """Return the k items with the greatest bias_i + w · x_i + o_i + r(z, i) for a profile z.
 
     Profile [D], weights w [P] and offsets o [m] of a few items, if there are any. The relevance r
-    is −‖z − v‖ ("distance"), z · v ("dot"), or any function, by which every item is scored in
-    numpy. The profile is rounded to floats, as the means are; scores are compared as doubles.
+    of an item is −√(‖z − mean_i‖² + Σ scale_i²) ("distance"), z · mean_i ("dot"), or that of any
+    function at its mean, by which every item is scored in numpy; where the function can tell what
+    uncertain items are worth, `spread` says how. The profile is rounded to floats, as the means
+    are; scores are compared as doubles.
     """
     if not isinstance(relevance, str):
-        return plain.rank_means(table, profile, k, filter, additions, relevance=relevance)
+        return plain.rank_means(
+            table, profile, k, filter, additions, relevance=relevance, spread=spread
+        )
     loops = loops_of(relevance)
     z = checked_profiles(table, profile, k, 1)[None]
     added = arrays_of(table, additions, None)
@@ -65,13 +71,16 @@ def rank_means_many(
     additions: Sequence[Additions] | Additions = NO_ADDITIONS,
     *,
     relevance: str | Function = "distance",
+    spread: Spread | None = None,
 ) -> Ranking:
     """Rank for many profiles [B, D], each with its filter and additions or all with one: [B, k].
 
     Profiles share the reading of the table, but for those with an allow list.
     """
     if not isinstance(relevance, str):
-        return plain.rank_means_many(table, profiles, k, filters, additions, relevance=relevance)
+        return plain.rank_means_many(
+            table, profiles, k, filters, additions, relevance=relevance, spread=spread
+        )
     rows = checked_profiles(table, profiles, k, 2)
     each = one_for_each(filters, rows, "filters")
     given = one_for_each(additions, rows, "additions")

@@ -16,6 +16,7 @@ from slatewise.ranking.request import (
     Floats,
     Function,
     Ranking,
+    Spread,
     checked_known,
     checked_profiles,
     checked_seed,
@@ -47,10 +48,13 @@ def rank_means(
     additions: Additions = NO_ADDITIONS,
     *,
     relevance: Function,
+    spread: Spread | None = None,
 ) -> Ranking:
     """Return the k best items for a profile [D] by their means, as `ranking.rank_means` does."""
     z = checked_profiles(table, profile, k, 1)[None]
-    items, scores = rank_means_many(table, z, k, filter, additions, relevance=relevance)
+    items, scores = rank_means_many(
+        table, z, k, filter, additions, relevance=relevance, spread=spread
+    )
     return Ranking(items[0], scores[0])
 
 
@@ -62,6 +66,7 @@ def rank_means_many(
     additions: Sequence[Additions] | Additions = NO_ADDITIONS,
     *,
     relevance: Function,
+    spread: Spread | None = None,
 ) -> Ranking:
     """Rank for many profiles [J, D], each with its filter and additions or all with one: [J, k]."""
     zs = checked_profiles(table, profiles, k, 2).astype(np.float64)
@@ -70,8 +75,10 @@ def rank_means_many(
     for j, (filter, more) in enumerate(zip(*each, strict=True)):
         scores = np.empty(table.num_items)
         for block in _blocks(every):
-            means = table.means_of(block).astype(np.float64)
-            scores[block] = _values(relevance, zs[j : j + 1], means)[0]
+            z, vectors = zs[j : j + 1], table.means_of(block).astype(np.float64)
+            if spread is not None:
+                z, vectors = spread(z, vectors, table.variances_of(block).astype(np.float64))
+            scores[block] = _values(relevance, z, vectors)[0]
         scores += table.biases_of(every) + _extra(table, arrays_of(table, more, None))[0]
         _keep_best(table, scores, filter, k, ranking.items[j], ranking.scores[j])
     return ranking

@@ -14,6 +14,9 @@ from slatewise.ranking.table import Ints, ItemTable
 Floats = npt.NDArray[np.float64]
 Function = Callable[[Floats, Floats], npt.ArrayLike]
 """The relevance [J, n] of item vectors [n, D] for profiles [J, D]."""
+Spread = Callable[[Floats, Floats, Floats], tuple[Floats, Floats]]
+"""Profiles [J, D'] and vectors [n, D'] whose relevance is that of uncertain items, of profiles
+[J, D], means [n, D] and variances [n], summed over dimensions."""
 T = TypeVar("T")
 
 _LOOPS: dict[str, Distance | Dot] = {"distance": Distance(), "dot": Dot()}

@@ -131,6 +131,11 @@ class ItemTable:
         scales: Floats32 = self._columns.rows[self.checked(items), 1]
         return scales
 
+    def variances_of(self, items: npt.ArrayLike) -> Floats32:
+        """Return the variances [n] of items [n], summed over dimensions."""
+        variances: Floats32 = self._columns.spreads[0, self.checked(items)]
+        return variances
+
     def biases_of(self, items: npt.ArrayLike) -> Floats32:
         """Return the biases [n] of items [n]."""
         return self._columns.biases[self.checked(items)]

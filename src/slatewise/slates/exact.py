@@ -52,13 +52,12 @@ class ExactRanker:
         self._profiles: WeakKeyDictionary[UserHistory, Floats] = WeakKeyDictionary()
 
     def by_mean(self, users: Users, k: int) -> Ints:
-        """Rank by relevance at the posterior mean: [B, k]."""
+        """Rank by utility in closed form, at the mean and with the spread of items: [B, k]."""
         profiles = self.mean_profiles(users)
         added = [self.terms.mean(history) for history in users.histories]
-        relevance = self.relevance.ranking
-        return rank_means_many(
-            self.table, profiles, k, users.filters, added, relevance=relevance
-        ).items
+        request = self.table, profiles, k, users.filters, added
+        own = self.relevance
+        return rank_means_many(*request, relevance=own.ranking, spread=own.arrays_with_spread).items
 
     def by_draws(self, users: Users, k: int, draws: int) -> Ints:
         """Rank by relevance in J posterior draws each: [B, J, k]."""
@@ -151,7 +150,7 @@ class ExactRanker:
     def mean_parts(self, users: Users, items: Ints) -> dict[str, Doubles]:
         """Return what each term adds to the utilities of items [k] to the first user: [k] each.
 
-        By the posterior mean; the relevance, such as `distance`, is one of them. They add up to
+        In closed form; the relevance, such as `distance`, is one of them. They add up to
         what `by_mean` ranks by.
         """
         return self._own_parts(users, items) | self.terms.mean_parts(users.histories[0], items)
@@ -170,7 +169,9 @@ class ExactRanker:
 
     def _own_parts(self, users: Users, items: Ints) -> dict[str, Doubles]:
         profile = self.mean_profiles(users)[0]
-        found = self.relevance.of_arrays(profile, self.table.means_of(items))
+        given = self.table.means_of(items), self.table.variances_of(items)
+        wider, vectors = self.relevance.arrays_with_spread(profile[None], *given)
+        found = self.relevance.of_arrays(wider, vectors)
         parts = {self.relevance.name: found.astype(np.float64)}
         parts["bias"] = self.table.biases_of(items).astype(np.float64)
         return parts

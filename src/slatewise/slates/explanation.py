@@ -28,7 +28,7 @@ class Reason:
     uncertainty: float
     """posterior standard deviation of the relevance"""
     greedy_rank: int | None
-    """rank at the posterior mean among all that could be shown; None below the first 200"""
+    """rank by the closed form among all that could be shown; None below the first 200"""
     ranks: tuple[int | None, int | None, int | None]
     """10 %, 50 % and 90 % of the posterior of its rank; None below the first 200"""
     nearest_click: ItemId | None
@@ -37,7 +37,7 @@ class Reason:
     views: int
     """how often it was seen in training"""
     adds: dict[str, float]
-    """what each term adds to its utility at the posterior mean, by name; `distance` takes away"""
+    """what each term adds to its utility in closed form, by name; `distance` takes away"""
     shown_as: Literal["good", "chance", "uncertain"]
     """good if being greedy would have shown it too; chance if an ε-mix drew it; else it is here
     because it might be better than its mean"""

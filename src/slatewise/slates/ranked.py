@@ -17,7 +17,7 @@ class RankedItems:
     items: list[ItemId]
     groups: list[str]
     utilities: Doubles
-    """[k] at the posterior mean, of all terms that rank: what every slate is made by"""
+    """[k] in closed form, of all terms that rank: what every slate is made by"""
     probabilities: Doubles
     """[k] that a click on one of the items given falls on this one, position apart"""
     left_out: list[ItemId]

@@ -28,7 +28,7 @@ class Ranker(Protocol):
     """
 
     def by_mean(self, users: "Users", k: int) -> Ints:
-        """Rank by relevance at the posterior mean: [B, k]."""
+        """Rank by utility in closed form, at the mean and with the spread of items: [B, k]."""
         ...
 
     def by_draws(self, users: "Users", k: int, draws: int) -> Ints:
@@ -86,7 +86,11 @@ class NamedStrategy(Config):
 
 
 class Greedy(NamedStrategy):
-    """Take the maximum a posteriori for the truth (strategy:greedy)."""
+    """Take the best by utility in closed form, as predictions do (strategy:greedy).
+
+    The paper takes the maximum a posteriori for the truth, where an item that is hardly known looks
+    as close as one that is surely there.
+    """
 
     name: ClassVar[str] = "greedy"
 

@@ -139,7 +139,7 @@ class _HeldOutClicks:
         self._lookups = {
             term.name: term.at_times(dataset) for term in self._terms if term.ranks == "all items"
         }
-        self._parameters = posterior.mean()
+        self._parameters = posterior.expected()
         self._num_items = dataset.num_items
         everything = dataset.interactions()
         users = np.flatnonzero(dataset.valid_end > dataset.train_end)

@@ -52,9 +52,17 @@ class Relevance(Part):
         """Return profiles [M, D'] and vectors [K, D'] whose utility is that of uncertain vectors.
 
         `vectors` [K, D] are means, and `variances` [K] the variances around each, summed over
-        dimensions. A relevance that does not say more is predicted at the means.
+        dimensions. A relevance that does not say more is predicted and ranked at the means.
         """
         return profiles, vectors
+
+    def arrays_with_spread(
+        self, profiles: Array, vectors: Array, variances: Array
+    ) -> tuple[Array, Array]:
+        """Return the same of arrays."""
+        given = (torch.from_numpy(array) for array in (profiles, vectors, variances))
+        wider, items = self.with_spread(*given)
+        return wider.numpy(), items.numpy()
 
     def of_arrays(self, profiles: Array, vectors: Array) -> Array:
         """Return the same as `pairs`, of arrays [..., D] for the slate of one user: [...]."""

@@ -41,16 +41,29 @@ def score(relevance: Any, profile: Any, vector: Any) -> Any:
 
 
 @inlined
-def one(relevance: Any, blocks: Any, block: Any, rows: Any, lengths: Any, row: Any) -> Any:
-    """Measure the sixteen columns of a block [D, 16] against a row [D] of this length."""
-    (near,) = squared_distances(blocks, block, rows, row, 1)
-    return near
+def expected_score(relevance: Any, columns: Any, item: Any, profile: Any) -> Any:
+    """Return the relevance −√(‖z − μ‖² + Σσ²) of an item for a profile [D], in doubles."""
+    total = np.float64(columns.spreads[0, item])
+    for d in range(len(profile)):
+        mean = np.float64(columns.means[item // WIDTH, d, item % WIDTH])
+        gap = np.float64(profile[d]) - mean
+        total += gap * gap
+    return -math.sqrt(total)
 
 
 @inlined
-def four(relevance: Any, blocks: Any, block: Any, rows: Any, lengths: Any, first: Any) -> Any:
-    """Measure the columns of a block against four rows."""
-    return squared_distances(blocks, block, rows, first, 4)
+def one(relevance: Any, columns: Any, block: Any, rows: Any, lengths: Any, row: Any) -> Any:
+    """Measure sixteen items, with their spread, against a row [D] of this length."""
+    (near,) = squared_distances(columns.means, block, rows, row, 1)
+    return add(near, load(columns.spreads[0], block * WIDTH))
+
+
+@inlined
+def four(relevance: Any, columns: Any, block: Any, rows: Any, lengths: Any, first: Any) -> Any:
+    """Measure sixteen items, with their spread, against four rows."""
+    n0, n1, n2, n3 = squared_distances(columns.means, block, rows, first, 4)
+    spread = load(columns.spreads[0], block * WIDTH)
+    return add(n0, spread), add(n1, spread), add(n2, spread), add(n3, spread)
 
 
 @inlined

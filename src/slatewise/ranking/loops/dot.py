@@ -45,8 +45,15 @@ def score(relevance: Any, profile: Any, vector: Any) -> Any:
 
 
 @inlined
-def one(relevance: Any, blocks: Any, block: Any, rows: Any, lengths: Any, row: Any) -> Any:
-    """Measure the sixteen columns of a block [D, 16] against a row [D] of this length."""
+def expected_score(relevance: Any, columns: Any, item: Any, profile: Any) -> Any:
+    """Return the relevance z · μ of an item for a profile [D], in doubles: E z · v."""
+    return score(relevance, profile, columns.means[item // WIDTH, :, item % WIDTH])
+
+
+@inlined
+def one(relevance: Any, columns: Any, block: Any, rows: Any, lengths: Any, row: Any) -> Any:
+    """Measure sixteen items against a row [D] of this length."""
+    blocks = columns.means
     size, zero = blocks.shape[1], everywhere(np.float32(0))
     total, squares = zero, zero
     for d in range(size):
@@ -57,8 +64,14 @@ def one(relevance: Any, blocks: Any, block: Any, rows: Any, lengths: Any, row: A
 
 
 @inlined
-def four(relevance: Any, blocks: Any, block: Any, rows: Any, lengths: Any, first: Any) -> Any:
-    """Measure the columns of a block against four rows."""
+def four(relevance: Any, columns: Any, block: Any, rows: Any, lengths: Any, first: Any) -> Any:
+    """Measure sixteen items against four rows."""
+    return _four(columns.means, block, rows, lengths, first)
+
+
+@inlined
+def _four(blocks: Any, block: Any, rows: Any, lengths: Any, first: Any) -> Any:
+    """Measure the columns of a block [D, 16] against four rows [D] of these lengths."""
     size, zero = blocks.shape[1], everywhere(np.float32(0))
     squares, s0, s1, s2, s3 = zero, zero, zero, zero, zero
     for d in range(size):
@@ -210,7 +223,7 @@ def best_profile(relevance: Any, blocks: Any, tiles: Any, lengths: Any) -> Any:
     """Measure the columns of the one block [1, D, 16] against the best of the profiles."""
     best = everywhere(np.float32(-np.inf))
     for first in range(0, len(tiles), 4):
-        for near in four(relevance, blocks, 0, tiles, lengths, first):
+        for near in _four(blocks, 0, tiles, lengths, first):
             best = larger(near, best)
     return best
 

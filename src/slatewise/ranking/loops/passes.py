@@ -15,7 +15,15 @@ from slatewise.compiled.compilation import compiled
 from slatewise.compiled.lanes import WIDTH, add, load, store
 from slatewise.ranking.loops.heap import among, best_first, keep, lowered, may
 from slatewise.ranking.loops.offers import ceilings, extremes, offer_of, same_ends
-from slatewise.ranking.loops.pieces import TILE, four, hope_of, one, score, surveyed, within
+from slatewise.ranking.loops.pieces import (
+    TILE,
+    expected_score,
+    four,
+    hope_of,
+    one,
+    surveyed,
+    within,
+)
 
 
 @compiled
@@ -31,11 +39,11 @@ def lengths_of(profiles: Any) -> Any:
 
 
 @compiled
-def _mean_score(
+def _whole_score(
     relevance: Any, columns: Any, item: Any, profile: Any, weights: Any, row: Any
 ) -> Any:
-    mean = columns.means[item // WIDTH, :, item % WIDTH]
-    return offer_of(columns, item, weights, row) + score(relevance, profile, mean)
+    offer = offer_of(columns, item, weights, row)
+    return offer + expected_score(relevance, columns, item, profile)
 
 
 @compiled
@@ -56,7 +64,7 @@ def _keep_offset(
     for index in range(indices[0], indices[1]):
         item = added.items[index]
         if columns.offers[item] > -np.inf:
-            value = _mean_score(relevance, columns, item, profiles[row], added.weights, row)
+            value = _whole_score(relevance, columns, item, profiles[row], added.weights, row)
             value += added.offsets[0, index]
             size = keep(scores, items, size, value, item, columns.groups, caps, held)
     return size
@@ -82,14 +90,14 @@ def greedy(
     ends, lengths = extremes(added.weights, 0, 1), lengths_of(profiles)
     for block in range((num_items + WIDTH - 1) // WIDTH):
         at = block * WIDTH
-        near = one(relevance, columns.means, block, profiles, lengths, 0)
+        near = one(relevance, columns, block, profiles, lengths, 0)
         found = within(relevance, near, ceilings(columns, block, ends), low)
         if found == 0:
             continue
         for lane in range(WIDTH):
             item = at + lane
             if (found >> lane) & 1 and may(item, num_items, rule):
-                value = _mean_score(relevance, columns, item, profiles[0], added.weights, 0)
+                value = _whole_score(relevance, columns, item, profiles[0], added.weights, 0)
                 size = keep(scores, items, size, value, item, columns.groups, rule.caps, held)
                 if size == len(scores):
                     low = lowered(scores[0])
@@ -132,7 +140,7 @@ def greedy_many(
         at = block * WIDTH
         top = load(columns.offers, at)
         for first in range(0, count, TILE):
-            nears = four(relevance, columns.means, block, profiles, lengths, first)
+            nears = four(relevance, columns, block, profiles, lengths, first)
             for which in range(TILE):
                 b = first + which
                 if weights.shape[1]:
@@ -147,7 +155,7 @@ def greedy_many(
                         continue
                     if among(item, excluded[starts[b] : starts[b + 1]]):
                         continue
-                    value = _mean_score(relevance, columns, item, profiles[b], weights, b)
+                    value = _whole_score(relevance, columns, item, profiles[b], weights, b)
                     sizes[b] = keep(
                         best, who, sizes[b], value, item, columns.groups, caps[b], held[b]
                     )

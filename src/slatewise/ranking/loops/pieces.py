@@ -41,6 +41,7 @@ def _piece(name: str) -> Kernel:
 
 
 score = _piece("score")
+expected_score = _piece("expected_score")
 one = _piece("one")
 four = _piece("four")
 within = _piece("within")

@@ -44,7 +44,7 @@ class SlateWeights:
     exact: bool
     """whether μ(slate) is exact"""
     relevance: Doubles
-    """[k] of what was shown, by the posterior mean"""
+    """[k] of what was shown, in closed form"""
     wanted: Doubles
     """[L, k] of what the target would show; 0 at a position that it leaves empty"""
 
@@ -161,7 +161,7 @@ def _offered(ranker: ExactRanker, slate: Slate) -> Ints:
 
 
 def _relevance(ranker: ExactRanker, slate: Slate, wanted: Ints) -> Doubles:
-    """Return exp(utility), by the posterior mean, of the slate and of others: [1 + L, k]."""
+    """Return exp(utility), in closed form, of the slate and of others: [1 + L, k]."""
     together = np.concatenate([slate.numbers[None], wanted])
     items, position = np.unique(together, return_inverse=True)
     real = items >= 0

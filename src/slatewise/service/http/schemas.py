@@ -163,7 +163,7 @@ class RankedItem(_Answer):
     id: str = Field(examples=["9"])
     group: str = Field(examples=["lamps"])
     utility: float = Field(examples=[-1.2])
-    """at the posterior mean: what the order is by"""
+    """in closed form: what the order is by"""
     probability: float = Field(examples=[0.4])
     """that a click on one of the items sent falls on this one, wherever it stands"""
 
