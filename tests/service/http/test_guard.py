@@ -1,6 +1,7 @@
 """Who is let in, how often, and with how much."""
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import quote
@@ -71,6 +72,23 @@ def test_a_token_of_the_role_or_above_is_let_in(client: TestClient) -> None:
 def test_tokens_are_judged_before_bodies_are_read(anvil: TestClient) -> None:
     headers = bearer("read") | {"Content-Type": "application/json"}
     problem(anvil.post("/v1/feedback", content=b"not JSON", headers=headers), 403)
+
+
+def test_whoever_guesses_tokens_is_slowed_down(
+    anvil: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "BRAKE_SECONDS", 0.2)
+    waited = []
+    for number in range(20):
+        wrong = {"Authorization": f"Bearer guess-number-{number:06d}"}
+        start = time.monotonic()
+        path = "/v1/items" if number % 2 else "/v1/recommend"
+        problem(anvil.request("GET" if number % 2 else "POST", path, headers=wrong), 401)
+        waited.append(time.monotonic() - start > 0.2)
+    assert sum(waited) >= 3
+    start = time.monotonic()
+    assert anvil.get("/v1/items").status_code == 200
+    assert time.monotonic() - start < 0.2
 
 
 def test_a_token_that_asks_too_often_waits_and_others_do_not(

@@ -40,6 +40,42 @@ def test_head_is_refused_without_a_body_of_data(anvil: TestClient) -> None:
     assert anvil.head("/v1/items").status_code == 405
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "body", "field", "meant"),
+    [
+        ("POST", "/v1/recommend", {"user": "anna"}, "body: There is no field 'user'", "user_id"),
+        ("POST", "/v1/feedback", {"event": []}, "body: There is no field 'event'", "events"),
+        (
+            "POST",
+            "/v1/feedback",
+            {"events": [{"slate_id": "s", "click": "a"}]},
+            "body.events.0: There is no field 'click'",
+            "clicked",
+        ),
+        (
+            "PUT",
+            "/v1/items",
+            {"items": [{"id": "a", "grup": "b", "group": "c"}]},
+            "body.items.0: There is no field 'grup'",
+            "group",
+        ),
+        ("PUT", "/v1/items/x", {"group": "a", "stat": "b"}, "body: There is no field 's", "state"),
+    ],
+)
+def test_a_misspelt_field_is_named_with_those_there_are(
+    anvil: TestClient, method: str, path: str, body: object, field: str, meant: str
+) -> None:
+    told = problem(anvil.request(method, path, json=body), 422)
+    assert field in told["detail"]
+    assert f"Did you mean {meant}?" in told["remedy"]
+
+
+def test_a_field_that_may_be_anything_is_not_repeated(anvil: TestClient) -> None:
+    told = problem(anvil.post("/v1/recommend", json={"anna@example.org": 1}), 422)
+    assert "anna" not in str(told)
+    assert "user_id, clicks, k" in told["remedy"]
+
+
 def test_a_fault_of_ours_is_an_id_outside_and_a_trace_inside(
     client: TestClient,
     backend: Backend,

@@ -1,11 +1,13 @@
 """How a worker logs."""
 
 import logging
+import os
 import sys
+import time
 
 import pytest
 
-from slatewise.service.http.setup import Line
+from slatewise.service.http.setup import Line, Log
 
 USUAL = logging.Formatter("%(asctime)s %(process)d %(levelname)s %(name)s %(message)s")
 
@@ -23,6 +25,37 @@ def test_a_line_is_the_usual_one(time: float) -> None:
     for shift in (0.0, 0.5, 0.75, 3_600.0, -1.0, 0.0):
         made = record(max(time + shift, 0.0), "%s %s %d %.1f ms", "GET", "/v1/items", 200, 1.25)
         assert line.format(made) == USUAL.format(made)
+
+
+def test_a_log_that_nobody_reads_stops_nobody() -> None:
+    reading, writing = os.pipe()
+    log = Log(writing, room=100)
+    log.setFormatter(Line())
+    start = time.monotonic()
+    for number in range(2_000):
+        log.emit(record(0.0, "%s %d", "x" * 200, number))
+    assert time.monotonic() - start < 5
+    said = b""
+    while b"lines of the log were lost" not in said:
+        said += os.read(reading, 65_536)
+        log.emit(record(0.0, "one more"))
+    assert b"x 0\n" in said
+    log.close()
+    os.close(writing)
+    while part := os.read(reading, 65_536):
+        said += part
+    assert said.endswith(b"one more\n")
+    os.close(reading)
+
+
+def test_a_log_whose_reader_is_gone_stops_nobody() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    log = Log(writing, room=2)
+    for _ in range(9):
+        log.emit(record(0.0, "nothing"))
+    log.close()
+    os.close(writing)
 
 
 def test_a_trace_is_shown_below_its_line() -> None:

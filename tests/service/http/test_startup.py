@@ -38,6 +38,37 @@ def test_a_directory_and_a_store_are_made(tmp_path: Path) -> None:
     assert items(tmp_path / "a" / "service") == {}
 
 
+def test_what_is_made_is_for_its_owner_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory = tmp_path / "service"
+    prepare(directory, ServiceConfig(), None)
+    assert not caplog.messages
+    store = Store.open(ServiceConfig().store_url(directory))
+    store.put_items([("a", "b", ItemState.SHOWN)])
+    for path in (directory, *directory.glob("store.sqlite*")):
+        assert path.stat().st_mode & 0o077 == 0, path
+    store.close()
+    directory.chmod(0o755)
+    prepare(directory, ServiceConfig(), None)
+    assert "may be read by others" in caplog.text
+
+
+def test_a_damaged_store_is_not_served(tmp_path: Path) -> None:
+    directory = tmp_path / "service"
+    prepare(directory, ServiceConfig(), None)
+    store = Store.open(ServiceConfig().store_url(directory))
+    store.put_items([(f"item-{n}", "b", ItemState.SHOWN) for n in range(3_000)])
+    store.close()
+    file = directory / "store.sqlite"
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2 : len(content) // 2 + 8_192] = bytes(8_192)
+    file.write_bytes(content)
+    with pytest.raises(SlatewiseError, match="is damaged") as refusal:
+        prepare(directory, ServiceConfig(), None)
+    assert "Restore a backup" in refusal.value.remedy
+
+
 def test_a_run_becomes_the_first_version_and_its_items_are_offered(
     tmp_path: Path, run: Path
 ) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine, event, make_url
 
 from slatewise.errors import SlatewiseError
 from slatewise.service.store import Store, StoreError, engine
@@ -291,6 +291,19 @@ def test_sqlite_and_postgresql_are_set_to_be_durable(tmp_path: Path, postgres: P
 def test_a_url_that_leads_nowhere_is_refused(url: str, problem: str) -> None:
     with pytest.raises(SlatewiseError, match=problem):
         Store.open(url)
+
+
+@pytest.mark.xdist_group("postgresql")
+def test_a_postgresql_that_cannot_keep_every_text_is_refused(postgres: Postgres) -> None:
+    with psycopg.connect(postgres.url(), autocommit=True) as connection:
+        connection.execute(
+            "CREATE DATABASE narrow ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' "
+            "TEMPLATE template0"
+        )
+    url = make_url(postgres.url()).set(database="narrow").render_as_string(hide_password=False)
+    with pytest.raises(SlatewiseError, match="LATIN1") as refusal:
+        Store.open(url)
+    assert "UTF8" in refusal.value.remedy
 
 
 def test_a_file_that_is_something_else_is_refused(tmp_path: Path) -> None:

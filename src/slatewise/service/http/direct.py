@@ -26,7 +26,7 @@ class DirectRoute(GuardedRoute):
     async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["route"] = self
         try:
-            content = await self._answer(self.admit(scope, receive))
+            content = await self._answer(await self.admit(scope, receive))
         except problems.EXPECTED as error:
             response = await problems.respond(BoundedRequest(scope), error)
             await response(scope, receive, send)
@@ -47,7 +47,7 @@ class DirectRoute(GuardedRoute):
 
 def _unfit(error: ValidationError) -> Exception:
     """Return the problem of a body as FastAPI would."""
-    first = error.errors(include_url=False, include_input=False)[0]
+    first = problems.most_telling(error.errors(include_url=False, include_input=False))
     if first["type"] == "json_invalid":
         return no_json(first["ctx"]["error"])
     return RequestValidationError([{**first, "loc": ("body", *first["loc"])}])

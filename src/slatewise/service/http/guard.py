@@ -19,10 +19,21 @@ from slatewise.service.http.security import Role, Tokens, is_loopback
 
 BODY_SECONDS = 10
 """in which a body must have arrived"""
+GUESSES = 5.0
+"""unknown tokens a second that a worker answers at once"""
+BRAKE_SECONDS = 1.0
+"""that others wait for their answer"""
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="slatewise"'}
 _SEND = "Send the header Authorization: Bearer TOKEN."
 _CLOSE = {"Connection": "close"}
 _THROWN_AWAY = 8
+
+
+class UnknownTokenError(Problem):
+    """A token that is none of ours: forgotten, or guessed."""
+
+    def __init__(self) -> None:
+        super().__init__(401, "The token is not known.", _SEND, CHALLENGE)
 
 
 class Gate:
@@ -30,6 +41,7 @@ class Gate:
 
     def __init__(self, tokens: Tokens | None, rate: RateLimit, body_bytes: int) -> None:
         self.tokens, self.rate, self.body_bytes = tokens, rate, body_bytes
+        self._guesses = RateLimit(GUESSES, bytearray(8))
 
     def admit(self, request: Request, role: Role) -> int:
         """Let a request pass, or refuse it; return the number of its token."""
@@ -52,6 +64,14 @@ class Gate:
                 {"Retry-After": seconds},
             )
 
+    async def brake(self) -> None:
+        """Let who sent an unknown token wait, if there are many of them: somebody may be guessing.
+
+        With the bound on connections, that bounds the guesses.
+        """
+        if self._guesses.take(0):
+            await asyncio.sleep(BRAKE_SECONDS)
+
     def _known(self, request: Request, role: Role) -> int:
         """Return the number of the request's token, which must have the role."""
         if self.tokens is None:
@@ -62,7 +82,7 @@ class Gate:
             raise Problem(401, "No token.", _SEND, CHALLENGE)
         number = self.tokens.find(token.strip().encode("latin-1", "replace"))
         if number is None:
-            raise Problem(401, "The token is not known.", _SEND, CHALLENGE)
+            raise UnknownTokenError
         if self.tokens.roles[number] < role:
             needed = role.name.lower()
             raise Problem(403, "The token does not allow this.", f"Use a token with role {needed}.")
@@ -79,15 +99,19 @@ class GuardedRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def admitted(request: Request) -> Response:
-            return await handle(self.admit(request.scope, request.receive))
+            return await handle(await self.admit(request.scope, request.receive))
 
         return admitted
 
-    def admit(self, scope: Scope, receive: Receive) -> "BoundedRequest":
+    async def admit(self, scope: Scope, receive: Receive) -> "BoundedRequest":
         """Return the request if it may pass."""
         request = BoundedRequest(scope, receive)
         gate: Gate = request.app.state.backend.gate
-        request.token = gate.admit(request, self.needs)
+        try:
+            request.token = gate.admit(request, self.needs)
+        except UnknownTokenError:
+            await gate.brake()
+            raise
         if scope["query_string"]:
             _check_query(request, [one.alias for one in self.dependant.query_params])
         return request

@@ -1,10 +1,13 @@
 """Every error as a JSON problem (RFC 9457): what is wrong, and what to do about it."""
 
 import logging
+import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from http import HTTPStatus
 from itertools import takewhile
+from typing import Any, get_type_hints
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -31,6 +34,13 @@ _BODIES = (schemas.RecommendBody, schemas.FeedbackBody, schemas.Event, schemas.N
 _NAMES = {"body", "query", "path", "after", "limit", "item_id", "items"}.union(
     *(body.model_fields for body in _BODIES)
 )
+_MEMBERS: dict[int | str, type[BaseModel]] = {
+    "events": schemas.Event,
+    "items": schemas.NamedItemBody,
+}
+"""what the lists of bodies have in them"""
+_EXTRA = "extra_forbidden"
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}")
 
 _REMEDIES = {
     404: "The paths are listed in /v1/openapi.json.",
@@ -105,7 +115,7 @@ def install(app: FastAPI) -> None:
 async def respond(request: Request, error: Exception) -> Response:
     """Answer for an expected error: of the request, of its values, or of the store."""
     if isinstance(error, RequestValidationError):
-        return answer(_invalid(error))
+        return answer(_invalid(error, request))
     if isinstance(error, StoreError | QueueFullError):
         return answer(unavailable(error))
     if isinstance(error, SlatewiseError):
@@ -127,9 +137,32 @@ def _named_by_us(part: int | str) -> bool:
     return isinstance(part, int) or part in _NAMES
 
 
-def _invalid(error: RequestValidationError) -> Problem:
-    """Name the first field that is wrong; what was sent is not repeated."""
-    first = error.errors()[0]
+def most_telling(errors: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the first error, or a misspelt field: then another one is missing, and comes first."""
+    misspelt = (error for error in errors if error["type"] == _EXTRA)
+    return dict(next(misspelt, errors[0]))
+
+
+def _invalid(error: RequestValidationError, request: Request) -> Problem:
+    """Name the first field that is wrong; what was sent in it is not repeated."""
+    first = most_telling(error.errors())
+    if first["type"] == _EXTRA:
+        return _misspelt(first["loc"], request)
     field = ".".join(str(part) for part in takewhile(_named_by_us, first["loc"]))
     detail = f"{field}: {first['msg'].removeprefix('Value error, ')}."
     return Problem(422, detail, "Correct the request; /v1/openapi.json has its schema.")
+
+
+def _misspelt(loc: tuple[int | str, ...], request: Request) -> Problem:
+    """Name a field that is none, and those that there are."""
+    *above, name = loc
+    inside = [part for part in above if part in _MEMBERS]
+    endpoint = request.scope["route"].endpoint
+    model: type[BaseModel] = _MEMBERS[inside[-1]] if inside else get_type_hints(endpoint)["body"]
+    known, path = list(model.model_fields), ".".join(map(str, above))
+    shown = f"'{name}'" if _NAME.fullmatch(str(name)) else "of that name"
+    meant = get_close_matches(str(name), known, 1, 0.6)
+    remedy = f"Did you mean {meant[0]}? " if meant else ""
+    return Problem(
+        422, f"{path}: There is no field {shown}.", f"{remedy}The fields are {', '.join(known)}."
+    )

@@ -1,10 +1,13 @@
 """What a worker is started with, and how: light, so that the process that starts it stays small."""
 
+import atexit
 import logging
 import multiprocessing
 import os
+import queue
 import signal
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import wait
@@ -16,6 +19,10 @@ from slatewise.service.settings import ServiceConfig
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
+
+
+LAST_LINES = 2.0
+"""seconds in which the last lines of a log must be read"""
 
 
 class Line(logging.Formatter):
@@ -39,11 +46,56 @@ class Line(logging.Formatter):
         return f"{time} {record.process} {record.levelname} {record.name} {record.getMessage()}"
 
 
+class Log(logging.Handler):
+    """Writes lines to standard error from a thread of its own.
+
+    Whoever reads them may stop reading: a pipe that is full must not stop the service. Lines that
+    find no room are lost and counted.
+    """
+
+    def __init__(self, file: int = 2, room: int = 10_000) -> None:
+        super().__init__()
+        self._file = file
+        self._lines: queue.Queue[str | None] = queue.Queue(room)
+        self._lost = 0
+        self._thread = threading.Thread(target=self._write, name="log", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Have a line written."""
+        try:
+            self._lines.put_nowait(self.format(record))
+        except queue.Full:
+            self._lost += 1
+
+    def close(self) -> None:
+        """Wait a moment for what waits to be written, and end."""
+        if self._thread.is_alive():
+            with suppress(queue.Full):
+                self._lines.put(None, timeout=LAST_LINES)
+            self._thread.join(LAST_LINES)
+        super().close()
+
+    def _write(self) -> None:
+        # By the system itself: a lock of sys.stderr that is held at the end aborts the process.
+        while (line := self._lines.get()) is not None:
+            if self._lost:
+                line += f"\n{self._lost} lines of the log were lost: nobody read them in time."
+                self._lost = 0
+            rest = memoryview(f"{line}\n".encode("utf-8", "backslashreplace"))
+            try:
+                while rest:
+                    rest = rest[os.write(self._file, rest) :]
+            except OSError:  # nobody can read it any more
+                return
+
+
 LOGGING: dict[str, Any] = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"line": {"()": Line}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "handlers": {"stderr": {"()": Log, "formatter": "line"}},
     "root": {"handlers": ["stderr"], "level": "INFO"},
 }
 

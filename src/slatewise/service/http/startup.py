@@ -1,6 +1,7 @@
 """Before the first request: the directory, the store and, perhaps, a model to begin with."""
 
 import logging
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,9 +35,10 @@ def prepare(
     anything is made.
     """
     model = None if run is None else _first_model(run, directory, config)
-    directory.mkdir(parents=True, exist_ok=True)
+    _make_private(directory)
     store = Store.open(config.store_url(directory))
     try:
+        store.check()
         if run is None or model is None:
             return None
         report = _load_log(run, directory, store, progress) if log else None
@@ -44,6 +46,15 @@ def prepare(
         return report
     finally:
         store.close()
+
+
+def _make_private(directory: Path) -> None:
+    """Make the directory for its owner alone; warn where others may read one that is there."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    mode = stat.S_IMODE(directory.stat().st_mode)
+    if mode & 0o077:
+        what = "may be read by others, and holds what people clicked"
+        _log.warning("%s %s (mode %o): chmod 700 %s", directory, what, mode, directory)
 
 
 def begin_with(run: Path, directory: Path, config: ServiceConfig, store: Store) -> None:

@@ -16,7 +16,7 @@ from uvicorn.supervisors.multiprocess import Multiprocess, Process
 from slatewise.errors import SlatewiseError
 from slatewise.service.http.metrics import DIRECTORY, bury
 from slatewise.service.http.protocol import BoundedProtocol
-from slatewise.service.http.security import Tokens
+from slatewise.service.http.security import VARIABLE, Tokens
 from slatewise.service.http.setup import LOGGING, Setup, worker
 from slatewise.service.http.state import shared_state
 from slatewise.service.settings import ServiceConfig
@@ -125,6 +125,7 @@ def supervise(
     with shared_state(directory) as state:
         setup = Setup(directory, config, tokens, state / "rates.bin")
         os.environ[DIRECTORY] = str(state)
+        os.environ.pop(VARIABLE, None)  # workers know digests, and need no more
         supervisor = Supervisor(_settings(setup, workers), [listening], state)
         with _nights(directory, config):
             supervisor.run()

@@ -90,7 +90,7 @@ class Service:
     @classmethod
     def open(cls, directory: Path, config: ServiceConfig, store: Store) -> "Service":
         """Open the service of a directory, which is made if it is not there."""
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         service = cls(directory, config, store)
         service.refresh()
         return service

@@ -1,9 +1,12 @@
 """Connections to SQLite or PostgreSQL: reading, writing, and what can go wrong with either."""
 
 import math
+import os
 import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, func, make_url, select
@@ -27,6 +30,8 @@ ALERT = {
     "tcp_user_timeout": PATIENCE * 1_000,
 }
 """With these, a PostgreSQL that is gone is noticed in seconds; by TCP's defaults, in hours."""
+CHECK_SECONDS = 20.0
+"""for looking through a file of SQLite before it is served: some 10 GB"""
 MIGRATION_LOCK = 5_110_476_842_915
 """Any number, as long as nothing else locks it in the same database."""
 
@@ -70,6 +75,36 @@ class Database:
                 return work(connection)
 
         return self._attempt(run)
+
+    def require_unicode(self) -> None:
+        """Refuse a PostgreSQL database that cannot keep every text."""
+        if self.is_sqlite:
+            return
+        ask = "SHOW server_encoding"
+        encoding = self.read(lambda connection: connection.exec_driver_sql(ask).scalar_one())
+        if encoding != "UTF8":
+            raise SlatewiseError(
+                f"The database of the store is encoded in {encoding}, and cannot keep every text.",
+                "Make one with: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0",
+            )
+
+    def check(self, seconds: float = CHECK_SECONDS) -> None:
+        """Refuse a damaged file of SQLite, as far as it can be looked through in a time."""
+        if not self.is_sqlite:
+            return
+        end = time.monotonic() + seconds
+        try:
+            found = self.read(lambda connection: _first_damage(connection, end))
+        except StoreError as error:
+            damaged = isinstance(error.__cause__, DBAPIError) and _is_damage(error.__cause__)
+            found = error.problem if damaged else None
+            if not damaged:
+                raise
+        if found is not None:
+            raise SlatewiseError(
+                f"{self.url.database} is damaged: {found}.",
+                "Restore a backup, or recover what can be read with: sqlite3 FILE .recover",
+            )
 
     def change_schema(self, work: Callable[[Connection], None]) -> None:
         """Do the work in a transaction that no other process that changes the schema shares."""
@@ -130,6 +165,25 @@ class Database:
         return StoreError(f"The store {where} failed: {problem}", _remedy(problem))
 
 
+def _first_damage(connection: Connection, end: float) -> str | None:
+    """Return what is wrong with a file of SQLite, None if nothing was found until a time."""
+    driver: Any = connection.connection.driver_connection
+    driver.set_progress_handler(lambda: time.monotonic() > end, 10_000)
+    try:
+        found = str(connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one())
+    except OperationalError as error:
+        if "interrupted" not in str(error.orig):
+            raise
+        return None
+    finally:
+        driver.set_progress_handler(None, 0)
+    return None if found == "ok" else " ".join(found.split())
+
+
+def _is_damage(error: DBAPIError) -> bool:
+    return any(word in str(error.orig) for word in ("malformed", "not a database", "corrupt"))
+
+
 def _remedy(problem: str) -> str:
     if "full" in problem or "No space" in problem:
         return "Make room on its disk; nothing was half-written, and it goes on by itself."
@@ -165,6 +219,7 @@ def _unless_said(url: URL, settings: dict[str, Any]) -> dict[str, Any]:
 def _sqlite(url: URL) -> Engine:
     if not url.database or url.database == ":memory:":
         raise SlatewiseError("A store is a file.", "Give sqlite:///path/to/store.sqlite.")
+    _make_private(Path(url.database))
     engine = create_engine(
         url,
         hide_parameters=True,
@@ -174,6 +229,12 @@ def _sqlite(url: URL) -> Engine:
     )
     event.listen(engine, "connect", _prepare_sqlite)
     return engine
+
+
+def _make_private(file: Path) -> None:
+    """Make the file of a new store, for its owner alone; SQLite's other files take after it."""
+    with suppress(OSError):  # it is there, or cannot be made, which SQLite says
+        os.close(os.open(file, os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _: Any) -> None:

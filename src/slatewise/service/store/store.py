@@ -54,6 +54,7 @@ class Store:
         """Open `sqlite:///path` or `postgresql://…`, new or of any version up to ours."""
         database = Database(url)
         try:
+            database.require_unicode()
             bring_up_to_date(database)
             return cls(database)
         except Exception:
@@ -63,6 +64,10 @@ class Store:
     def close(self) -> None:
         """Close all connections."""
         self._database.close()
+
+    def check(self) -> None:
+        """Refuse a damaged file of SQLite: to be called before it is served."""
+        self._database.check()
 
     def ping(self) -> None:
         """Raise `StoreError` when the store cannot be reached."""

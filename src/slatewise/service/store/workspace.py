@@ -59,7 +59,7 @@ def _locked(directory: Path, task: str) -> Iterator[bool]:
     The system frees the lock of a process that dies. The file stays: whoever removed it could
     lock another one of the same name than the next process.
     """
-    directory.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (directory / LOCK).open("a", encoding="utf-8") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
