@@ -11,6 +11,7 @@ from slatewise.service.nights.judgement import (
     Score,
     cross_calibrated,
     decide,
+    decide_drift,
     is_surely_worse,
 )
 
@@ -79,6 +80,7 @@ def gain(value: float, low: float, high: float) -> Estimate:
         ("not-worse", gain(0.0, -0.1, 0.1), True),
         ("not-worse", gain(-0.004, -0.009, 0.003), True),
         ("not-worse", gain(-0.004, -0.011, 0.003), False),
+        ("not-worse", gain(-0.0028, -0.0035, -0.0022), False),
         ("not-worse", gain(np.nan, np.nan, np.nan), False),
         ("better", gain(0.02, 0.001, 0.3), True),
         ("better", gain(0.02, -0.001, 0.3), False),
@@ -101,3 +103,10 @@ def test_a_version_is_surely_worse_by_more_than_the_tolerance_and_by_no_accident
     assert is_surely_worse(gain(-0.05, -0.1, -0.001), 0.01)
     assert not is_surely_worse(gain(-0.05, -0.1, 0.001), 0.01)
     assert not is_surely_worse(gain(-0.005, -0.006, -0.004), 0.01)
+
+
+def test_a_drift_of_losses_that_are_not_sure_is_refused() -> None:
+    assert decide_drift(gain(-0.004, -0.009, 0.003), "3", 0.01).promote
+    drifted = decide_drift(gain(-0.02, -0.05, 0.003), "3", 0.01)
+    assert not drifted.promote
+    assert "version 3 was best of the last weeks" in drifted.why

@@ -8,12 +8,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from slatewise.errors import SlatewiseError
+from slatewise.evaluation import Estimate
 from slatewise.service.nights import last_report, retrain, window
 from slatewise.service.nights import night as night_module
+from slatewise.service.nights.judgement import Score
+from slatewise.service.nights.night import Rival
 from slatewise.service.nights.split import LEAST_JUDGED
+from slatewise.service.nights.versions import Version
 from slatewise.service.serving.models import Models
 from slatewise.service.store import Store
 from slatewise.service.store.workspace import FOLDER, workspace
@@ -112,8 +117,30 @@ def test_a_model_that_learned_from_random_clicks_is_not_promoted(service: Path) 
     found = night(service, Shelf(at_random(VISITS, 0, 2.2)), 3)
     assert (found.outcome, found.serving) == ("kept", "1")
     assert found.scores["gain"]["log_likelihood"]["high"] < -0.05
-    assert "may be worse" in found.why
+    assert "surely worse" in found.why
     assert main(service).versions() == ["1"]
+
+
+def test_small_losses_are_borne_and_their_sum_over_nights_is_refused(
+    service: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def level(version: int) -> Score:
+        noise = np.random.default_rng(version).normal(0, 0.008, 2_000)
+        found = Estimate.of(-0.018 * version, noise - 0.018 * version, 100, "the same")
+        return Score(found, found)
+
+    def judge(_: object, version: Version, *__: object) -> Rival:
+        return Rival(version, level(int(version.name)), None)
+
+    monkeypatch.setattr(night_module, "_judge", judge)
+    monkeypatch.setattr(night_module, "score", lambda *_: level(2))
+    assert night(service, Shelf(VISITS), 3).serving == "2"
+    assert runs.read_run(main(service).path("2"))["retraining"]["best"] == "1"
+    monkeypatch.setattr(night_module, "score", lambda *_: level(3))
+    found = night(service, Shelf(VISITS), 4)
+    assert found.scores["gain"]["log_likelihood"]["high"] > 0  # beside what serves it would do
+    assert (found.outcome, found.serving) == ("kept", "2")
+    assert "version 1 was best of the last weeks" in found.why
 
 
 def test_a_better_model_is_promoted_even_where_it_must_prove_it(tmp_path: Path) -> None:

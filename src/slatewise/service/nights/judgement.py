@@ -99,9 +99,24 @@ def decide(gain: Estimate | None, rule: Rule, tolerance: float) -> Decision:
     if rule == "better":
         better = gain.low > 0
         return Decision(better, f"it is {'' if better else 'not '}surely better{in_words(gain)}")
+    if gain.high < 0:  # however little it is: such losses would add up
+        return Decision(False, f"it is surely worse{in_words(gain)}")
     if gain.value >= 0 or gain.low > -tolerance:
         return Decision(True, f"it is not worse{in_words(gain)}")
     return Decision(False, f"it may be worse{in_words(gain)}")
+
+
+def decide_drift(gain: Estimate, best: str, tolerance: float) -> Decision:
+    """Decide by the gain over the best version of the last weeks.
+
+    Each night may lose a little that is not sure; this bounds what many of them lose.
+    """
+    decision = decide(gain, "not-worse", tolerance)
+    if decision.promote:
+        return decision
+    return Decision(
+        False, f"version {best} was best of the last weeks, and beside that {decision.why}"
+    )
 
 
 def is_surely_worse(gain: Estimate, tolerance: float) -> bool:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeGuard
 
 from safetensors import SafetensorError
 
@@ -16,15 +16,23 @@ from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
 from slatewise.model.fitted import SlateModel
 from slatewise.service.nights.item_features import WindowFeatures, window_features
-from slatewise.service.nights.judgement import Score, decide, in_words, is_surely_worse, score
+from slatewise.service.nights.judgement import (
+    Decision,
+    Score,
+    decide,
+    decide_drift,
+    in_words,
+    is_surely_worse,
+    score,
+)
 from slatewise.service.nights.recipe import Recipe, fit_recipe, recipe_of
 from slatewise.service.nights.report import Night
 from slatewise.service.nights.split import LEAST_JUDGED, WindowSplit, split_window
-from slatewise.service.nights.versions import Version, served_versions, transfer
+from slatewise.service.nights.versions import Version, best_version, served_versions, transfer
 from slatewise.service.nights.window import NightData, Progress, VisitStore
 from slatewise.service.serving.models import Models
 from slatewise.service.settings import ModelSpec, RetrainingConfig, ServiceConfig
-from slatewise.service.store.clock import AHEAD, iso, wall_clock
+from slatewise.service.store.clock import AHEAD, DAY, iso, wall_clock
 from slatewise.service.store.workspace import workspace
 from slatewise.training import runs
 
@@ -156,7 +164,9 @@ def _retrain_model(task: Task, night: Night) -> None:
             f"{parts.judged:,} interactions since {iso(parts.judged_from)} can judge, "
             f"{LEAST_JUDGED} of {_LEAST_JUDGES} users are needed"
         )
-    rival = _rival(task, night, [_judge(task, one, parts, judged) for one in versions])
+    rivals = [_judge(task, one, parts, judged) for one in versions]
+    best = _best(task, rivals, parts, judged)
+    rival = _rival(task, night, rivals)
     recipe, fitted = _train(task, night, parts.learning, rival)
     gain = None
     if judged:
@@ -167,9 +177,11 @@ def _retrain_model(task: Task, night: Night) -> None:
             night.scores["gain"] = (new - rival.score).to_json()
             gain = (new - rival.score).log_likelihood
     decision = decide(gain, task.rules.promote, task.rules.tolerance)
+    if decision.promote and judged and _is_another(best, rival):
+        decision = _against_best(task, night, new, best) or decision
     night.why = decision.why
     if decision.promote:
-        _promote(task, night, recipe, parts, fitted, proven=gain is not None)
+        _promote(task, night, recipe, parts, fitted, best, proven=gain is not None)
     else:
         night.outcome = "kept"
 
@@ -205,6 +217,32 @@ def _judge(task: Task, version: Version, parts: WindowSplit, judged: bool) -> Ri
     features = None if found is None else found.features
     transferred = transfer(version.model, parts.judging, features)
     return Rival(version, score(transferred, parts.judging, task.seed), found)
+
+
+def _best(task: Task, rivals: list[Rival], parts: WindowSplit, judged: bool) -> Rival | None:
+    """Return the best version of the last weeks, by the newest day."""
+    since = task.data.now - round(task.rules.window_days * DAY)
+    earlier = best_version(task.models, [rival.version for rival in rivals], since)
+    if earlier is not None:
+        rivals = [*rivals, _judge(task, earlier, parts, judged)]
+    scored = [(rival.score.log_likelihood.value, rival) for rival in rivals if rival.score]
+    if not scored:
+        return rivals[0] if rivals else None
+    return max(scored, key=lambda one: one[0])[1]
+
+
+def _is_another(best: Rival | None, rival: Rival | None) -> TypeGuard[Rival]:
+    return best is not None and (rival is None or best.version.name != rival.version.name)
+
+
+def _against_best(task: Task, night: Night, new: Score, best: Rival) -> Decision | None:
+    """Return why a model is refused beside the best version of the last weeks, None if not."""
+    if task.rules.promote == "always" or best.score is None:
+        return None
+    gain = new - best.score
+    night.scores["gain_over_best"] = gain.to_json()
+    decision = decide_drift(gain.log_likelihood, best.version.name, task.rules.tolerance)
+    return None if decision.promote else decision
 
 
 def _rival(task: Task, night: Night, rivals: list[Rival]) -> Rival | None:
@@ -268,6 +306,7 @@ def _promote(
     recipe: Recipe,
     parts: WindowSplit,
     fitted: SlateModel,
+    best: Rival | None,
     *,
     proven: bool,
 ) -> None:
@@ -291,6 +330,7 @@ def _promote(
         "retraining": {
             "until": until,
             "started_from": night.started_from,
+            "best": None if best is None else best.version.name,
             "model": recipe.intended.model_dump(mode="json"),
         },
     }
@@ -299,4 +339,4 @@ def _promote(
     version = task.models.add(run)
     task.models.promote(version, night.why)
     night.outcome = "promoted"
-    task.models.prune(task.rules.keep)
+    task.models.prune(task.rules.keep, set() if best is None else {best.version.name})

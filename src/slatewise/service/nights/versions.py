@@ -41,6 +41,12 @@ class Version:
         return None if until is None else int(until)
 
     @property
+    def best(self) -> str | None:
+        """The version that was best of those that served before it; None if that is not known."""
+        best = self._retraining.get("best")
+        return None if best is None else str(best)
+
+    @property
     def config(self) -> ModelConfig:
         """What it is, with sources that it was trained without because they had no slates."""
         intended = self._retraining.get("model")
@@ -84,6 +90,21 @@ def served_versions(models: Models) -> tuple[list[Version], list[str]]:
             continue
         break
     return found, list(serving.problems)
+
+
+def best_version(models: Models, versions: list[Version], since: int) -> Version | None:
+    """Read the version that was best before these, if it has learned from what came after a time.
+
+    None where that is one of these, or is not there any more.
+    """
+    name = versions[0].best if versions else None
+    if name is None or name in [version.name for version in versions]:
+        return None
+    try:
+        found = Version.of(name, runs.load(models.path(name)), models)
+    except SlatewiseError:
+        return None
+    return found if (found.until or 0) >= since else None
 
 
 def transfer(

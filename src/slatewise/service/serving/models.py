@@ -12,6 +12,7 @@ import json
 import logging
 import shutil
 import time
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -151,13 +152,13 @@ class Models:
             return None
         return found.st_mtime_ns, found.st_ino
 
-    def prune(self, keep: int) -> list[str]:
-        """Delete all but the newest `keep` versions; what serves or may be returned to stays.
+    def prune(self, keep: int, others: Collection[str] = ()) -> list[str]:
+        """Delete all but the newest `keep` versions and `others`; what serves or may again stays.
 
         Whoever has a deleted one mapped keeps it. Returns what was deleted.
         """
         now = self.current()
-        spared = set(self.versions()[-keep:])
+        spared = {*self.versions()[-keep:], *others}
         if now is not None:
             spared |= {now.version, *now.previous[:1]}
         deleted = [version for version in self.versions() if version not in spared]

@@ -41,6 +41,6 @@ class RetrainingConfig(Config):
     promote: Literal["not-worse", "better", "always"] = "not-worse"
     """When the new model takes over, by the newest day."""
     tolerance: NonNegativeFloat = 0.01
-    """Loss of mean log-likelihood that `not-worse` does not mind."""
+    """Loss of mean log-likelihood that `not-worse` does not mind, as long as it is not sure."""
     keep: Annotated[int, Field(ge=2)] = 7
     """Versions of a model that are kept."""
