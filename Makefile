@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo serve-demo test check bench clean
+.PHONY: demo serve-demo test check bench dist clean
 
 # The main job end to end, on a simulated log, or with DATA=path (and ITEMS=path, MAPPING=file) on
 # yours: a log that nobody answers to, so with a model of the terms chosen for it in place of the online
@@ -57,8 +57,24 @@ bench: $(READY)
 	$(BIN)/python benchmarks/analyse.py --check
 	$(BIN)/python benchmarks/bulk_load.py --check
 
+# What would be published: built, installed into an empty environment, and used outside the repository.
+dist: $(READY)
+	rm -rf dist
+	$(BIN)/pip install --quiet --disable-pip-version-check build
+	$(BIN)/python -m build --outdir dist
+	$(PYTHON) -m venv dist/empty
+	dist/empty/bin/pip install --quiet --disable-pip-version-check -c constraints.txt \
+		"$$(ls dist/*.whl)[serve]"
+	cd dist && empty/bin/slatewise simulate log --preset demo
+	cd dist && empty/bin/slatewise prepare log log dataset
+	cd dist && empty/bin/slatewise train dataset run
+	cd dist && empty/bin/slatewise evaluate run dataset
+	cd dist && empty/bin/slatewise recommend run --clicks ''
+	cd dist && empty/bin/slatewise serve --help > /dev/null
+	@echo "Ready: $$(ls dist/*.whl dist/*.tar.gz)"
+
 clean:
-	rm -rf $(VENV) demo
+	rm -rf $(VENV) demo dist
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
