@@ -74,6 +74,13 @@ def test_the_first_night_starts_from_nothing_and_serves(trained: Path) -> None:
     assert not (trained / FOLDER).exists()
 
 
+def test_the_store_numbers_the_versions_of_all_hosts(
+    service: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Shelf, "take_version", lambda self, model, least: 5 + least)
+    assert night(service, Shelf(VISITS), 3).serving == "7"
+
+
 def test_too_few_slates_change_nothing(tmp_path: Path) -> None:
     found = night(tmp_path, Shelf(VISITS), 0.1)
     assert found.outcome == "not enough"

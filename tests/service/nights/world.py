@@ -5,6 +5,7 @@ clicked four times in five. Two slates in five have none of it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,6 +42,12 @@ class Shelf:
         inside.sort(key=lambda visit: visit.slate.time)
         for first in range(0, len(inside), 700):
             yield inside[first : first + 700]
+
+    def training(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def take_version(self, model: str, least: int) -> int:
+        return least
 
     def last_shown(self) -> int:
         return max((visit.slate.time for visit in self.visits), default=0)

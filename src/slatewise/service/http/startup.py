@@ -3,6 +3,7 @@
 import logging
 import stat
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -97,7 +98,8 @@ def _begin(
     groups = [model.group_names[group] for group in model.posterior.item_groups.tolist()]
     store.add_items(zip(map(str, model.item_ids), groups, strict=True))
     models = _models(directory, config)
-    models.promote(models.add(run), f"begun with {run.name}")
+    number = partial(store.take_version, models.directory.name)
+    models.promote(models.add(run, number), f"begun with {run.name}")
 
 
 def _models(directory: Path, config: ServiceConfig) -> "Models":

@@ -7,6 +7,7 @@ killed, at whatever moment leaves everything as it was.
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeGuard
 
@@ -93,7 +94,7 @@ def retrain(
             raise SlatewiseError(
                 f"there is no model '{name}'.", f"The models are {', '.join(config.models)}."
             )
-    with workspace(directory) as folder:
+    with workspace(directory) as folder, store.training():
         data = NightData(folder, store, now, config.retraining.window_days, progress)
         return [
             _night(
@@ -336,7 +337,8 @@ def _promote(
     }
     runs.write_model(fitted, run, about)
     recipe.write_selection(run)
-    version = task.models.add(run)
+    number = partial(task.data.store.take_version, task.name)
+    version = task.models.add(run, number)
     task.models.promote(version, night.why)
     night.outcome = "promoted"
     task.models.prune(task.rules.keep, set() if best is None else {best.version.name})

@@ -1,6 +1,7 @@
 """The window of the log that a night learns from, read from the store as a log and its items."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -29,6 +30,12 @@ class VisitStore(Protocol):
 
     def export(self, start: int, end: int) -> Iterable[list[Visit]]:
         """Stream the visits whose slates are of these times, the end left out."""
+
+    def training(self) -> AbstractContextManager[None]:
+        """Let no other host that shares the store train until this ends."""
+
+    def take_version(self, model: str, least: int) -> int:
+        """Return the next number of a version, which no host gets again."""
 
     def last_shown(self) -> int:
         """Return the time of the newest slate."""

@@ -12,7 +12,7 @@ import json
 import logging
 import shutil
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -80,10 +80,14 @@ class Models:
         taken += [int(v) for one in past if one for v in (one.version, *one.previous)]
         return str(max(taken, default=0) + 1)
 
-    def add(self, run: Path) -> str:
-        """Copy a run that was made elsewhere, as the next version; it does not serve yet."""
+    def add(self, run: Path, number: Callable[[int], int] = lambda least: least) -> str:
+        """Copy a run that was made elsewhere, as the next version; it does not serve yet.
+
+        `number` returns the number of the version, from the smallest that is free here: hosts that
+        share a store have it give them, so that no two versions have the same.
+        """
         runs.load(run)
-        version = self.next_version()
+        version = str(number(int(self.next_version())))
         self.directory.mkdir(parents=True, exist_ok=True)
         partial = self.directory / f".{version}.partial"
         shutil.rmtree(partial, ignore_errors=True)

@@ -2,9 +2,9 @@
 
 from enum import StrEnum
 
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
-from slatewise.service.store.schema import COUNTERS
+from slatewise.service.store.schema import COUNTERS, META
 
 
 class Counter(StrEnum):
@@ -39,3 +39,14 @@ def advance(connection: Connection, counter: Counter, last: int) -> None:
 def last_number(connection: Connection, counter: Counter) -> int:
     """Return the last number given, without waiting for a writer."""
     return int(connection.scalars(_LAST, {"counter": counter.value}).one())
+
+
+def take_version(connection: Connection, model: str, least: int) -> int:
+    """Give the next number to a version of a model, `least` or more, and to no other."""
+    take_turn(connection, Counter.ITEMS)  # one at a time
+    name = f"version {model}"
+    last = connection.scalar(select(META.c.value).where(META.c.name == name))
+    number = max(least, int(last or 0) + 1)
+    connection.execute(delete(META).where(META.c.name == name))
+    connection.execute(insert(META), [{"name": name, "value": str(number)}])
+    return number

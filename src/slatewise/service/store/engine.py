@@ -4,8 +4,8 @@ import math
 import os
 import sqlite3
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -75,6 +75,28 @@ class Database:
                 return work(connection)
 
         return self._attempt(run)
+
+    @contextmanager
+    def alone(self, lock: int) -> Iterator[bool]:
+        """Hold a lock of PostgreSQL until this ends, and say whether it was free.
+
+        The server frees it when the connection ends, however that comes. A file of SQLite is of one
+        host, where processes lock files.
+        """
+        if self.is_sqlite:
+            yield True
+            return
+        with ExitStack() as held:
+            try:
+                connection = held.enter_context(self._reader.connect())
+                self._limit(connection, READING)
+                held.callback(
+                    connection.invalidate
+                )  # frees the lock, whatever became of the server
+                free = bool(connection.scalar(select(func.pg_try_advisory_lock(lock))))
+            except (DBAPIError, PoolTimeout) as error:
+                raise self.error(error) from error
+            yield free
 
     def require_unicode(self) -> None:
         """Refuse a PostgreSQL database that cannot keep every text."""

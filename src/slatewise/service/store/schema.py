@@ -19,7 +19,7 @@ AT_ONCE = 1_000
 METADATA = MetaData()
 
 META = Table("meta", METADATA, Column("name", Text), Column("value", Text))
-"""The version of the schema, and the salt of `erased`."""
+"""The version of the schema, the salt of `erased`, and the last version of each model."""
 
 COUNTERS = Table("counters", METADATA, Column("name", Text), Column("value", BigInteger))
 """The last numbers given: `log` to slates and outcomes, `items` to changes of items."""

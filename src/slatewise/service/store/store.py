@@ -1,11 +1,14 @@
 """The store: one object for all that is written and read."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from sqlalchemy import Connection
 
+from slatewise.errors import SlatewiseError
 from slatewise.service.store import (
     bulk,
+    counters,
     erasure,
     export,
     inserts,
@@ -184,6 +187,25 @@ class Store:
     def forget_slice(self, before: int) -> int:
         """Delete some of what experiments count of slates from before a time; return how many."""
         return self._database.write(lambda connection: retention.forget_slice(connection, before))
+
+    # Models
+
+    @contextmanager
+    def training(self) -> Iterator[None]:
+        """Let no other host that shares the store train until this ends; refused while one does."""
+        lock = int.from_bytes(bytes.fromhex(self._salt)[:8], "big", signed=True)
+        with self._database.alone(lock) as free:
+            if not free:
+                raise SlatewiseError(
+                    "Another host that shares the store is training.", "Wait until that has ended."
+                )
+            yield
+
+    def take_version(self, model: str, least: int) -> int:
+        """Return the next number of a version, `least` or more, which no host gets again."""
+        return self._database.write(
+            lambda connection: counters.take_version(connection, model, least)
+        )
 
     # Items
 
