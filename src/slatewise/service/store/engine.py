@@ -90,9 +90,7 @@ class Database:
             try:
                 connection = held.enter_context(self._reader.connect())
                 self._limit(connection, READING)
-                held.callback(
-                    connection.invalidate
-                )  # frees the lock, whatever became of the server
+                held.callback(connection.invalidate)  # the lock goes with it
                 free = bool(connection.scalar(select(func.pg_try_advisory_lock(lock))))
             except (DBAPIError, PoolTimeout) as error:
                 raise self.error(error) from error
