@@ -17,17 +17,15 @@ from typing import Any
 
 from harness import Row, Target, parse, parser, report
 from slatewise import ModelConfig, ModelRecommender, SlateDataset, TrainingConfig, evaluate, fit
-from slatewise.experiments.exposure import ExposureConfig, histories
-from slatewise.experiments.model_policy import maker_after
+from slatewise.experiments.exposure import ExposureConfig
+from slatewise.experiments.model_policy import ModelPolicy, ServedModel
 from slatewise.experiments.platform import Platform
 from slatewise.model.fitted import SlateModel
-from slatewise.ranking import Filter
-from slatewise.slates import users as asking
 from slatewise.slates.strategies import Greedy, InSlateThompson, NamedStrategy
 from slatewise.training.sizes import LogSize
 
 EARLIER: dict[str, Any] = {"dimensions": 10, "temperature": 1.0, "sigma_max": 1.0, "negatives": 128}
-PEOPLE, ITEMS, GROUPS, JUDGED, EPOCHS = 800, 2_000, 50, 1_500, 200
+PEOPLE, ITEMS, GROUPS, EPOCHS = 800, 2_000, 50, 200
 WORLDS = {"demo": 0.0, "group-free": 1.0}
 """Share of the items that the items table puts into any group."""
 LIKELIHOODS = ("slate", "source-aware", "all-item")
@@ -60,13 +58,9 @@ class World:
 
     def click_rate(self, model: SlateModel, strategy: NamedStrategy) -> float:
         """Return how likely a click on the next slate is, exactly, averaged over users."""
-        market, population = self.platform.market, self.platform.population
-        who = population.present(day=0)[:JUDGED]
-        known = histories(self.platform.log.before(0), who, self.dataset.source_names)
-        filters = [Filter(exclude=history.clicked) for history in known]
-        asked = asking.Users(known, filters, [0] * len(who))
-        slates = maker_after(model, self.dataset).rows(asked, market.config.max_slate, strategy)
-        return float(market.click_probability(population.users, slates, who).mean())
+        served = ServedModel(model, self.dataset, self.platform)
+        policy = ModelPolicy(served, strategy, self.platform.market.config.max_slate)
+        return float(self.platform.judge(policy, day=0)[1].mean())
 
 
 def main() -> None:

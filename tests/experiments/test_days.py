@@ -28,20 +28,32 @@ def test_every_arm_has_a_row_for_every_day(tables: Tables) -> None:
 
 def test_counts_add_up(tables: Tables) -> None:
     for shown, slates in zip(tables["shown"], tables["slates"], strict=True):
-        assert sum(shown["slates"]) == slates["slates"]
-        assert (shown["clicks"] <= shown["slates"]).all()
+        assert sum(shown["served"]) == slates["slates"]
+        assert (shown["clicks"] <= shown["served"]).all()
+        assert ((shown["served"] == 0) | (shown["served"] == shown["slates"])).all()
         assert (shown["slates"] >= 1).all()
         assert (shown["expected"] > 0).all()
         assert (shown["expected"] < shown["slates"]).all()
         assert len(set(shown["users"])) == len(shown["users"])
 
 
-def test_no_user_is_in_two_arms(tables: Tables) -> None:
-    users = [
-        {int(user) for row in tables["shown"] if row["arm"] == arm.name for user in row["users"]}
+def test_no_user_is_served_by_two_arms_and_all_arms_are_judged_on_all_users(
+    tables: Tables,
+) -> None:
+    served = [
+        {
+            int(user)
+            for row in tables["shown"]
+            if row["arm"] == arm.name
+            for user in row["users"][row["served"] > 0]
+        }
         for arm in ARMS
     ]
-    assert sum(map(len, users)) == len(set.union(*users))
+    assert sum(map(len, served)) == len(set.union(*served))
+    for day in range(3):
+        rows = [row for row in tables["shown"] if row["day"] == day]
+        assert all((row["users"] == rows[0]["users"]).all() for row in rows)
+        assert all((row["slates"] == rows[0]["slates"]).all() for row in rows)
 
 
 def test_arms_with_the_same_model_share_it(tables: Tables) -> None:
@@ -63,11 +75,11 @@ def test_models_that_serve_have_learned_from_the_past_alone(
     starts: list[Any] = []
     retrain = loop.retrain
 
-    def spy(config: Any, models: Any, variant: str, dataset: SlateDataset, seed: int) -> Any:
+    def spy(config: Any, models: Any, variant: str, dataset: SlateDataset, *rest: Any) -> Any:
         ends = int(dataset.times.min()), int(dataset.times.max())
         read.append(tuple(time // DAY - FIRST_DAY for time in ends))
         starts.append(models.get(variant))
-        made.append(retrain(config, models, variant, dataset, seed))
+        made.append(retrain(config, models, variant, dataset, *rest))
         return made[-1]
 
     made: list[Any] = []

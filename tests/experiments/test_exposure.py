@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-import torch
 
 from slatewise.errors import SlatewiseError
 from slatewise.experiments.exposure import (
@@ -15,16 +14,11 @@ from slatewise.experiments.exposure import (
     Cells,
     ExposureConfig,
     _fill,
-    histories,
-    judge_greedy,
 )
-from slatewise.experiments.model_policy import maker_after
 from slatewise.experiments.platform import Platform
 from slatewise.experiments.store import StudyResult
 from slatewise.experiments.study import find_study, run_study, study_config
-from slatewise.model.config import ModelConfig
 from slatewise.report.sections import exposure as section
-from slatewise.training import TrainingConfig, fit
 from tests.experiments.worlds import SMALL, bench
 
 QUICK: dict[str, Any] = SMALL | {
@@ -74,54 +68,6 @@ def test_a_feedback_loop_begins_at_random_and_goes_on_with_models(tmp_path: Path
     # A model shows many users the same; chance hardly ever does.
     shown, drawn = recommended(loop, later), recommended(chance, later)
     assert len(shown) < 0.7 * len(drawn)
-
-
-def test_histories_are_in_the_order_of_time() -> None:
-    log = pl.DataFrame(
-        {
-            "user_id": [7, 7, 3, 7, 7],
-            "time": [1, 3, 1, 2, 4],
-            "slate": [[1, 2], [5], [9], [3, 4], [6, 7]],
-            "click": [2, 5, None, None, None],
-            "source": ["search", "search", "search", "recommendation", "search"],
-        }
-    )
-    known = histories(log, np.array([7, 8]), ["recommendation", "search"])
-    assert [row.clicked.tolist() for row in known] == [[2, 5], []]
-    moves = known[0].moves(np.array([0, 1]))
-    assert moves.kinds.tolist() == [-1, 0, -1, 1]  # a click, and slates without one by source
-    slates = np.split(moves.items, moves.offsets[1:-1])
-    assert [slate.tolist() for slate in slates] == [[2], [3, 4], [5], [6, 7]]
-    assert len(known[1].moves(np.array([0, 1])).kinds) == 0
-
-
-def test_evidence_reaches_the_slates_that_are_judged(tmp_path: Path) -> None:
-    made = platform(tmp_path / "platform", "random")
-    dataset, who = made.log.dataset(0), made.population.present(0)
-    model = fit(
-        dataset,
-        ModelConfig(dimensions=3, dynamics="linear", evidence=("search",)),
-        TrainingConfig(max_epochs=1),
-    )
-    known = histories(made.log.before(0), who, dataset.source_names)
-    rates = []
-    for strength in (0.0, 3.0):
-        with torch.no_grad():
-            model.posterior.shared["evidence"].mean.fill_(strength)
-        rates.append(
-            judge_greedy(
-                maker_after(model, dataset),
-                made.market,
-                made.population.users,
-                who,
-                known,
-            )
-        )
-    moved = rates[0] != rates[1]
-    searched = [0 in user.moves(np.array([-1, 0])).kinds for user in known]
-    assert dataset.source_names[1] == "search"
-    assert moved.any()
-    assert not moved[~np.array(searched)].any()
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from slatewise.experiments.study import (
     run_study,
     study_config,
 )
-from tests.experiments.worlds import SMALL, bench
+from tests.experiments.worlds import CHURN, SMALL, bench
 from tests.test_docs import shown, table
 
 
@@ -61,7 +61,7 @@ def test_days_add_up_to_the_whole(models: StudyResult) -> None:
     daily = models.tables["daily"]
     for row in models.tables["rates"].filter(measure="clicks").to_dicts():
         mine = daily.filter(arm=row["arm"])
-        assert mine["slates"].sum() == row["slates"]
+        assert mine["served"].sum() == row["served"]
         assert mine["clicks"].sum() == row["clicks"]
 
 
@@ -147,8 +147,10 @@ def test_arms_that_learn_alone_have_the_same_people_and_warm_up(strategies: Stud
     assert own.height == 3
     assert own["interactions"].n_unique() == 1
     assert own["validation_log_likelihood"].n_unique() == 1
-    later = strategies.tables["nights"].filter(part="own", day=2)
-    assert later["validation_log_likelihood"].n_unique() == 3
+    for day in range(3):  # chance is the same for all; what they are shown is not
+        shown = strategies.tables["shown"].filter(part="own", day=day)
+        assert shown["users"].n_unique() == shown["slates"].n_unique() == 1
+        assert shown["expected"].n_unique() == 3
 
 
 def test_diversity_is_averaged_over_slates(strategies: StudyResult) -> None:
@@ -173,7 +175,7 @@ def test_a_part_of_no_days_is_left_out() -> None:
     ("name", "changes", "problem"),
     [
         ("online-models", {"dataset": "somewhere"}, "does not answer"),
-        ("online-models", {"preset": "news"}, "come and go"),
+        ("online-models", {"item_features": True}, "no features"),
         ("online-models", {"variants": ["slate-lstm"]}, "no variant"),
         ("online-strategies", {"strategies": ["random"]}, "no strategy"),
         ("online-strategies", {"strategies": ["greedy", "greedy"]}, "given twice"),
@@ -205,3 +207,15 @@ def test_every_setting_of_the_online_studies_is_listed_with_its_default() -> Non
         assert listed[name] == shown(OnlineConfig.model_fields[name].default)
     changed = OnlineConfig().nightly.model_dump(exclude_defaults=True)
     assert listed["nightly"] == shown(changed)
+
+
+def test_studies_run_where_items_come_and_go(tmp_path: Path) -> None:
+    world = {**CHURN, "catalogue": CHURN["catalogue"] | {"mislabelled": 1.0}}
+    few = {"variants": ["slate-linear-hier"], "strategies": ["greedy", "in-slate-thompson"]}
+    terms = {"dimensions": 3, "terms": ["bias", "popularity", "co_clicks"]}
+    churn = {"simulation": world, "model": terms, "item_features": True, "days": 2, "own_days": 2}
+    found = result("online-strategies", tmp_path, **few, **churn)
+    assert found.tables["shown"].height == 2 * 2 + 2 * 2
+    # Of what is shown on the second day, some had not been published when the night began.
+    assert (found.tables["slates"]["little_seen"] > 0).all()
+    assert all("no verdict from 1 world" in one.sentence() for one in found.findings)

@@ -4,14 +4,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from slatewise.experiments.daily_log import DaySlates
-from slatewise.experiments.platform import Platform
-from slatewise.simulation import Policy, RandomPolicy
-from tests.experiments.worlds import platform
+from slatewise.experiments.daily_log import SOURCES, DaySlates
+from slatewise.experiments.platform import MOMENTS, Platform, ServingPolicy
+from tests.experiments.worlds import market, platform
 
 
-def policies(where: Platform, arms: int = 3) -> list[Policy]:
-    return [RandomPolicy(where.market.catalogue) for _ in range(arms)]
+def policies(where: Platform, arms: int = 3) -> list[ServingPolicy]:
+    return [where.usual("random")] * arms
 
 
 def served(where: Platform, days: int) -> list[DaySlates]:
@@ -78,6 +77,52 @@ def test_every_slate_that_was_met_is_a_row_of_the_log(tmp_path: Path) -> None:
         assert rows["slate"].to_list() == shown
 
 
+def test_histories_hold_what_was_seen_and_when(tmp_path: Path) -> None:
+    where = platform(tmp_path)
+    served(where, 1)
+    log = pl.concat(where.log.days.values()).sort("user_id", "time")
+    for (user,), rows in log.group_by("user_id"):
+        (known,) = where.memory.histories(np.array([user]))
+        assert known.items.tolist() == rows["slate"].explode().to_list()
+        assert known.times.tolist() == rows["time"].cast(pl.Int64).to_list()
+        assert known.clicked.tolist() == rows["click"].drop_nulls().to_list()
+        assert [SOURCES[one] for one in known.sources] == rows["source"].to_list()
+
+
+def test_people_come_at_moments_of_the_day_and_never_twice_at_one(tmp_path: Path) -> None:
+    where = platform(tmp_path, users=400)
+    met = where.day(0, policies(where))
+    hours = (met.time - where.log.time(where.log.hours(0))) / 3_600_000_000
+    assert (np.diff(hours) >= 0).all()
+    assert set(hours) == {24 * (moment + 0.5) / MOMENTS for moment in range(MOMENTS)}
+    assert len(set(zip(met.user, met.time, strict=True))) == len(met.user)
+    # A Poisson number of slates for each: 1.4 ± 4 · √(1.4 / 400).
+    assert abs(len(met.user) / len(where.population.present(0)) - 1.4) < 0.24
+
+
+def test_arms_are_judged_on_the_same_users_at_the_same_moment(tmp_path: Path) -> None:
+    where = platform(tmp_path, arms=2)
+    where.warm_up()
+    met = where.day(0, [where.usual("random"), where.usual("promoted")])
+    shown = met.only(~met.searched)
+    assert np.isnan(met.judged[met.searched]).all()
+    assert ((shown.judged > 0) & (shown.judged < 1)).all()
+    assert (shown.judged[:, 0] != shown.judged[:, 1]).all()
+
+
+def test_chance_is_the_same_whatever_an_arm_shows(tmp_path: Path) -> None:
+    days = []
+    for name in ("random", "promoted"):
+        (tmp_path / name).mkdir()
+        where = platform(tmp_path / name, arms=1)
+        where.warm_up()
+        days += [[where.day(day, [where.usual(name)]) for day in range(3)]]
+    for one, other in zip(*days, strict=True):
+        for column in ("user", "time", "scroll", "searched"):
+            assert (getattr(one, column) == getattr(other, column)).all()
+        assert (one.slates != other.slates).any()
+
+
 def test_training_reads_the_last_days_before_the_day(tmp_path: Path) -> None:
     where = platform(tmp_path)
     served(where, 5)
@@ -116,15 +161,15 @@ def test_searches_of_a_lost_day_are_met_and_not_recorded(tmp_path: Path) -> None
 
 def test_a_lost_search_is_in_no_history(tmp_path: Path) -> None:
     where = platform(tmp_path)
-    users = where.population.users
     where.day(0, policies(where), lost=True)
     recorded = {
         (row["user_id"], row["click"])
         for row in where.log.days[0].drop_nulls("click").iter_rows(named=True)
     }
-    who, step = np.nonzero(users.history >= 0)
-    clicked = zip(who.tolist(), users.history[who, step].tolist(), strict=True)
-    assert set(clicked) == recorded
+    everybody = np.arange(len(where.population))
+    known = where.memory.histories(everybody)
+    assert {(user, item) for user in everybody for item in known[user].clicked} == recorded
+    assert all((one.sources == SOURCES.index("recommendation")).all() for one in known)
 
 
 @pytest.mark.parametrize("day", [1, 2, 3, 4])
@@ -152,6 +197,45 @@ def test_the_same_seed_gives_the_same_days(tmp_path: Path) -> None:
 
 def test_nights_read_the_groups_that_the_items_table_tells(tmp_path: Path) -> None:
     told = platform(tmp_path, simulation={"catalogue": {"mislabelled": 1.0}})
-    groups = pl.read_parquet(tmp_path / "items.parquet")["group"].to_list()
+    groups = told.log.items["group"].to_list()
     assert groups == [f"group-{group:03d}" for group in told.market.listed_groups]
     assert (told.market.listed_groups != told.market.catalogue.group).mean() > 0.5
+
+
+def test_where_items_come_and_go_nothing_is_shown_before_or_after_its_time(tmp_path: Path) -> None:
+    where = market(tmp_path)
+    life = where.market.life
+    assert life is not None
+    where.warm_up()
+    for day in range(2):
+        met = where.day(day, [where.usual("front-page")])
+        hours = (met.time - where.log.time(0.0)) / 3_600_000_000
+        assert life.alive(met.slates, hours).all()
+        assert met.searched.any()
+
+
+def test_a_longer_study_has_more_items_and_as_many_at_a_time(tmp_path: Path) -> None:
+    where = market(tmp_path, days=26, window=4)
+    assert where.market.config.days == 30
+    alive = where.market.config.alive
+    assert alive == pytest.approx(100, rel=0.01)
+    assert where.market.catalogue.items == pytest.approx(alive * (30 + 2) / 2, abs=1)
+
+
+def test_a_night_learns_of_the_items_that_were_on_offer_in_its_window(tmp_path: Path) -> None:
+    where = market(tmp_path)
+    where.warm_up()
+    life = where.market.life
+    assert life is not None
+    first, last = where.log.hours(-4), where.log.hours(0)
+    offered = (life.published < last) & (life.published + 48 > first)
+    assert where.log.dataset(0).item_ids.to_list() == np.flatnonzero(offered).tolist()
+    assert 0 < offered.sum() < len(offered)
+
+
+def test_some_groups_have_no_items_at_first(tmp_path: Path) -> None:
+    where = market(tmp_path)
+    life, group = where.market.life, where.market.catalogue.group
+    assert life is not None
+    first = [life.published[group == number].min() for number in range(10)]
+    assert sum(hour > 24 for hour in first) in range(1, 6)

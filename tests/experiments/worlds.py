@@ -33,3 +33,19 @@ def platform(folder: Path, *, arms: int = 3, days: int = 8, **changes: Any) -> P
 def bench(folder: Path) -> Bench:
     folder.mkdir(parents=True, exist_ok=True)
     return Bench(folder, folder, lambda stage, done, total: None)
+
+
+CHURN: dict[str, Any] = {
+    "policy": "front-page",
+    "catalogue": {"items": 600, "groups": 10, "dimensions": 3},
+    "life": {"hours": 48.0, "new_groups": 0.3},
+    "features": {"of_quality": 1},
+    "effects": {"quality_sd": 0.5},
+    "days": 10,
+}
+"""A world where items live for two days, and a third of the groups are new."""
+
+
+def market(folder: Path, **changes: Any) -> Platform:
+    """Return a platform where items come and go."""
+    return platform(folder, arms=1, simulation=CHURN, **changes)

@@ -63,7 +63,7 @@ def test_configurations_are_frozen() -> None:
         ({"policy": "front-page"}, "life.hours"),
         ({"life": {"hours": 24}}, "front-page"),
         ({"life": {"half_life": 6}}, "half_life"),
-        ({"life": {"hours": 24}, "policy": "front-page"}, "search_share"),
+        ({"life": {"new_groups": 0.2}}, "new_groups"),
         ({"life": {"hours": 2}, "policy": "front-page", "search_share": 0}, "too few"),
         ({"effects": {"fatigue": -1}}, "effects.fatigue"),
         ({"features": {"informative": 1.1}}, "features.informative"),

@@ -6,14 +6,16 @@ import numpy as np
 import pytest
 
 from slatewise.errors import SlatewiseError
-from slatewise.simulation import Life, load_config
+from slatewise.simulation import Catalogue, Life, Marketplace, load_config
 
 from .conftest import distinct
 
 
 @pytest.fixture
 def life() -> Life:
-    return Life.generate(load_config("news"), np.random.default_rng(1))
+    config = load_config("news")
+    catalogue = Catalogue.generate(config.catalogue, np.random.default_rng(2))
+    return Life.generate(config, catalogue, np.random.default_rng(1))
 
 
 def test_items_appear_at_an_even_pace_and_in_any_order(life: Life) -> None:
@@ -82,3 +84,31 @@ def test_a_time_outside_of_the_world_is_refused(
 ) -> None:
     with pytest.raises(SlatewiseError, match="alive at hour"):
         life.draw(np.array([50.0, hour]), 10, rng)
+
+
+def test_a_search_finds_what_is_alive_in_the_group_that_is_asked_for(life: Life) -> None:
+    rng = np.random.default_rng(0)
+    hours, groups = rng.uniform(0, 168, 300), rng.integers(20, size=(300, 8))
+    found = life.at(hours).draw_in(groups, rng)
+    everything = np.arange(400)
+    for hour, row, items in zip(hours, groups, found, strict=True):
+        alive = life.alive(everything[None], np.array([hour]))[0]
+        for group, item in zip(row, items, strict=True):
+            there = alive & (life.catalogue.group == group)
+            assert there[item] if item >= 0 else not there.any()
+
+
+def test_searches_where_items_come_and_go_are_near_the_intent() -> None:
+    market = Marketplace(load_config("news", search_share=0.5))
+    rng = np.random.default_rng(0)
+    users = market.new_users(300, rng)
+    who = np.arange(300)
+    found = market.find(users, who, rng, 60.0)
+    assert distinct(found)
+    assert market.life is not None
+    assert market.life.alive(found, np.full(300, 60.0)).all()
+    anything = market.life.draw(np.full(300, 60.0), 10, rng)
+    chances = [
+        market.click_probability(users, slates, who, 60.0).mean() for slates in (found, anything)
+    ]
+    assert chances[0] > 1.3 * chances[1]

@@ -157,3 +157,9 @@ def test_a_slate_remembers_all_that_it_was_made_from() -> None:
     greedy = recommender.recommend(events, 5, strategy="greedy", seed=4)
     certain = recommender.propensities(greedy, draws=20)
     assert (certain.of(greedy)[0] == 1).all()
+
+
+def test_a_slate_says_when_it_was_seen() -> None:
+    events = [3, Seen([3, 8], clicked=[8], source="search", time=77)]
+    history, _ = history_of_events(events, lambda item: int(item), SOURCES)
+    assert history.times.tolist() == [0, 77]

@@ -12,11 +12,15 @@ from slatewise.data.columns import Columns
 from slatewise.data.dataset import SlateDataset
 from slatewise.data.preparation import prepare
 from slatewise.data.split import SplitConfig
-from slatewise.simulation import Interactions, Marketplace
+from slatewise.simulation import Marketplace
 from slatewise.simulation.arrays import Bools, Doubles, Ints
+from slatewise.simulation.log import HOUR, item_columns
 
-_DAY: Final = 86_400_000_000
-"""Microseconds in a day."""
+SOURCES: Final = ("recommendation", "search")
+"""Where slates come from; a number is whether the user searched."""
+FEATURE: Final = "feature_"
+"""How the columns of features begin."""
+_DAY: Final = 24 * HOUR
 FIRST_DAY: Final = 19_000
 """The day 0 of an experiment, counted from 1970: the log has clock times, as popularity needs."""
 
@@ -27,33 +31,21 @@ class DaySlates:
 
     user: Ints  # [N]
     arm: Ints  # [N]
-    round: Ints  # [N], 0 for a user's first slate of the day
+    time: Ints  # [N], microseconds since 1970
     slates: Ints  # [N, S], what was offered
     scroll: Ints  # [N], how much of it was seen
     clicks: Ints  # [N], the item, −1 for none
     searched: Bools  # [N]
-    probability: Doubles  # [N], exact probability of any click, whatever the scroll
+    judged: Doubles
+    """[N, A] exact probability of any click, whatever the scroll, on the slate that each arm would
+    have shown to the same user at the same moment; nan for searches"""
 
     @classmethod
-    def empty(cls, positions: int) -> Self:
+    def empty(cls, positions: int, arms: int) -> Self:
         """Return zero slates of `positions` positions."""
-        numbers, flags, chances = np.zeros(0, np.int64), np.zeros(0, np.bool_), np.zeros(0)
+        numbers, flags, chances = np.zeros(0, np.int64), np.zeros(0, np.bool_), np.zeros((0, arms))
         slates = np.zeros((0, positions), np.int64)
         return cls(numbers, numbers, numbers, slates, numbers, numbers, flags, chances)
-
-    @classmethod
-    def of(cls, seen: Interactions, arm: int, round_: int) -> Self:
-        """Take the interactions of users of an arm with one slate each."""
-        return cls(
-            user=seen.who,
-            arm=np.full(len(seen.who), arm),
-            round=np.full(len(seen.who), round_),
-            slates=seen.slates,
-            scroll=seen.scroll,
-            clicks=seen.clicks,
-            searched=seen.searched,
-            probability=seen.click_probability,
-        )
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
@@ -74,10 +66,24 @@ class DailyLog:
 
     def __init__(self, market: Marketplace, folder: Path, window: int, split: SplitConfig) -> None:
         self.days: dict[int, pl.DataFrame] = {}
-        self._folder, self._window, self._split = folder, window, split
+        self._market, self._folder, self._window, self._split = market, folder, window, split
         groups = [f"group-{group:03d}" for group in market.listed_groups]
-        items = pl.DataFrame({Columns.ITEM: np.arange(len(groups)), Columns.GROUP: groups})
-        items.write_parquet(folder / "items.parquet")
+        columns = {Columns.ITEM: np.arange(len(groups)), Columns.GROUP: groups}
+        self.items = pl.DataFrame(columns | item_columns(market, self.time(0.0)))
+        """the items table, of all times"""
+
+    @property
+    def table(self) -> Path:
+        """The items table of the last dataset."""
+        return self._folder / "items.parquet"
+
+    def hours(self, day: float) -> float:
+        """Return the hour of the simulation at which a day begins; the log begins with hour 0."""
+        return 24.0 * (day + self._window)
+
+    def time(self, hours: float) -> int:
+        """Return the time of an hour of the simulation, in microseconds since 1970."""
+        return (FIRST_DAY - self._window) * _DAY + round(hours * HOUR)
 
     def record(self, day: int, met: DaySlates) -> None:
         """Keep what was met on a day, as a platform would see it."""
@@ -87,10 +93,10 @@ class DailyLog:
                 "day": np.full(len(met.user), day),
                 "arm": met.arm,
                 Columns.USER: met.user,
-                Columns.TIME: pl.Series((FIRST_DAY + day) * _DAY + met.round).cast(pl.Datetime),
+                Columns.TIME: pl.Series(met.time).cast(pl.Datetime),
                 Columns.SLATE: slates.select(pl.col("slate").list.head("scroll")).to_series(),
                 Columns.CLICK: pl.Series(met.clicks).replace(-1, None),
-                Columns.SOURCE: np.where(met.searched, "search", "recommendation"),
+                Columns.SOURCE: np.array(SOURCES)[met.searched.astype(int)],
             }
         )
 
@@ -100,13 +106,17 @@ class DailyLog:
         return pl.concat([self.days[past] for past in days if past in self.days])
 
     def dataset(self, day: int) -> SlateDataset:
-        """Prepare the window before a day as a dataset."""
+        """Prepare the window before a day as a dataset, with the items that were on offer in it."""
         log = self._folder / "window.parquet"
         self.before(day).drop("day", "arm").write_parquet(log)
-        return prepare(
-            log,
-            self._folder / "items.parquet",
-            self._folder / "dataset",
-            division=self._split,
-            overwrite=True,
-        )
+        self.items.filter(self._offered(day)).write_parquet(self.table)
+        out = self._folder / "dataset"
+        return prepare(log, self.table, out, division=self._split, overwrite=True)
+
+    def _offered(self, day: int) -> Bools:
+        """Mark the items that were on offer at some moment of the window before a day: [I]."""
+        life = self._market.life
+        if life is None:
+            return np.ones(self.items.height, np.bool_)
+        ends = life.published + life.config.hours
+        return (life.published < self.hours(day)) & (ends > self.hours(day - self._window))

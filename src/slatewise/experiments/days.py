@@ -2,19 +2,28 @@
 
 Users are in one arm for ever. Search answers everybody alike; recommendation slates come from the
 arm's model and strategy. Arms with the same model share it: it learns from the log of all arms.
+Where items come and go, a night learns of those that were on offer in its window, starting from
+what was known of them the night before; items that appear after it are served as new ones.
 """
 
 from collections.abc import Container, Mapping, Sequence
+from pathlib import Path
+
+import polars as pl
+import torch
 
 from slatewise.data.dataset import SlateDataset
-from slatewise.experiments.model_policy import ModelPolicy
+from slatewise.experiments.daily_log import FEATURE
+from slatewise.experiments.model_policy import ModelPolicy, ServedModel
 from slatewise.experiments.online import Arm, OnlineConfig
 from slatewise.experiments.outcomes import Outcomes
 from slatewise.experiments.platform import Platform
 from slatewise.experiments.store import Tables
 from slatewise.experiments.study import Bench
 from slatewise.experiments.variants import variant_config
+from slatewise.features.item_columns import Kind, read_item_columns
 from slatewise.model.fitted import SlateModel
+from slatewise.model.item_features import ItemFeatures
 from slatewise.slates.strategies import named_strategy
 from slatewise.training import fit
 
@@ -37,9 +46,13 @@ def run_days(
         bench.progress(f"seed {seed}, day {day + 1}", day, days)
         dataset = platform.log.dataset(day)  # of the past alone: the day is yet to come
         for variant in dict.fromkeys(arm.variant for arm in arms):
-            models[variant] = retrain(config, models, variant, dataset, seed=1_000 * seed + day)
+            models[variant] = retrain(
+                *(config, models, variant, dataset, 1_000 * seed + day), platform.log.table
+            )
+        served = {name: ServedModel(model, dataset, platform) for name, model in models.items()}
+        k = platform.market.config.max_slate
         policies = [
-            ModelPolicy(models[arm.variant], named_strategy(arm.strategy), dataset) for arm in arms
+            ModelPolicy(served[arm.variant], named_strategy(arm.strategy), k) for arm in arms
         ]
         met = platform.day(day, policies, lost=day in lost)
         outcomes.add(day, met, models, dataset)
@@ -52,8 +65,12 @@ def retrain(
     variant: str,
     dataset: SlateDataset,
     seed: int,
+    items: Path | None = None,
 ) -> SlateModel:
-    """Fit a variant to a night's dataset, from where it was the night before if there was one."""
+    """Fit a variant to a night's dataset, from where it was the night before if there was one.
+
+    `items` is the items table of the night, for models that read features.
+    """
     return fit(
         dataset,
         variant_config(variant, config.model),
@@ -61,4 +78,20 @@ def retrain(
         seed=seed,
         device=config.device,
         start=models.get(variant),
+        item_features=(
+            _features(dataset, items, models.get(variant))
+            if config.item_features and items is not None
+            else None
+        ),
     )
+
+
+def _features(dataset: SlateDataset, items: Path, earlier: SlateModel | None) -> ItemFeatures:
+    """Read the features of a night's items, encoded as they were the night before."""
+    names = pl.read_parquet_schema(items)
+    kinds: dict[str, Kind] = {name: "number" for name in names if name.startswith(FEATURE)}
+    encoder = None if earlier is None else earlier.item_encoder
+    if encoder is None:
+        return ItemFeatures.read(dataset, items, kinds)
+    columns = read_item_columns(dataset, items, kinds)
+    return ItemFeatures(torch.from_numpy(encoder.encode(columns)), encoder)

@@ -8,29 +8,22 @@ shown them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from itertools import pairwise
 from typing import Any, Final, Self
 
 import numpy as np
-import polars as pl
 from pydantic import Field, model_validator
 
-from slatewise.data.columns import Columns
+from slatewise.experiments.comparison import compare_arms, finding
 from slatewise.experiments.findings import Finding
-from slatewise.experiments.model_policy import ModelPolicy, maker_after
+from slatewise.experiments.model_policy import ModelPolicy, ServedModel
 from slatewise.experiments.online import OnlineConfig
-from slatewise.experiments.platform import Platform
-from slatewise.experiments.rates import Rates, RateSample, pooled_row
+from slatewise.experiments.platform import Platform, ServingPolicy
+from slatewise.experiments.rates import Rates, pooled_row
 from slatewise.experiments.store import Row, Tables
 from slatewise.experiments.study import Bench, Study, Summary, Unit
-from slatewise.features.showings import Showing
-from slatewise.features.user_history import UserHistory
 from slatewise.model.config import ModelConfig
-from slatewise.ranking import Filter
-from slatewise.simulation import Marketplace, Users, named_policy
-from slatewise.simulation.arrays import Doubles, Ints
-from slatewise.slates import users as asking
-from slatewise.slates.maker import SlateMaker
 from slatewise.slates.strategies import Greedy
 from slatewise.training import fit
 
@@ -111,15 +104,13 @@ def run(config: ExposureConfig, unit: Unit, bench: Bench) -> Tables:
     platform = Platform(config, world, days=1, arms=1, folder=bench.scratch)
     _fill(config, platform, kind, unit.seed, bench)
     dataset = platform.log.dataset(day=0)
-    who = platform.population.present(day=0)
-    known = histories(platform.log.before(0), who, dataset.source_names)
     head = {"seed": unit.seed, "kind": kind, "search_share": float(share)}
     rows = []
     for number, name in enumerate(config.models):
         bench.progress(f"seed {unit.seed}, {unit.part}", number, len(config.models))
         model = fit(dataset, _model(config, name), config.training, seed=unit.seed)
-        maker = maker_after(model, dataset)
-        expected = judge_greedy(maker, platform.market, platform.population.users, who, known)
+        served = ServedModel(model, dataset, platform)
+        who, expected = platform.judge(ModelPolicy(served, Greedy(), world.max_slate), day=0)
         rows.append(head | {"arm": name, "users": who, "expected": expected.round(6)})
     return {"judged": rows}
 
@@ -134,13 +125,14 @@ def _fill(config: ExposureConfig, platform: Platform, kind: str, seed: int, benc
         platform.warm_up()
         return
     starts = np.linspace(-config.window, 0, ROUNDS + 1).round().astype(int).tolist()
-    policy = named_policy("random", platform.market.catalogue)
+    policy: ServingPolicy = platform.usual("random")
+    k = platform.market.config.max_slate
     for first, end in pairwise(starts):
         if first > starts[0]:
             bench.progress(f"seed {seed}, loop", first - starts[0], -starts[0])
             log = platform.log.dataset(first)
             earlier = fit(log, _model(config, SLATE), config.training, seed=seed)
-            policy = ModelPolicy(earlier, Greedy(), log)
+            policy = ModelPolicy(ServedModel(earlier, log, platform), Greedy(), k)
         for day in range(first, end):
             platform.day(day, [policy])
 
@@ -172,7 +164,7 @@ class Cells:
             | {
                 "day": index[row["kind"], row["search_share"]],
                 "slates": [1] * len(row["users"]),
-                "clicks": [0] * len(row["users"]),
+                **dict.fromkeys(("served", "clicks"), [0] * len(row["users"])),
             }
             for row in judged
         ]
@@ -197,15 +189,13 @@ class Cells:
                 head = {"kind": kind, "search_share": share, "model": model}
                 yield head | pooled_row(self._rates.rate(model, period).pooled())
 
-    def _difference(self, first: str, second: str, period: str) -> RateSample:
-        return self._rates.rate(first, period) - self._rates.rate(second, period)
-
     def differences(self) -> Iterator[Row]:
         """Yield the comparisons of the findings, share by share as well."""
         for kind, share, period in self._cells():
             for first, second in self._compared:
                 head = {"kind": kind, "search_share": share, "first": first, "second": second}
-                yield head | pooled_row(self._difference(first, second, period).pooled())
+                found, seen = compare_arms(self._rates, first, second, period)
+                yield head | pooled_row(found) | asdict(seen)
 
     def headline(self) -> list[Row]:
         """One row per model: the click rate under each kind, over all shares, for display."""
@@ -222,41 +212,12 @@ class Cells:
         """Compare under each kind, over all shares."""
         for kind in self._kinds:
             for first, second in self._compared:
-                found = self._difference(first, second, kind).pooled()
-                yield Finding(
+                yield finding(
                     f"With {kind} recommendations in the log, does {first} make better slates "
                     f"than {second}?",
                     f"exact click rate of greedy slates, {first} minus {second}, {kind}",
-                    *(found.value, found.low, found.high),
-                    note=found.note(),
+                    compare_arms(self._rates, first, second, kind),
                 )
-
-
-def histories(log: pl.DataFrame, who: Ints, sources: Sequence[str]) -> list[UserHistory]:
-    """Read the histories of `who` [B] off a log whose item ids are item numbers."""
-    number = {name: index for index, name in enumerate(sources)}
-    shown: dict[int, list[Showing]] = {user: [] for user in who.tolist()}
-    columns = (Columns.USER, Columns.SLATE, Columns.CLICK, Columns.SOURCE)
-    for user, slate, click, source in (
-        log.sort(Columns.TIME, maintain_order=True).select(columns).iter_rows()
-    ):
-        if user in shown:
-            clicks = () if click is None else (slate.index(click),)
-            shown[user].append(Showing(tuple(slate), clicks, source=number[source]))
-    return [UserHistory.of_showings(showings) for showings in shown.values()]
-
-
-def judge_greedy(
-    maker: SlateMaker, market: Marketplace, users: Users, who: Ints, known: Sequence[UserHistory]
-) -> Doubles:
-    """Return the exact click probability of the greedy slate of each of `who`: [B].
-
-    Items that a user clicked before are left out.
-    """
-    filters = [Filter(exclude=history.clicked) for history in known]
-    asked = asking.Users(known, filters, [0] * len(who))
-    slates = maker.rows(asked, market.config.max_slate, Greedy())
-    return market.click_probability(users, slates, who)
 
 
 STUDY: Final = Study(

@@ -2,9 +2,11 @@
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 Direction = Literal["above", "below", "equal"]
+WORLDS: Final = 3
+"""Fewest worlds for a verdict: with fewer, what worlds differ by is hardly known."""
 
 
 def shown_interval(
@@ -40,15 +42,23 @@ class Finding:
     """The paper's numbers, such as '−4.96e7 and −4.98e7'."""
     note: str = ""
     """How far to trust it, such as '3 of 3 seeds above 0'; computed as well."""
+    worlds: int | None = None
+    """Simulated worlds that it rests on; None where worlds are not what is compared."""
 
     @property
     def verdict(self) -> Literal["above", "below", "cannot tell"]:
         """Where the value is: on the side of the reference that the whole interval is on."""
+        if self._too_few:
+            return "cannot tell"
         if self.low > self.reference:
             return "above"
         if self.high < self.reference:
             return "below"
         return "cannot tell"
+
+    @property
+    def _too_few(self) -> bool:
+        return self.worlds is not None and self.worlds < WORLDS
 
     @property
     def agreement(self) -> Literal["agrees", "disagrees", "cannot tell", "not in the paper"]:
@@ -69,6 +79,9 @@ class Finding:
             "below": f"below {self.reference:g}",
             "cannot tell": f"cannot be told from {self.reference:g}",
         }[self.verdict]
+        if self._too_few:
+            worlds = f"{self.worlds} world{'s' if self.worlds != 1 else ''}"
+            side = f"no verdict from {worlds}, which takes {WORLDS}"
         note = f" ({self.note})" if self.note else ""
         sentence = f"{self.measure}: {self.interval()}, {side}{note}."
         if self.paper is None:
@@ -98,7 +111,7 @@ class Finding:
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Self:
         """Read what `to_json` wrote; what follows from the fields is worked out again."""
-        fields = {name: values[name] for name in cls.__dataclass_fields__}
+        fields = {name: values[name] for name in cls.__dataclass_fields__ if name in values}
         for name in ("value", "low", "high"):
             fields[name] = float("nan") if fields[name] is None else float(fields[name])
         return cls(**fields)

@@ -1,48 +1,110 @@
 """A fitted model as a policy of the simulated marketplace."""
 
 import numpy as np
+import polars as pl
 
+from slatewise.data.columns import Columns
 from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
+from slatewise.experiments.daily_log import SOURCES, DaySlates
+from slatewise.experiments.memory import counted_events
+from slatewise.experiments.platform import Moment, Platform
+from slatewise.features.user_history import UserHistory
 from slatewise.model.fitted import SlateModel
 from slatewise.simulation.arrays import Ints
-from slatewise.slates.logs import refresh_from
-from slatewise.slates.maker import SlateMaker
 from slatewise.slates.recommender import Recommender
 from slatewise.slates.strategies import Strategy
 from slatewise.slates.users import Users
 
 
-class ModelPolicy:
-    """Fills slates as the service would, without what a user has clicked before.
+class ServedModel:
+    """A model on a platform, as the service has one: it knows items and users as they are now.
 
-    A marketplace tells a policy of clicks alone. So a model that also asks what else users were
-    shown is refused; what is popular is what was so at the end of the log that it learned from.
+    New items are added as they appear, with the prior's full uncertainty, and taken off when their
+    time is over; terms such as popularity count all that is recorded. All of it through the
+    library's own `Recommender`.
     """
 
-    def __init__(self, model: SlateModel, strategy: Strategy, log: SlateDataset) -> None:
-        asked = [*model.terms.that_rank("items met"), *["evidence"] * bool(model.config.evidence)]
-        if asked:
-            raise SlatewiseError(
-                f"the model asks for {' and '.join(asked)}: all that users saw, not clicks alone.",
-                "In online studies leave these out of [model].",
-            )
-        if model.item_ids != list(range(len(model.item_ids))):
+    def __init__(self, model: SlateModel, log: SlateDataset, platform: Platform) -> None:
+        self.model, self._platform = model, platform
+        self._items = platform.log.items
+        if not set(model.item_ids) <= set(self._items[Columns.ITEM]):
             raise SlatewiseError(
                 "the model's items are not those of a marketplace.", "Train it on its log."
             )
-        self._maker, self._strategy = maker_after(model, log), strategy
+        self._recommender = Recommender(model)
+        self._states = {name: t.state_after(log) for name, t in model.terms.with_state.items()}
+        self._row_of = np.full(self._items.height, -1)
+        self._numbers = np.array(model.item_ids, np.int64)  # by row
+        self._row_of[self._numbers] = np.arange(len(self._numbers))
+        self._gone = np.zeros(self._items.height, np.bool_)
+        names = model.source_names
+        self._sources = np.array([names.index(one) if one in names else -1 for one in SOURCES])
+        self._time: int | None = None
 
-    def recommend(self, history: Ints, k: int, rng: np.random.Generator) -> Ints:
-        """Return slates [B, k] for users with the given click histories [B, T]."""
-        clicks = [row[row >= 0] for row in history]
-        users = Users.of_clicks(clicks, int(rng.integers(1 << 31)), show_clicked=False)
-        return self._maker.rows(users, k, self._strategy)
+    def arrive(self, moment: Moment, news: DaySlates) -> None:
+        """Bring items and terms up to a moment, after what was recorded since the last one.
+
+        Several strategies may share a model: only the first of them at a moment does anything.
+        """
+        if moment.time == self._time:
+            return
+        self._time = moment.time
+        self._change_items(moment.hours)
+        if self._states:
+            events = counted_events(news)
+            rows = self._row_of[events.items]
+            kept = [np.asarray(part)[rows >= 0] for part in events._replace(items=rows)]
+            for state in self._states.values():
+                state.count(type(events)(*kept))
+                state.grow(len(self._numbers))
+            self._recommender.refresh(self._states, moment.time)
+
+    def slates(self, who: Ints, strategy: Strategy, k: int, seed: int) -> Ints:
+        """Return slates [B, k] of items on offer that the users `who` [B] have not clicked."""
+        known = [self._renumbered(one) for one in self._platform.memory.histories(who)]
+        users = Users.of_histories(known, seed, show_clicked=False)
+        rows = self._recommender.maker.rows(users, k, strategy)
+        return np.where(rows >= 0, self._numbers[rows], -1)
+
+    def _renumbered(self, history: UserHistory) -> UserHistory:
+        """Return what a user did in rows of the model's table."""
+        return history.renumbered(self._row_of[history.items], self._sources[history.sources])
+
+    def _change_items(self, hours: float) -> None:
+        """Offer what has appeared, and take off what has gone."""
+        life = self._platform.market.life
+        if life is None:
+            return
+        everything = np.arange(len(self._gone))
+        alive = life.alive(everything[None], np.array([hours]))[0]
+        over = np.flatnonzero(~alive & (self._row_of >= 0) & ~self._gone)
+        self._recommender.remove_items(over.tolist())
+        self._gone[over] = True
+        new = np.flatnonzero(alive & (self._row_of < 0))
+        if len(new):
+            self._add(self._items[new])
+
+    def _add(self, items: pl.DataFrame) -> None:
+        ids, encoder = items[Columns.ITEM].to_list(), self.model.item_encoder
+        features = None
+        if encoder is not None:
+            features = {one.name: items[one.name].to_list() for one in encoder.columns}
+        self._recommender.add_items(ids, items[Columns.GROUP].to_list(), features)
+        self._row_of[ids] = self._recommender.items.numbers(ids)
+        self._numbers = np.array(self._recommender.items.ids, np.int64)
 
 
-def maker_after(model: SlateModel, log: SlateDataset) -> SlateMaker:
-    """Return what makes slates by a model right after everything in a log of its items."""
-    recommender = Recommender(model)
-    if model.terms.that_rank("all items"):
-        refresh_from(recommender, log)
-    return recommender.maker
+class ModelPolicy:
+    """What a model shows by a strategy: without what a user has clicked before."""
+
+    def __init__(self, served: ServedModel, strategy: Strategy, k: int) -> None:
+        self._served, self._strategy, self._k = served, strategy, k
+
+    def arrive(self, moment: Moment, news: DaySlates) -> None:
+        """Bring the model up to a moment."""
+        self._served.arrive(moment, news)
+
+    def slates(self, who: Ints, seed: int) -> Ints:
+        """Return slates [B, k] for the users `who` [B], now."""
+        return self._served.slates(who, self._strategy, self._k, seed)

@@ -46,6 +46,8 @@ class OnlineConfig(StudyConfig):
     """How models are retrained, each from where it was the night before; `training` is for the
     first night. On the demo one such night, a week later, came within .004 nats of training
     afresh."""
+    item_features: bool = False
+    """Whether models read the features of items, of worlds that have any."""
     few_views: PositiveInt = 20
     """An item with fewer views in what a model learned from counts as little seen."""
     resamples: PositiveInt = 1_000
@@ -55,8 +57,9 @@ class OnlineConfig(StudyConfig):
     def _online(self) -> Self:
         if self.dataset is not None:
             raise ValueError("a dataset does not answer to slates: leave it out, and simulate")
-        if self.simulated(self.seeds[0]).life.hours:
-            raise ValueError("items of this world come and go, which online studies do not follow")
+        features = self.simulated(self.seeds[0]).features
+        if self.item_features and not features.of_vector + features.of_quality:
+            raise ValueError("items of this world have no features for models to read")
         return self
 
     def people(self) -> int:

@@ -69,7 +69,7 @@ def _table1(rates: Rates) -> list[Row]:
         {
             "algorithm": arm,
             "paper: click rate": PAPER.get(arm, ""),
-            "slates": f"{rates.count(arm, ALL, 'slates'):,.0f}",
+            "slates": f"{rates.count(arm, ALL, 'served'):,.0f}",
             "click rate": percent(rates.rate(arm, ALL, "clicks").pooled()),
             "expected": percent(rates.rate(arm, ALL, "expected").pooled()),
         }

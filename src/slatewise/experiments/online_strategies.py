@@ -168,7 +168,7 @@ def _table3(
         if part == POOLED:
             row["paper: click rate"] = PAPER.get(arm, "")
         row |= {
-            "slates": f"{rates.count(arm, period, 'slates'):,.0f}",
+            "slates": f"{rates.count(arm, period, 'served'):,.0f}",
             "clicks": f"{rates.count(arm, period, 'clicks'):,.0f}",
             "click rate": percent(rates.rate(arm, period, "clicks").pooled()),
             "expected": percent(rates.rate(arm, period, "expected").pooled()),

@@ -1,7 +1,8 @@
 """What a unit of an online study keeps: per user and day, per arm, per night.
 
-`shown`   a row per day and arm, with a list over the users who met recommendation slates: how many
-          slates, how many clicks, and how many were to be expected (exact probabilities, summed)
+`shown`   a row per day and arm, with a list over all users who met recommendation slates, of
+          whatever arm: how many slates, how many clicks were to be expected had the arm made them
+          (exact probabilities, summed), how many of them it made (`served`), and clicks on those
 `slates`  a row per day and arm: how varied the recommendation slates were
 `arms`    a row per arm: how its slates of all days together covered the catalogue
 `nights`  a row per night and model: what it learned from
@@ -19,7 +20,7 @@ from slatewise.experiments.online import Arm, OnlineConfig
 from slatewise.experiments.store import Row, Tables
 from slatewise.model.fitted import SlateModel
 from slatewise.simulation import Marketplace
-from slatewise.simulation.arrays import Ints
+from slatewise.simulation.arrays import Bools, Ints
 
 
 class Outcomes:
@@ -41,7 +42,7 @@ class Outcomes:
         for number, arm in enumerate(self._arms):
             mine = recommended.only(recommended.arm == number)
             head: Row = {"seed": self._seed, "arm": arm.name, "day": day}
-            self._tables["shown"].append(head | _per_user(mine))
+            self._tables["shown"].append(head | _per_user(recommended, number))
             varied = self._varied(mine.slates, models[arm.variant])
             self._tables["slates"].append(head | {"slates": len(mine.user), **asdict(varied)})
             self._exposure[number] += exposure(mine.slates, len(self._exposure[number]))
@@ -64,32 +65,55 @@ class Outcomes:
             slates,
             self._market.catalogue.group,
             self._market.space.vectors,  # the truth: one ruler for all models
-            model.views.numpy(),
+            self._views(model),
             below=self._config.few_views,
+        )
+
+    def _views(self, model: SlateModel) -> Ints:
+        """Return how often training saw the items of the marketplace: [I]."""
+        views = np.zeros(self._market.catalogue.items, np.int64)
+        views[np.array(model.item_ids, np.int64)] = model.views.numpy()
+        return views
+
+    def _offered(self) -> Bools:
+        """Mark the items that were on offer on the days of the experiment: [I]."""
+        life = self._market.life
+        if life is None:
+            return np.ones(self._market.catalogue.items, np.bool_)
+        start = 24 * self._config.window
+        return (life.published + life.config.hours > start) & (
+            life.published < 24 * self._market.config.days
         )
 
     def tables(self) -> Tables:
         """Return everything."""
+        offered = self._offered()
         arms = [
             {
                 "seed": self._seed,
                 "arm": arm.name,
                 "variant": arm.variant,
                 "strategy": arm.strategy,
-                "coverage": coverage(shown),
-                "gini": gini(shown),
+                "coverage": coverage(shown[offered]),
+                "gini": gini(shown[offered]),
             }
             for arm, shown in zip(self._arms, self._exposure, strict=True)
         ]
         return self._tables | {"arms": arms}
 
 
-def _per_user(met: DaySlates) -> Row:
-    """Add up slates, clicks and expected clicks of each user."""
+def _per_user(met: DaySlates, arm: int) -> Row:
+    """Add up, for each user, slates, and clicks expected and realised of an arm."""
     users, index = np.unique(met.user, return_inverse=True)
+    mine = met.arm == arm
+
+    def counted(rows: Bools) -> Ints:
+        return np.bincount(index, rows, len(users)).astype(np.int64)
+
     return {
         "users": users,
         "slates": np.bincount(index, minlength=len(users)),
-        "clicks": np.bincount(index, met.clicks >= 0, len(users)).astype(np.int64),
-        "expected": np.bincount(index, met.probability, len(users)).round(6),
+        "expected": np.bincount(index, met.judged[:, arm], len(users)).round(6),
+        "served": counted(mine),
+        "clicks": counted(mine & (met.clicks >= 0)),
     }

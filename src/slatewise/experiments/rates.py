@@ -1,11 +1,12 @@
-"""Click rates of arms over periods of days, from sums per user, pooled over seeds.
+"""Click rates of arms over periods of days, from sums per user, pooled over worlds.
 
-Two measures: realised clicks per slate, and expected clicks per slate, which are the simulator's
-exact probabilities of a click on the very slates that were shown. They have the same mean; the
-second lacks the luck of the clicks.
+Two measures. Expected clicks per slate are the simulator's exact probabilities of a click on the
+slates that an arm would have shown to *all* users, each in the state and at the moment in which she
+was recommended something: arms are compared on the same users, and no luck of clicks is in it.
+Realised clicks are those of the users that the arm served.
 
-Users are resampled, with one weight for all that a user did. Two arms of different users are then
-independent, two arms that the same users lived through are paired, and so are two periods.
+Users are resampled, with one weight for all that a user did. Two arms that the same users were
+judged on are then paired, two arms of different users independent, and so are two periods paired.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,14 +16,16 @@ from typing import Final, Literal
 import numpy as np
 
 from slatewise.evaluation.ab import click_rate
-from slatewise.evaluation.arms import daily_totals
-from slatewise.evaluation.bootstrap import Resampler
-from slatewise.experiments.pooling import Floats, PooledEstimate, pool
+from slatewise.evaluation.arms import ArmTotals, daily_totals
+from slatewise.evaluation.bootstrap import EffectiveUsers, Resampler
+from slatewise.experiments.pooling import Floats, PooledEstimate, over_worlds
 from slatewise.experiments.store import Row
 
 Measure = Literal["expected", "clicks"]
 MEASURES: Final[tuple[Measure, ...]] = ("expected", "clicks")
-_COLUMNS: Final = ("slates", "clicks", "expected")
+_COLUMNS: Final = ("slates", "expected", "served", "clicks")
+_COUNTED: Final = {"expected": "slates", "clicks": "served"}
+"""What each measure is divided by."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ class RateSample:
 
     def pooled(self) -> PooledEstimate:
         """Return the mean over seeds with its interval."""
-        return pool(self.values.tolist(), list(self.resamples), same_users=False)
+        return over_worlds(self.values.tolist(), list(self.resamples))
 
 
 class Rates:
@@ -62,38 +65,57 @@ class Rates:
             key: number for number, key in enumerate((a, p) for a in self.arms for p in periods)
         }
         seeds = list(dict.fromkeys(row["seed"] for row in shown))
-        self._totals = np.empty((len(seeds), 3 * len(self._columns)))
-        self._resampled = np.empty((len(seeds), resamples, 3 * len(self._columns)))
-        for number, seed in enumerate(seeds):
-            sums = self._sums([row for row in shown if row["seed"] == seed])
-            resampler = Resampler(seed, resamples)
+        width = len(_COLUMNS) * len(self._columns)
+        self._totals, self._widening = np.empty((2, len(seeds), width))
+        self._resampled = np.empty((len(seeds), resamples, width))
+        self._sums = [self._added([row for row in shown if row["seed"] == seed]) for seed in seeds]
+        for number, (seed, sums) in enumerate(zip(seeds, self._sums, strict=True)):
+            resampler, effective = Resampler(seed, resamples), EffectiveUsers()
             resampler.add(np.arange(len(sums)), sums)
+            effective.add(sums)
             self._totals[number] = resampler.totals
             self._resampled[number] = resampler.resampled
+            self._widening[number] = effective.widening
 
-    def _sums(self, rows: Sequence[Row]) -> Floats:
-        """Add up slates, clicks and expected clicks per user, arm and period: [U, 3 A P]."""
+    def _added(self, rows: Sequence[Row]) -> Floats:
+        """Add up the columns per user, arm and period: [U, 4 A P]."""
         users = 1 + max((max(row["users"], default=0) for row in rows), default=0)
-        sums = np.zeros((users, 3 * len(self._columns)))
+        sums = np.zeros((users, len(_COLUMNS) * len(self._columns)))
         for row in rows:
             for period, days in self.periods.items():
                 if row["day"] in days:
-                    first = 3 * self._columns[row["arm"], period]
-                    columns = np.array([row[name] for name in _COLUMNS]).T  # [users, 3]
-                    sums[row["users"], first : first + 3] += columns
+                    first = self._column(row["arm"], period, _COLUMNS[0])
+                    columns = np.array([row[name] for name in _COLUMNS]).T  # [users, 4]
+                    sums[row["users"], first : first + len(_COLUMNS)] += columns
         return sums
 
     def rate(self, arm: str, period: str, measure: Measure = "expected") -> RateSample:
-        """Return clicks per slate."""
-        return self._column(arm, period, measure) / self._column(arm, period, "slates")
+        """Return clicks per slate, resamples spread as far as few users ask for."""
+        counted = _COUNTED[measure]
+        rate = self._sample(arm, period, measure) / self._sample(arm, period, counted)
+        wide = self._widening[:, self._column(arm, period, counted), None]
+        values = rate.values[:, None]
+        return RateSample(rate.values, values + wide * (rate.resamples - values))
 
     def count(self, arm: str, period: str, what: str) -> float:
-        """Add up slates, clicks or expected clicks over the seeds."""
-        return float(self._column(arm, period, what).values.sum())
+        """Add up a column over the worlds."""
+        return float(self._totals[:, self._column(arm, period, what)].sum())
 
-    def _column(self, arm: str, period: str, what: str) -> RateSample:
-        column = 3 * self._columns[arm, period] + _COLUMNS.index(what)
+    def realised(self, arm: str, period: str) -> ArmTotals:
+        """Return the clicks and slates of the users that an arm served, of all worlds."""
+        clicks, served = (
+            np.concatenate([sums[:, self._column(arm, period, what)] for sums in self._sums])
+            for what in ("clicks", "served")
+        )
+        there = served > 0
+        return ArmTotals(clicks[there].astype(np.int64), served[there].astype(np.int64))
+
+    def _sample(self, arm: str, period: str, what: str) -> RateSample:
+        column = self._column(arm, period, what)
         return RateSample(self._totals[:, column], self._resampled[:, :, column])
+
+    def _column(self, arm: str, period: str, what: str) -> int:
+        return len(_COLUMNS) * self._columns[arm, period] + _COLUMNS.index(what)
 
     def table(self) -> list[Row]:
         """Return a row per arm, period and measure."""
@@ -129,13 +151,13 @@ def daily_rates(shown: Sequence[Row]) -> list[Row]:
     arms = np.repeat([row["arm"] for row in shown], sizes)
     # The same number is another user in every seed, and in every arm that lives by itself.
     names = np.char.add(np.char.add(seeds.astype(str), arms), flat["users"].astype(str))
-    counts = (flat[name].astype(np.int64) for name in ("clicks", "slates"))
+    counts = (flat[name].astype(np.int64) for name in ("clicks", "served"))
     rows = []
     for day, totals in daily_totals(days, names, arms, *counts).items():
         for arm, total in totals.items():
             here = (days == day) & (arms == arm)
-            slates = int(flat["slates"][here].sum())
-            row = {"arm": arm, "day": day, "slates": slates, "clicks": int(total.clicks.sum())}
-            expected = float(flat["expected"][here].sum() / slates)
+            row = {"arm": arm, "day": day, "served": int(total.impressions.sum())}
+            row["clicks"] = int(total.clicks.sum())
+            expected = float(flat["expected"][here].sum() / flat["slates"][here].sum())
             rows.append(row | click_rate(total).to_json() | {"expected": expected})
     return rows

@@ -175,6 +175,9 @@ class LifeConfig(_Section):
     burst_half_life: PositiveFloat = 2.0
     """Hours after which half of that gain is gone."""
 
+    new_groups: Share = 0.0
+    """Share of the groups that have no item before some moment of the simulation."""
+
 
 class FeaturesConfig(_Section):
     """Numeric features in the items table, beside the group."""
@@ -253,10 +256,10 @@ class SimulationConfig(_Section):
     def _alive(self) -> Self:
         if (self.policy == "front-page") != (self.life.hours > 0):
             raise ValueError("policy front-page and items with life.hours belong together")
-        if self.life.hours > 0 and self.search_share > 0:
-            raise ValueError("search does not know which items are alive: set search_share to 0")
         if self.life.half_life > 0 and self.life.hours == 0:
             raise ValueError("life.half_life needs items with life.hours")
+        if self.life.new_groups > 0 and self.life.hours == 0:
+            raise ValueError("life.new_groups needs items with life.hours")
         if self.life.burst > 0 and self.life.hours == 0:
             raise ValueError("life.burst needs items with life.hours")
         if self.life.hours > 0 and self.alive < 2 * self.max_slate:
@@ -272,3 +275,13 @@ class SimulationConfig(_Section):
         if self.life.hours == 0:
             return float(self.catalogue.items)
         return self.catalogue.items * self.life.hours / (24 * self.days + self.life.hours)
+
+    def lasting(self, days: int) -> Self:
+        """Return the same world over other days; where items come and go, at the same pace."""
+        longer = self.model_copy(update={"days": days})
+        if self.life.hours == 0:
+            return longer
+        items = round(self.catalogue.items * self.alive / longer.alive)
+        return longer.model_copy(
+            update={"catalogue": self.catalogue.model_copy(update={"items": items})}
+        )

@@ -254,7 +254,8 @@ def _write_items(market: Marketplace, folder: Path) -> None:
     names = pa.array([f"group-{group:03d}" for group in range(catalogue.groups)])
     item = pa.array(np.arange(catalogue.items))
     groups = _group_names(market.listed_groups, names)
-    columns = {Columns.ITEM: item, Columns.GROUP: groups} | _item_columns(market)
+    columns = {Columns.ITEM: item, Columns.GROUP: groups}
+    columns |= item_columns(market, int(START.astype(np.int64)))
     pq.write_table(pa.table(columns), folder / "items.parquet")
     columns = {Columns.ITEM: item, "vector": _vectors(space.vectors)}
     if config.catalogue.mislabelled:
@@ -279,11 +280,14 @@ def _group_names(groups: Ints, names: pa.Array) -> pa.Array:
     return pa.DictionaryArray.from_arrays(groups.astype(np.int32), names).cast(pa.string())
 
 
-def _item_columns(market: Marketplace) -> dict[str, pa.Array]:
-    """Return the other columns of the items table: publication time and features."""
+def item_columns(market: Marketplace, start: int) -> dict[str, pa.Array]:
+    """Return the other columns of the items table: publication time and features.
+
+    The simulation starts at `start`, in microseconds since 1970.
+    """
     columns = {}
     if market.life is not None:
-        published = START.astype(np.int64) + (market.life.published * HOUR).astype(np.int64)
+        published = start + (market.life.published * HOUR).astype(np.int64)
         columns["published"] = pa.array(published).cast(pa.timestamp("us"))
     config = market.config
     rng = stream(config.seed, 4)

@@ -71,7 +71,11 @@ class Marketplace:
         # Streams of their own: a world without effects stays what it was before there were any.
         longest = config.max_slate
         self.effects = Effects(config.effects, self.catalogue, longest, stream(config.seed, 2))
-        self.life = Life.generate(config, stream(config.seed, 3)) if config.life.hours else None
+        self.life = (
+            Life.generate(config, self.catalogue, stream(config.seed, 3))
+            if config.life.hours
+            else None
+        )
 
     @property
     def quality(self) -> Floats | None:
@@ -112,8 +116,52 @@ class Marketplace:
                 "A user cannot meet two slates at once.", "Pass each user of `who` once."
             )
         now = self._now(hours, len(who))
-        searched = rng.random(len(who)) < self.config.search_share  # [B]
-        slates = self._offer(users, who, searched, policy, now, rng)  # [B, S]
+        searched = self.draw_searches(len(who), rng)
+        slates = np.empty((len(who), self.config.max_slate), dtype=np.int64)  # [B, S]
+        if searched.any():
+            then = None if now is None else now[searched]
+            slates[searched] = self.find(users, who[searched], rng, then)
+        if not searched.all():
+            then = None if now is None else now[~searched]
+            slates[~searched] = self.recommend(policy, users, who[~searched], rng, then)
+        return self.show(users, slates, searched, rng, who, now)
+
+    def draw_searches(self, users: int, rng: np.random.Generator) -> Bools:
+        """Draw which of B users search and are not recommended anything: [B]."""
+        return rng.random(users) < self.config.search_share
+
+    def find(
+        self, users: Users, who: Ints, rng: np.random.Generator, hours: Hours | None = None
+    ) -> Ints:
+        """Return what the users `who` [B] find when they search: [B, S]."""
+        now = self._now(hours, len(who))
+        on_offer = None if now is None or self.life is None else self.life.at(now)
+        return self.search.slates(users, who, self.config.max_slate, rng, on_offer)
+
+    def recommend(
+        self,
+        policy: Policy | TimedPolicy,
+        users: Users,
+        who: Ints,
+        rng: np.random.Generator,
+        hours: Hours | None = None,
+    ) -> Ints:
+        """Return what a policy recommends to the users `who` [B]: [B, S]."""
+        now = self._now(hours, len(who))
+        offered = self._recommend(policy, users.observed(who), now, rng)
+        return self._checked(offered, len(who), now)
+
+    def show(
+        self,
+        users: Users,
+        slates: Ints,
+        searched: Bools,
+        rng: np.random.Generator,
+        who: Ints,
+        hours: Hours | None = None,
+    ) -> Interactions:
+        """Let the users `who` [B] meet slates [B, S], and change them accordingly."""
+        now = self._now(hours, len(who))
         scroll = self.scroll.draw(len(who), rng)  # [B]
         relevance = self._relevance(users, who, slates, now)  # [B, S]
         chosen = choice.choice_probabilities(relevance, self.truth.no_click, scroll)
@@ -160,25 +208,6 @@ class Marketplace:
         now = self._now(hours, len(who))
         relevance = self._relevance(users, who, self._checked(slates, len(who), now), now)
         return choice.choice_probabilities(relevance, self.truth.no_click, scroll)
-
-    def _offer(
-        self,
-        users: Users,
-        who: Ints,
-        searched: Bools,
-        policy: Policy | TimedPolicy,
-        now: Doubles | None,
-        rng: np.random.Generator,
-    ) -> Ints:
-        slates = np.empty((len(who), self.config.max_slate), dtype=np.int64)  # [B, S]
-        seekers, others = who[searched], who[~searched]
-        if len(seekers):
-            slates[searched] = self.search.slates(users, seekers, self.config.max_slate, rng)
-        if len(others):
-            then = None if now is None else now[~searched]
-            offered = self._recommend(policy, users.observed(others), then, rng)
-            slates[~searched] = self._checked(offered, len(others), then)
-        return slates
 
     def _recommend(
         self,

@@ -50,6 +50,16 @@ PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
         "life": {"hours": 36.0, "half_life": 10.0, "burst": 2.5},
         "features": {"of_vector": 4, "of_quality": 1},
     },
+    "market": {
+        "policy": "front-page",
+        "users": 3_000,
+        "days": 28,
+        "catalogue": {"items": 24_000, "groups": 60, "exposure_skew": 0.5},
+        "paper": {"no_click": -1.0},
+        "outside": {"no_click": 5.2, "quality_sd": 0.0},
+        "effects": {"quality_sd": 0.8},
+        "life": {"hours": 96.0, "new_groups": 0.1},
+    },
     "video": {
         "users": 3_000,
         "min_interactions": 30,

@@ -103,7 +103,7 @@ class Recommender:
         Args:
             clicks: ids of the items a user clicked, oldest first, or a list of such lists. Ids the
                 model does not know are ignored and named in `Slate.unknown`; none at all is fine.
-                A slate may stand among them as `Seen(items, clicked, source)`.
+                A slate may stand among them as `Seen(items, clicked, source, time)`.
             k: how many items; there are fewer in the slate if no more may be shown.
             strategy: a name, or a strategy with settings of its own.
             exclude: ids not to show, such as those of earlier pages. Unknown ones are no matter.

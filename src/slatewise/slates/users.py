@@ -30,6 +30,8 @@ class Seen:
     """what she clicked, in that order"""
     source: str | None = None
     """where it came from, by the name that the log has for that; None if that is unknown"""
+    time: int = 0
+    """microseconds since 1970; 0 if that is unknown"""
 
 
 Event = ItemId | Seen
@@ -52,7 +54,7 @@ def history_of_events(
         numbers = [-1 if number is None else number for number in map(find, slate.items)]
         unknown += [item for item, row in zip(slate.items, numbers, strict=True) if row < 0]
         source = source_number(slate.source, sources)
-        showings.append(Showing(tuple(numbers), _clicks(slate), source=source))
+        showings.append(Showing(tuple(numbers), _clicks(slate), slate.time, source))
     history = UserHistory.of_showings(showings)
     return history.renumbered(history.items, history.sources), unknown
 
