@@ -161,5 +161,5 @@ def test_a_slate_remembers_all_that_it_was_made_from() -> None:
 
 def test_a_slate_says_when_it_was_seen() -> None:
     events = [3, Seen([3, 8], clicked=[8], source="search", time=77)]
-    history, _ = history_of_events(events, lambda item: int(item), SOURCES)
+    history, _ = history_of_events(events, int, SOURCES)
     assert history.times.tolist() == [0, 77]
