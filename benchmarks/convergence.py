@@ -5,7 +5,7 @@ by the log-likelihood of what validation users did: `demo` has groups that say m
 the items table puts every item into a group drawn at random. Prepared datasets of your own
 (`--dataset DIR`, as often as you like) are judged on test users: by recall@20 of the next click
 where every slate is one clicked item, else by log-likelihood. `earlier` are the former settings,
-ended by the score that ends training now.
+ended by the score that ends training now; `--temperature 1` fits the whole posterior too.
 """
 
 import tempfile
@@ -69,8 +69,11 @@ def main() -> None:
     arguments.add_argument("--seeds", type=int, default=3)
     arguments.add_argument("--dataset", type=Path, action="append", default=[])
     arguments.add_argument("--earlier", action="store_true", help="former settings too")
+    arguments.add_argument(
+        "--temperature", type=float, action="append", default=[], help="defaults at this τ too"
+    )
     options = parse(arguments, globals())
-    which = ("defaults", "earlier") if options.earlier else ("defaults",)
+    which = ["defaults", *["earlier"] * options.earlier, *map(str, options.temperature)]
     rows: list[Row] = []
     for seed in range(options.seeds):
         for name in WORLDS:
@@ -101,6 +104,8 @@ def _fitted(dataset: SlateDataset, likelihood: str, settings: str, seed: int) ->
             model |= {"exposure": {"search": 0.3}}
         rate = 0.02 if likelihood == "slate" else 0.04
         training = TrainingConfig(max_epochs=EPOCHS, batch_users=512, learning_rate=rate)
+    elif settings != "defaults":
+        model |= {"temperature": float(settings)}
     start = time.process_time()
     fitted = fit(dataset, ModelConfig.build(model, "benchmark"), training, seed=seed)
     head = {"likelihood": likelihood, "settings": settings, "seed": seed}

@@ -11,10 +11,11 @@ from slatewise.cli import app
 from slatewise.data import SlateDataset
 from slatewise.data.preparation import prepare
 from slatewise.model.config import ModelConfig
-from slatewise.training import TrainingConfig, fit, load
+from slatewise.training import TrainingConfig, fit, load, loop
 from slatewise.training.config import STEPS
-from slatewise.training.loop import FIRST_IS_BEST, Progress
+from slatewise.training.loop import FIRST_IS_BEST, Progress, Stage, stages_of
 from slatewise.training.sizes import EXACT, NEGATIVES, LogSize, settled
+from slatewise.training.steps import StepResult
 
 SHOP = LogSize(users=9_000, interactions=65_000, items=6_500, clicks_only=True)
 FILMS = LogSize(users=850, interactions=90_000, items=1_682, clicks_only=True)
@@ -131,6 +132,35 @@ def test_terms_of_a_log_of_clicks_alone_are_not_chosen(clicks: Path, tmp_path: P
     model = load(tmp_path / "run")
     assert model.config.terms == ("bias", "history", "co_clicks")
     assert model.posterior.ranking is not None
+
+
+def test_items_leave_their_groups_under_a_weak_prior_before_the_whole_one() -> None:
+    def stages(likelihood: str, temperature: float, optimisation: str = "auto") -> list[Stage]:
+        model = ModelConfig.build({"likelihood": likelihood, "temperature": temperature}, "test")
+        return stages_of(model, TrainingConfig.build({"optimisation": optimisation}, "test"), 1_000)
+
+    weak, whole = Stage("gru", False, 0.1), Stage("gru", False, 1.0)
+    assert stages("slate", 1.0) == [whole]
+    assert stages("all-item", 0.1) == [weak]
+    assert stages("all-item", 1.0) == stages("source-aware", 1.0) == [weak, whole]
+    linear = replace(weak, dynamics="linear"), replace(whole, dynamics="linear")
+    assert stages("all-item", 1.0, "two-step") == [*linear, replace(whole, frozen_items=True)]
+
+
+def test_the_last_stage_has_the_temperature_asked_for(clicks: Path) -> None:
+    seen: set[tuple[int, float]] = set()
+    model = ModelConfig(dimensions=2, dynamics="linear", temperature=0.7, terms=())
+    with pytest.MonkeyPatch.context() as patch:
+        honest = loop.Training._count
+
+        def watched(work: loop.Training, result: StepResult) -> None:
+            seen.add((work.progress.stage, work.posterior.config.temperature))
+            honest(work, result)
+
+        patch.setattr(loop.Training, "_count", watched)
+        fitted = fit(SlateDataset.open(clicks), model, TrainingConfig(max_epochs=1))
+    assert seen == {(0, 0.1), (1, 0.7)}
+    assert fitted.config.temperature == 0.7
 
 
 def test_a_fit_whose_first_epoch_is_its_best_says_what_to_do() -> None:

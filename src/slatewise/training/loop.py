@@ -5,7 +5,7 @@ steps and is resumed takes the same steps as one that never stopped.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,6 +23,8 @@ from slatewise.training.dense import DenseSteps
 from slatewise.training.steps import SparseSteps, StepResult
 from slatewise.training.validation import Validation
 
+_LOOSE = 0.1
+"""τ of the first stage where items are found in a whole catalogue."""
 _LARGE = 1_000_000
 """Interactions from which `auto` trains in two steps."""
 _WORST = -1e30
@@ -98,17 +100,34 @@ class Stage:
 
     dynamics: str
     frozen_items: bool
+    temperature: float
 
 
 def stages_of(model: ModelConfig, training: TrainingConfig, interactions: int) -> list[Stage]:
-    """Return the optimisation stages in order (two-step optimisation, Section posterior)."""
+    """Return the optimisation stages in order (two-step optimisation, Section posterior).
+
+    With an exposure term, a first one under a weak prior comes before them. Items begin together,
+    drawn with noise: a full prior then pays more for a dimension that says little yet than the
+    clicks do, closes it, and training ends in a worse optimum. Once items have left their groups,
+    the same prior keeps them where they are.
+    """
+    stages = _stages(model, training, interactions)
+    if model.likelihood == "slate" or model.temperature <= _LOOSE:
+        return stages
+    return [replace(stages[0], temperature=_LOOSE), *stages]
+
+
+def _stages(model: ModelConfig, training: TrainingConfig, interactions: int) -> list[Stage]:
     two_step = training.optimisation == "two-step" or (
         training.optimisation == "auto" and interactions >= _LARGE
     )
     first = DYNAMICS[model.dynamics].first_stage
     if first is None or not two_step:
-        return [Stage(model.dynamics, frozen_items=False)]
-    return [Stage(first, frozen_items=False), Stage(model.dynamics, frozen_items=True)]
+        return [Stage(model.dynamics, frozen_items=False, temperature=model.temperature)]
+    return [
+        Stage(first, frozen_items=False, temperature=model.temperature),
+        Stage(model.dynamics, frozen_items=True, temperature=model.temperature),
+    ]
 
 
 @dataclass
@@ -152,7 +171,7 @@ class Training:
                 "Prepare it with more users, a larger --valid-share or a smaller --prefix.",
             )
         if self.start is not None:
-            self.stages = [Stage(self.model.dynamics, frozen_items=False)]
+            self.stages = [replace(self.stages[-1], frozen_items=False)]
         self._earlier_views = torch.zeros_like(self.item_groups)
         self._enter_stage()
         if self.start is not None:
@@ -163,7 +182,8 @@ class Training:
     def _enter_stage(self) -> None:
         """Build what the current stage optimises, starting from the last one's result."""
         stage = self.stages[self.progress.stage]
-        model = self.model.model_copy(update={"dynamics": stage.dynamics})
+        settings = {"dynamics": stage.dynamics, "temperature": stage.temperature}
+        model = self.model.model_copy(update=settings)
         generator = seeded(self.seed, self.progress.stage)
         previous = getattr(self, "posterior", None)
         self.posterior = Posterior(
