@@ -19,5 +19,6 @@ def repair(
     with opened_store(directory, read_settings(config, store)) as opened:
         done = repair_service(directory, opened)
     console.print(f"Slates dated later than now: {done.slates:,} moved")
+    console.print(f"Changes of items that later ones made void: {done.changes:,} deleted")
     if done.scrubbed:
         console.print("The store was written anew, without traces of people who were erased.")

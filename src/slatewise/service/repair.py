@@ -1,9 +1,10 @@
-"""Repairing a service that is stopped: times from the future, and traces of erased people."""
+"""Putting a store right: times from the future, void changes, traces of erased people."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 from slatewise.service.serving.item_states import COUNTS
+from slatewise.service.serving.live import settled_changes
 from slatewise.service.store import Store
 from slatewise.service.store.clock import wall_clock
 
@@ -14,6 +15,8 @@ class Repair:
 
     slates: int
     """that were dated later than now"""
+    changes: int
+    """of items, from before all versions, that later ones made void"""
     scrubbed: bool
     """whether SQLite's file was written anew, without traces of erased people"""
 
@@ -24,4 +27,12 @@ def repair(directory: Path, store: Store) -> Repair:
     if slates:
         for counts in directory.glob(f"models/*/*/{COUNTS}"):  # they are of the wrong times
             counts.unlink()
-    return Repair(slates, store.scrub())
+    return Repair(slates, compact_items(directory, store), store.scrub())
+
+
+def compact_items(directory: Path, store: Store) -> int:
+    """Forget changes of items from before all versions of a service; return how many those were.
+
+    Slates of versions that are kept can be made again all the same.
+    """
+    return store.compact_items(settled_changes(directory))

@@ -48,6 +48,22 @@ def test_changes_come_back_as_they_were() -> None:
     assert len(log.changes(3, 3).items) == 0
 
 
+def test_of_settled_changes_the_last_of_each_item_is_left() -> None:
+    log = ItemLog()
+    told = [("a", "x"), ("b", "x"), ("a", "y"), ("c", "x"), ("b", "y"), ("b", "z")]
+    log.read(Shop(*[(item, group, "shown") for item, group in told]))
+
+    def left(since: int, until: int, settled: int) -> list[tuple[object, str]]:
+        found = log.changes(since, until, settled)
+        groups = [found.group_names[group] for group in found.groups]
+        return list(zip(log.items.at(found.items), groups, strict=True))
+
+    assert left(0, 6, 0) == left(0, 6, 1) == told
+    assert left(0, 6, 4) == [("b", "x"), ("a", "y"), ("c", "x"), ("b", "y"), ("b", "z")]
+    assert left(0, 6, 6) == [("a", "y"), ("c", "x"), ("b", "z")]
+    assert left(4, 6, 4) == told[4:]
+
+
 def test_only_what_is_new_is_read() -> None:
     shop, log = Shop(*[(f"i{n}", "g", "shown") for n in range(5)]), ItemLog()
     log.read(shop, until=3)

@@ -1,12 +1,15 @@
 """A slate of the log can be made again, bit for bit, whatever has happened since."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from slatewise.errors import SlatewiseError
+from slatewise.service.repair import compact_items
 from slatewise.service.serving import Replayer, Request, Service, replay
+from slatewise.service.serving.models import Models
 from slatewise.service.settings import ServiceConfig
 from slatewise.service.store import Store
 from slatewise.service.store.records import Outcome, SlateRecord
@@ -196,3 +199,25 @@ def test_it_is_the_same_on_either_store(tmp_path: Path, store: Store) -> None:
         assert logged == record
         assert tuple(replayer.slate(logged).items) == record.items
     assert len({record.serving.known for record in records if record.serving}) == 6
+
+
+def test_void_changes_of_items_leave_slates_as_they_were_and_new_versions_without_their_rows(
+    lived: tuple[Path, Service, list[SlateRecord]],
+) -> None:
+    directory, service, records = lived
+    before = len(service.store.item_changes(0))
+    for number in range(30):
+        put(service, "n0", group=f"group-{number % 2}")
+    service.refresh()
+    rows = len(service._live["main"].catalogue)
+    promote(directory, a_model(TERMS, ("search",), seed=51))
+    service.refresh()
+    assert len(service._live["main"].catalogue) < rows - 25
+    new = service.recommend(Request("u1", k=6))[0]
+    shutil.rmtree(Models.of(directory, "main").path("1"))  # as old versions go
+    assert compact_items(directory, service.store) > 0
+    assert len(service.store.item_changes(0)) < before + 30
+    replayer = Replayer(directory, CONFIG, service.store)
+    kept = [record for record in records if record.serving and record.serving.version == "2"]
+    for record in [*kept, new]:
+        assert tuple(replayer.slate(record).items) == record.items

@@ -3,7 +3,7 @@ import threading
 import pytest
 
 from slatewise.errors import InputError
-from slatewise.service.store import Store
+from slatewise.service.store import Store, items
 from slatewise.service.store.records import Item, ItemState
 
 SHOWN, HIDDEN, REMOVED = ItemState.SHOWN, ItemState.HIDDEN, ItemState.REMOVED
@@ -57,6 +57,24 @@ def test_features_are_told_once_and_stay_until_others_are(store: Store) -> None:
     assert store.item_features([]) == store.item_features([0]) == {}
 
 
+def test_changes_that_later_ones_made_void_can_be_deleted(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(items, "PAGE", 3)
+    for group in ("g", "h", "i"):
+        store.put_items([("a", group, SHOWN, {"price": len(group)}), ("b", group, SHOWN)])
+    store.put_items([("a", "i", SHOWN, PRICE)])  # 7
+    store.put_items([("b", "j", SHOWN), ("b", "k", HIDDEN)])  # 8, 9
+    assert store.compact_items(0) == 0
+    assert store.compact_items(8) == 6
+    left = [(one.seq, one.item_id, one.group) for one in store.item_changes(0)]
+    assert left == [(7, "a", "i"), (8, "b", "j"), (9, "b", "k")]
+    assert store.compact_items(8) == 0
+    assert store.item_features([1, 7]) == {7: PRICE}
+    assert [one.group for one in store.items(None, 9)] == ["i", "k"]
+    assert store.put_items([("a", "z", SHOWN)]) == 10
+
+
 def test_features_of_an_item_that_is_named_twice_are_the_last(store: Store) -> None:
     store.put_items([("a", "g", SHOWN, PRICE), ("a", "g", SHOWN, TEXT), ("a", "g", SHOWN, PRICE)])
     assert [one.described for one in store.item_changes(0)] == [1, 2, 3]
@@ -81,9 +99,9 @@ def test_the_catalogue_of_any_number_can_be_made_again(store: Store) -> None:
         number = store.put_items(put)
         then[number] = [item for batch in store.all_items() for item in batch]
     store.remove_items(["c", "a"])
-    for number, items in then.items():
+    for number, expected in then.items():
         again = {item.item_id: item for item in store.item_changes(0, number)}
-        assert [again[name] for name in sorted(again)] == items
+        assert [again[name] for name in sorted(again)] == expected
     assert [item.seq for item in store.item_changes(0)] == list(range(1, store.item_seq() + 1))
     assert [item.seq for item in store.item_changes(4, 6)] == [5, 6]
 

@@ -16,6 +16,7 @@ from types import FrameType
 from slatewise.errors import SlatewiseError
 from slatewise.service.http.setup import LOGGING, end_with_parent
 from slatewise.service.nights.night import retrain
+from slatewise.service.repair import compact_items
 from slatewise.service.retention import expire
 from slatewise.service.settings import ServiceConfig
 from slatewise.service.store import Store
@@ -101,6 +102,8 @@ def train_quietly(directory: Path, config: ServiceConfig) -> None:
                 _log.info("Night: %s", " ".join(night.words()))
             if config.retention.days is not None:
                 _log.info("Night: %s", expire(directory, config.retention, store, now).words())
+            if void := compact_items(directory, store):
+                _log.info("Night: %s void changes of items were deleted.", f"{void:,}")
             if store.scrub():
                 _log.info("Night: the store was written anew, without those who were erased.")
     except SlatewiseError as error:

@@ -55,10 +55,18 @@ class ItemLog:
                 self._take(store.item_changes(self.number, end))
                 self.number = end
 
-    def changes(self, since: int, until: int) -> Changes:
-        """Return the changes after a number, up to and with another."""
+    def changes(self, since: int, until: int, settled: int = 0) -> Changes:
+        """Return the changes after a number, up to and with another.
+
+        Of those up to the number `settled`, the last of each item: how it came to that is left out.
+        """
         first, last = np.searchsorted(self._numbers.values, [since, until], side="right")
-        part = slice(int(first), int(last))
+        part = np.arange(int(first), int(last))
+        if settled > since:
+            old = part[self._numbers.values[part] <= settled]
+            _, newest = np.unique(self._changed.values[old][::-1], return_index=True)
+            kept = np.sort(old[len(old) - 1 - newest])
+            part = np.concatenate([kept, part[len(old) :]])
         return Changes(
             self._changed.values[part].astype(np.int64),
             self._to_group.values[part].astype(np.int64),

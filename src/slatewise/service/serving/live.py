@@ -1,5 +1,6 @@
 """One version of a model, as it serves: with the items on offer and their popularity now."""
 
+import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 import torch
 
+from slatewise.files import atomic_file
 from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
 from slatewise.model.gaussian import Gaussian
@@ -34,6 +36,8 @@ from slatewise.training.memory import give_back_freed_memory
 
 T = TypeVar("T")
 
+BASE: Final = "catalogue.json"
+"""Beside a run: where it begins in the changes of items."""
 _TRIES: Final = 3
 
 
@@ -62,7 +66,11 @@ class Live:
         new_items: NewItems,
         run: Path | None = None,
         features: FeatureReader | None = None,
+        base: int = 0,
     ) -> None:
+        self.base = base
+        """the number of the change up to which items are taken as they were then, without how they
+        came to that: a shop that changes its items for years would else have ever more rows"""
         self.name, self.version, self.config = name, version, model.config
         self.terms: FittedTerms = model.terms
         self.applied = 0
@@ -80,15 +88,29 @@ class Live:
         self._lock = threading.Lock()
 
     @classmethod
-    def of_run(cls, name: str, version: str, model: SlateModel, run: Path, log: ItemLog) -> "Live":
-        """Serve a run; its table is shared between processes."""
+    def of_run(
+        cls,
+        name: str,
+        version: str,
+        model: SlateModel,
+        run: Path,
+        log: ItemLog,
+        until: int | None = None,
+    ) -> "Live":
+        """Serve a run; its table is shared between processes.
+
+        With `until`, as for a slate that was made after that many changes of items.
+        """
         with one_at_a_time(run):
             table = table_of_run(model, run)
+            base = _base_of(run, log.number)
+        if until is not None and until < base:  # made before versions had a base
+            base = 0
         predictive = Predictive(model)
         features = None
         if predictive.encoder is not None:
             features = FeatureReader(version, predictive, predictive.encoder)
-        live = cls(name, version, model, table, log, predictive, run, features)
+        live = cls(name, version, model, table, log, predictive, run, features, base)
         _forget_items(model)
         return live
 
@@ -109,9 +131,9 @@ class Live:
 
         Features of new items are asked of the store, if the model reads any.
         """
-        if number <= self.applied:
+        if number <= self.applied or number < self.base:
             return
-        changes, predict = self._log.changes(self.applied, number), None
+        changes, predict = self._log.changes(self.applied, number, self.base), None
         if self._features is not None:  # before the change: no request waits for the store
             untrained = self.catalogue.untrained(changes.items)
             predict = self._features.read(store, changes.features[untrained])
@@ -193,6 +215,30 @@ class Live:
                     return made
         with self._lock:
             return make()
+
+
+def _base_of(run: Path, number: int) -> int:
+    """Return where a version begins in the changes of items: for the first that serves it, here.
+
+    It is kept beside the run, since the rows of items go by it, and with them random numbers.
+    """
+    file = run / BASE
+    try:
+        return int(json.loads(file.read_text(encoding="utf-8"))["base"])
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    try:
+        with atomic_file(file) as partial:
+            partial.write_text(json.dumps({"base": number}), encoding="utf-8")
+    except OSError:
+        return 0
+    return number
+
+
+def settled_changes(directory: Path) -> int:
+    """Return the number of the last change of items before all versions of a service begin."""
+    bases = [_base_of(file.parent, 0) for file in directory.glob(f"models/*/*/{BASE}")]
+    return min(bases, default=0)
 
 
 def _forget_items(model: SlateModel) -> None:

@@ -81,7 +81,7 @@ class Replayer:
         key = serving.model, serving.version
         live = self._live.pop(key, None)
         if live is None or not _goes_forward(live, serving):
-            live = self._open(*key)
+            live = self._open(*key, serving.catalogue)
         self._live[key] = live
         while len(self._live) > _KEPT:
             self._live.pop(next(iter(self._live)))
@@ -90,7 +90,7 @@ class Replayer:
             live.refresh(self._store, serving.refreshed, serving.counted)
         return live
 
-    def _open(self, name: str, version: str) -> Live:
+    def _open(self, name: str, version: str, until: int) -> Live:
         if version.startswith(PRIOR):
             config = self._config.models[name].model
             if prior_version(config) != version:
@@ -100,7 +100,7 @@ class Replayer:
                 )
             return Live.of_prior(name, config, self._config.source, self._log)
         run = Models.of(self._directory, name).path(version)
-        return Live.of_run(name, version, runs.load(run), run, self._log)
+        return Live.of_run(name, version, runs.load(run), run, self._log, until)
 
 
 def _serving(record: SlateRecord) -> Serving:

@@ -293,7 +293,7 @@ class Service:
         except StoreError as error:
             self._pause(error)
             return False
-        return True
+        return live.applied >= live.base
 
     def _read_items(self) -> int:
         self._log.read(self.store)
@@ -338,7 +338,11 @@ class Service:
             ItemStates.begin(loaded.model.terms, self._log, run, self.store, before)
         except StoreError as error:
             self._pause(error)
-        return Live.of_run(name, loaded.version, loaded.model, run, self._log)
+        self._ask(self._read_items)
+        live = Live.of_run(name, loaded.version, loaded.model, run, self._log)
+        if live.base > self._log.number:  # another worker was first, and has read more
+            self._ask(self._read_items)
+        return live
 
     def _join(self, live: Live) -> None:
         """Let a version serve, once it has the items and the popularity of now."""

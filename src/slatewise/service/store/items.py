@@ -1,19 +1,22 @@
 """The items on offer, and every change of them."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import Connection, Delete, bindparam, delete, insert, select, update
 
 from slatewise.service.store.counters import Counter, advance, take_turn
-from slatewise.service.store.engine import Database
+from slatewise.service.store.engine import LONG, Database
 from slatewise.service.store.queries import FOREVER
 from slatewise.service.store.records import Item, ItemState
 from slatewise.service.store.schema import (
+    AT_ONCE,
     ITEM_CHANGES,
     ITEM_FEATURES,
     ITEMS,
     AnyRow,
+    AnySelect,
     rows_with,
 )
 
@@ -105,6 +108,47 @@ def changes_between(connection: Connection, since: int, until: int | None) -> li
     between = ITEM_CHANGES.c.seq.between(since + 1, last)
     changes = select(ITEM_CHANGES).where(between).order_by(ITEM_CHANGES.c.seq)
     return [_item(row) for row in connection.execute(changes)]
+
+
+def compact(database: Database, until: int) -> int:
+    """Delete changes up to a number that a later one up to it made void; return how many.
+
+    In slices, between which others write.
+    """
+    last, since, deleted = dict[str, int](), 0, 0
+    while since < until:
+        end = min(since + PAGE, until)
+        between = ITEM_CHANGES.c.seq.between(since + 1, end)
+        page_ = select(ITEM_CHANGES.c.seq, ITEM_CHANGES.c.item_id).where(between)
+        rows = database.read(partial(_all, page_.order_by(ITEM_CHANGES.c.seq)))
+        void = []
+        for row in rows:
+            if row.item_id in last:
+                void.append(last[row.item_id])
+            last[row.item_id] = row.seq
+        deleted += _delete_changes(database, void)
+        since = end
+    if deleted:
+        used = select(ITEM_CHANGES.c.described).where(ITEM_CHANGES.c.described.is_not(None))
+        unused = ITEM_FEATURES.c.seq <= until, ITEM_FEATURES.c.seq.not_in(used)
+        database.write(partial(_run, delete(ITEM_FEATURES).where(*unused)), LONG)
+    return deleted
+
+
+def _all(statement: AnySelect, connection: Connection) -> Sequence[AnyRow]:
+    return connection.execute(statement).all()
+
+
+def _delete_changes(database: Database, numbers: Sequence[int]) -> int:
+    for start in range(0, len(numbers), AT_ONCE):
+        some = numbers[start : start + AT_ONCE]
+        gone = delete(ITEM_CHANGES).where(ITEM_CHANGES.c.seq.in_(some))
+        database.write(partial(_run, gone))
+    return len(numbers)
+
+
+def _run(statement: Delete, connection: Connection) -> None:
+    connection.execute(statement)
 
 
 def _current(connection: Connection, item_ids: Sequence[str]) -> dict[str, Item]:

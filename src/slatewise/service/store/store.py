@@ -260,6 +260,13 @@ class Store:
             lambda connection: items.changes_between(connection, since, until)
         )
 
+    def compact_items(self, until: int) -> int:
+        """Forget how items came to what they were at a change; return how many changes that were.
+
+        What came after it stays as it is.
+        """
+        return items.compact(self._database, until)
+
     def item_seq(self) -> int:
         """Return the number of the last change of an item."""
         return self._database.read(lambda connection: last_number(connection, Counter.ITEMS))
