@@ -1,11 +1,15 @@
 """What every benchmark shares: options, a table, a file of numbers, targets it can miss."""
 
 import argparse
+import io
 import json
+import math
+import resource
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +18,8 @@ from rich.console import Console
 from rich.table import Table
 
 Row = dict[str, Any]
+_left = {"processes": math.inf}
+"""Commands that still get a process of their own: all of them, with `--small` one."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,7 @@ def parse(arguments: argparse.ArgumentParser, script: dict[str, Any]) -> argpars
     """
     options = arguments.parse_args()
     if options.small:
+        _left["processes"] = 1
         for name, value in script["MINIATURE"].items():
             if name.isupper():
                 script[name] = value
@@ -112,18 +119,29 @@ def seconds(work: Callable[[], object], repeats: int = 1) -> float:
 
 
 def slatewise(*command: str) -> tuple[float, float]:
-    """Run a command in a process of its own; return its seconds and its peak memory in GB."""
-    script = (
-        "import resource, sys\n"
-        "from slatewise.cli import app\n"
-        "app(sys.argv[1:], standalone_mode=False)\n"
-        "print('peak', resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
-    )
+    """Run a command in a process of its own; return its seconds and its peak memory in GB.
+
+    With `--small` only the first has one: others would start Python again and show nothing new.
+    """
     start = time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, "-c", script, *command], check=True, stdout=subprocess.PIPE, text=True
-    )
-    return time.perf_counter() - start, int(done.stdout.split()[-1]) * 1024 / 1e9
+    _left["processes"] -= 1
+    if _left["processes"] < 0:
+        from slatewise.cli import app  # noqa: PLC0415
+
+        with redirect_stdout(io.StringIO()):
+            app(list(command), standalone_mode=False)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    else:
+        script = (
+            "import resource, sys\n"
+            "from slatewise.cli import app\n"
+            "app(sys.argv[1:], standalone_mode=False)\n"
+            "print('peak', resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
+        )
+        run = [sys.executable, "-c", script, *command]
+        done = subprocess.run(run, check=True, stdout=subprocess.PIPE, text=True)
+        peak = int(done.stdout.split()[-1])
+    return time.perf_counter() - start, peak * 1024 / 1e9
 
 
 def write_seconds(directory: Path, size: int) -> float:
