@@ -168,3 +168,9 @@ def test_what_is_wrong_with_a_log_and_mended_is_said(run: Run, place: Path, tmp_
     options = ["--users", tmp_path / "log.parquet", "--out", tmp_path / "out.parquet", *ASK]
     code, text, _ = run("recommend", place / "run", *options)
     assert (code, "2 times: interaction is there twice" in text) == (0, True)
+    asked = log.select("user_id", items="slate").head(1)
+    asked.write_parquet(tmp_path / "asked.parquet")
+    options[3] = tmp_path / "ranked.parquet"
+    lists = ["--candidates", tmp_path / "asked.parquet"]
+    code, text, _ = run("recommend", place / "run", *options[:4], *lists)
+    assert (code, "2 times: interaction is there twice" in text) == (0, True)

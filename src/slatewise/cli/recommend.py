@@ -16,7 +16,7 @@ from slatewise.errors import SlatewiseError
 if TYPE_CHECKING:
     from slatewise.data.dataset import SlateDataset
     from slatewise.model.fitted import ItemId
-    from slatewise.slates import RankedItems, Reason, Recommender, Slate, Strategy
+    from slatewise.slates import RankedItems, Reason, Recommender, Slate, Strategy, bulk
 
 _BAR = 20
 _USUAL_K = 20
@@ -152,20 +152,13 @@ def _rank_file(
     out: Path | None,
 ) -> None:
     """Order the candidates of a file of users."""
-    from slatewise.slates import Recommender, bulk, logs  # noqa: PLC0415 (torch is slow to load)
+    from slatewise.slates import Recommender, bulk  # noqa: PLC0415 (torch is slow to load)
 
     target = _new_file(out)
     recommender = Recommender.load(run)
     popularity = _refresh(recommender, log, at)
     with ExitStack() as stack:
-        visitors: bulk.Visitors | None = None
-        is_log = users is not None and logs.is_log(users)
-        if users is not None and is_log:
-            dataset = stack.enter_context(logs.opened_log(users, recommender))
-            visitors = logs.LoggedUsers(dataset, recommender)
-        elif users is not None:
-            clicks = bulk.read_histories(users, type(recommender.items.ids[0]))
-            visitors = bulk.ClickingUsers(clicks, recommender)
+        is_log, visitors = _visitors(recommender, users, stack) if users else (False, None)
         report = stack.enter_context(progress())
         asked = bulk.read_candidates(candidates, type(recommender.items.ids[0]))
         counts = bulk.rank_to_file(recommender, asked, visitors, target, k=k, progress=report)
@@ -175,6 +168,20 @@ def _rank_file(
     console.print(result)
     _print_missing(recommender, slates_known=is_log, popularity_known=popularity is not None)
     console.print(f"\nRanked: {target}")
+
+
+def _visitors(
+    recommender: "Recommender", users: Path, stack: ExitStack
+) -> "tuple[bool, bulk.Visitors]":
+    """Return whether a file of users is a log, and what they did; its repairs are printed."""
+    from slatewise.slates import bulk, logs  # noqa: PLC0415 (torch is slow to load)
+
+    if logs.is_log(users):
+        dataset = stack.enter_context(logs.opened_log(users, recommender))
+        _print_repairs(dataset)
+        return True, logs.LoggedUsers(dataset, recommender)
+    clicks = bulk.read_histories(users, type(recommender.items.ids[0]))
+    return False, bulk.ClickingUsers(clicks, recommender)
 
 
 def _new_file(out: Path | None) -> Path:
@@ -211,19 +218,11 @@ def _for_all(
     seed: int,
     about: dict[str, Any],
 ) -> None:
-    from slatewise.slates import bulk, logs  # noqa: PLC0415
+    from slatewise.slates import bulk  # noqa: PLC0415
     from slatewise.training import runs  # noqa: PLC0415
 
-    is_log = logs.is_log(users)
     with ExitStack() as stack:
-        visitors: bulk.Visitors
-        if is_log:
-            dataset = stack.enter_context(logs.opened_log(users, recommender))
-            _print_repairs(dataset)
-            visitors = logs.LoggedUsers(dataset, recommender)
-        else:
-            clicks = bulk.read_histories(users, type(recommender.items.ids[0]))
-            visitors = bulk.ClickingUsers(clicks, recommender)
+        is_log, visitors = _visitors(recommender, users, stack)
         report = stack.enter_context(progress())
         unknown = bulk.recommend_to_file(
             recommender,
