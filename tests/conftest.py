@@ -27,10 +27,10 @@ os.environ["COLUMNS"] = "200"
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
-    """Keep tests that share a fixture of their module on one worker, where it is made once."""
+    """Keep tests that share a fixture of their module or class on one worker: it is made once."""
     for item in items:
         fixtures = item._fixtureinfo.name2fixturedefs.values()
-        shared = any(found[-1].scope == "module" for found in fixtures)
+        shared = any(found[-1].scope in ("class", "module") for found in fixtures)
         if shared and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(item.module.__name__))
 
