@@ -35,7 +35,7 @@ MODEL: dict[str, Any] = {}
 """Settings of all models."""
 MINIATURE = {
     **{"PEOPLE": 30, "ITEMS": 60, "GROUPS": 4, "EPOCHS": 1, "seeds": 1},
-    **{"WORLDS": {"group-free": 1.0}, "LIKELIHOODS": ("source-aware",), "MODEL": {"dimensions": 4}},
+    **{"WORLDS": {"group-free": 1.0}, "LIKELIHOODS": ("source-aware",), "MODEL": {"dimensions": 3}},
 }
 
 

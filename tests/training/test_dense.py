@@ -48,7 +48,7 @@ def eager_steps(
 
 
 def posterior_of(dtype: torch.dtype = torch.float64, **options: object) -> Posterior:
-    config = ModelConfig(dimensions=4, **options)  # type: ignore[arg-type]
+    config = ModelConfig(dimensions=3, **options)  # type: ignore[arg-type]
     generator = torch.Generator().manual_seed(1)
     groups = torch.arange(ITEMS) % GROUPS
     posterior = Posterior(config, groups, range(GROUPS), LONGEST_SLATE, generator)

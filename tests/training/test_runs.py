@@ -24,7 +24,7 @@ from slatewise.training import StoppedError, TrainingConfig, fit, load, save, tr
 from slatewise.training.loop import Progress
 from slatewise.training.steps import SparseSteps, StepResult
 
-MODEL = ModelConfig(dimensions=4)
+MODEL = ModelConfig(dimensions=3)
 TRAINING = TrainingConfig(batch_users=64, max_epochs=4)
 
 
@@ -119,7 +119,7 @@ def test_killed_at_any_moment_a_run_ends_the_same(
         "from slatewise.model.config import ModelConfig\n"
         "from slatewise.training import TrainingConfig, fit, trainer\n"
         "trainer._SECONDS_BETWEEN_CHECKPOINTS = 0.0\n"
-        f"fit(SlateDataset.open({str(dataset.path)!r}), ModelConfig(dimensions=4), "
+        f"fit(SlateDataset.open({str(dataset.path)!r}), ModelConfig(dimensions=3), "
         f"TrainingConfig(batch_users=64, max_epochs=4), run={str(run)!r}, "
         "resume=len(sys.argv) > 1, observer=lambda at: print('step', flush=True))\n"
     )
@@ -282,7 +282,7 @@ def test_training_that_goes_nowhere_is_given_up_with_advice(
 
 
 def test_a_source_aware_model_needs_a_source_of_the_log(dataset: SlateDataset) -> None:
-    model = ModelConfig(dimensions=4, likelihood="source-aware", exposure={"serch": 0.3})
+    model = ModelConfig(dimensions=3, likelihood="source-aware", exposure={"serch": 0.3})
     with pytest.raises(SlatewiseError, match="names 'serch', which is not a source") as error:
         fit(dataset, model, TRAINING)
     assert "search" in error.value.remedy
