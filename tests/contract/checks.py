@@ -148,7 +148,9 @@ def greedy_slates(case: Case, directory: Path) -> None:
     """The library's greedy slate is in the order of utilities."""
     recommender = recommender_of(case)
     for user in WHO:
-        require_ranking(slate_of(case, recommender, user).numbers.tolist(), case.after_all(user))
+        slate = slate_of(case, recommender, user)
+        wanted = case.as_a_slate(user, history=slate.history)
+        require_ranking(slate.numbers.tolist(), wanted)
 
 
 def given_lists(case: Case, directory: Path) -> None:
@@ -176,14 +178,14 @@ def rankings(case: Case, directory: Path) -> None:
         ranked += [ranker.by_expectation(users, ITEMS, 2)]
     for ranking in ranked:
         for user, row in zip(WHO, ranking.tolist(), strict=True):
-            require_ranking(row, case.after_all(user))
+            require_ranking(row, case.as_a_slate(user))
 
 
 def explanations(case: Case, directory: Path) -> None:
     """What an explanation says each part adds, sums to the utility, and to the relevance shown."""
     recommender = recommender_of(case)
     slate = slate_of(case, recommender, WHO[1])
-    wanted = case.after_all(WHO[1])
+    wanted = case.as_a_slate(WHO[1], history=slate.history)
     reasons = recommender.explain(slate, draws=2)
     for number, reason in zip(slate.numbers.tolist(), reasons, strict=True):
         require_same(sum(reason.adds.values()), wanted[number])
@@ -215,9 +217,9 @@ def live_service(case: Case, directory: Path) -> None:
         record, slate, _ = service.recommend(request)
         numbers = [ids.index(item) for item in slate.items]
         time = END if record.serving is None else record.serving.refreshed or END
-        require_ranking(numbers, case.after_all(user, time))
+        require_ranking(numbers, case.as_a_slate(user, time))
         if case.drawn_for_sure:
-            utilities = case.after_all(user, time)[numbers]
+            utilities = case.as_a_slate(user, time)[numbers]
             require_same(np.log(slate.relevance), utilities, 1e-4)
         assert replayer.slate(record).items == slate.items
     service.store.close()

@@ -29,7 +29,7 @@ from slatewise.model.ranking_weights import RankingWeights
 from slatewise.model.registry import TERMS
 from slatewise.model.steps import ClickSteps
 from slatewise.model.terms import FittedTerms
-from slatewise.model.terms.term import ItemState
+from slatewise.model.terms.term import ItemState, ListMoment
 from slatewise.model.utility import (
     enough_utilities,
     item_utilities,
@@ -104,8 +104,15 @@ def model_of(config: ModelConfig, dataset: SlateDataset) -> SlateModel:
         list(dataset.group_names),
         list(dataset.source_names),
         torch.ones(dataset.num_items),
-        terms=FittedTerms.fit(config, dataset),
+        terms=certain_terms(config, dataset),
     )
+
+
+def certain_terms(config: ModelConfig, dataset: SlateDataset) -> FittedTerms:
+    """Return fitted terms that are certain of what they say."""
+    fitted = FittedTerms.fit(config, dataset)
+    tensors = {n: 1e-7 * t if n.endswith(".root") else t for n, t in fitted.tensors.items()}
+    return FittedTerms.from_json(fitted.to_json(), config, "the contract", tensors)
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,6 +230,30 @@ class Case:
     def after_all(self, user: int, time: int = END) -> Doubles:
         """Return the utilities of all items to a user after the whole log: [I]."""
         return self._ranked_by(self._met_by[1][user], self.histories[user], time)
+
+    def as_a_slate(self, user: int, time: int = END, history: UserHistory | None = None) -> Doubles:
+        """Return the utilities that all items have as the slate of a user after the log: [I].
+
+        Those of `after_all` where no term sees slates. `history` is what is told of her.
+        """
+        terms, history = self.model.terms.by_name, history or self.histories[user]
+        seeing = {name: term for name, term in terms.items() if term.in_lists}
+        if not seeing:
+            return self.after_all(user, time)
+        shared = {name: self.model.posterior.shared[name].mean.double().numpy() for name in terms}
+        total = np.zeros(ITEMS)
+        for name, term in terms.items():
+            if term.in_lists:
+                moment = ListMoment(self.states(time)[name], time)
+                found = term.in_list(history, np.arange(ITEMS), 0, moment, ITEMS)
+                total += found.mean(np.arange(ITEMS)) @ shared[name]
+            elif term.ranks == "items met":
+                total += term.met(history, np.arange(ITEMS))[1] @ shared[name]
+            elif term.ranks == "all items":
+                total += self.states(time)[name].features(time)[:ITEMS] @ shared[name]
+        added = torch.from_numpy(total)[None]
+        found = ranking_utilities(self.parameters, self._met_by[1][user][None], added)
+        return np.asarray(found[0].numpy())
 
     def before(self, row: int) -> Doubles:
         """Return the utilities of all items before one interaction of the log: [I]."""

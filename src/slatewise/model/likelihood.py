@@ -127,6 +127,8 @@ def batch_likelihood(
     `profiles` [M, D] are user profiles, `state_of` [N] the profile of each interaction,
     `weights` [N] how much it counts. `batch.slate_items` points into `parameters.items`.
     """
+    if parameters.pool is not None:
+        raise ValueError("a model is fitted before it is pooled with terms that see slates")
     no_click = no_click_utilities(parameters, batch)  # [N]
     several, lambdas = batch.several, None
     if exposure is not None:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from slatewise.model.evidence import SlateEvidence
 from slatewise.model.kernels.slate import split_bias
+from slatewise.model.pool import SlatePool
 from slatewise.model.terms.position import RETURNS
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ class Parameters:
     """[I] of the item vectors, summed over dimensions, where the items are means and predictions
     know how uncertain they are"""
 
+    pool: SlatePool | None = None
+    """how much all this counts in slates, where other terms see these; None: in full"""
     enough: Tensor | None = None
     """[3] utility of having enough after one, two, … clicks on a slate, beside log(items left)"""
 

@@ -15,6 +15,7 @@ from slatewise.model.kernels.slate import split_bias
 from slatewise.model.parameters import Parameters
 from slatewise.model.part import Noise, Parameter
 from slatewise.model.parts import Parts
+from slatewise.model.pool import SlatePool
 from slatewise.model.priors import START_SCALE, START_SPREAD, ItemPrior
 from slatewise.model.ranking_weights import RankingWeights
 from slatewise.model.registry import PRIORS
@@ -56,6 +57,8 @@ class Posterior:
         self.evidence = Evidence(config, sources)
         self.ranking: RankingWeights | None = None
         """by which terms rank the catalogue, once they are fitted; None: as within slates"""
+        self.pool: SlatePool | None = None
+        """how much the model counts beside terms that see slates, once that is fitted"""
 
         def noise(*shape: int) -> Tensor:
             return torch.randn(*shape, generator=generator)
@@ -182,6 +185,7 @@ class Posterior:
             enough=shared.get("enough"),
             ranking_weights=ranking,
             source_no_click=shared.get("source"),
+            pool=self.pool,
         )
 
     def _weights(self, shared: Mapping[str, Tensor], acts_on: str) -> Tensor | None:

@@ -4,6 +4,7 @@
 
 with relevance −‖z − v‖ or z · v, x_p the features of terms from the strict past, and exp(u) the
 relevance of eq. click-softmax. What was clicked before in the same slate is no longer a choice.
+In slates all of it counts κ times where a model is pooled with terms that see these (`pool`).
 Kernels, GPU passes, rankings and explanations compute the same faster; tests hold each of them to
 these functions.
 
@@ -44,7 +45,7 @@ def item_utilities(parameters: Parameters, profiles: Tensor, batch: Interactions
         if factors is not None:
             added = added * torch.repeat_interleave(factors, batch.scroll_lengths)
         utility = utility + added
-    return utility
+    return utility if parameters.pool is None else parameters.pool.sharpness * utility
 
 
 def position_factors(parameters: Parameters, batch: Interactions) -> Tensor | None:
@@ -62,10 +63,12 @@ def no_click_utilities(parameters: Parameters, batch: Interactions) -> Tensor:
     utility = parameters.no_click_after(batch.scroll_lengths, batch.sources)
     if parameters.step_weights is not None:
         utility = utility + required(batch.step_features) @ parameters.step_weights
+    if parameters.pool is not None:
+        utility = parameters.pool.sharpness * utility + parameters.pool.no_click
     if batch.several is None:
         return utility
     further = batch.several.further
-    enough = parameters.enough_after(further, batch.scroll_lengths - further)
+    enough = _enough_after(parameters, further, batch)
     return utility if enough is None else torch.where(further > 0, enough, utility)
 
 
@@ -76,8 +79,14 @@ def enough_utilities(parameters: Parameters, batch: Interactions) -> Tensor | No
     """
     if batch.several is None:
         return None
-    clicks = batch.several.further + 1
-    return parameters.enough_after(clicks, batch.scroll_lengths - clicks)
+    return _enough_after(parameters, batch.several.further + 1, batch)
+
+
+def _enough_after(parameters: Parameters, clicks: Tensor, batch: Interactions) -> Tensor | None:
+    utility = parameters.enough_after(clicks, batch.scroll_lengths - clicks)
+    if utility is None or parameters.pool is None:
+        return utility
+    return parameters.pool.sharpness * utility
 
 
 def ranking_utilities(parameters: Parameters, profiles: Tensor, added: Tensor | float) -> Tensor:

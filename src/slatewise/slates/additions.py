@@ -6,6 +6,7 @@ user met. J draws, P features of all items, m items met, k items asked for.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from slatewise.features.user_history import UserHistory
 from slatewise.model.parameters import Parameters
 from slatewise.model.posterior import Posterior
 from slatewise.model.terms import FittedTerms
-from slatewise.model.terms.term import FeatureTerm, ItemState, ListMoment
+from slatewise.model.terms.term import FeatureTerm, ItemState, ListFeatures, ListMoment
 from slatewise.ranking import Additions, ItemTable
 from slatewise.slates.users import Ints
 
@@ -41,17 +42,16 @@ class RankingTerms:
         self._of_all, self._of_met = ranking_terms(posterior, terms)
         self._table = table
         self._in_lists = {name: term for name, term in terms.by_name.items() if term.in_lists}
-        self._in_slates = {
-            name: _array(posterior.shared[name].mean)
-            for name in (*self._of_all, *self._of_met, *self._in_lists)
-        }
+        acting = (*self._of_all, *self._of_met, *self._in_lists)
+        self._in_slates = {name: _array(posterior.shared[name].mean) for name in acting}
+        self._scales = {name: _array(posterior.shared[name].scale) for name in acting}
+        self._sharpness = 1.0 if posterior.pool is None else posterior.pool.sharpness
         self._moments: dict[str, ListMoment] = {}
         ranking = posterior.ranking
         if ranking is None:
             ranks = self._of_all.keys() | self._of_met.keys()
             own = {name: part for name, part in posterior.shared.items() if name in ranks}
             means = {name: part.mean for name, part in own.items()}
-            self._scales = {name: _array(part.scale) for name, part in own.items()}
         else:
             means = posterior.by_term(posterior.parts.ranking_names, ranking.mean)
         self._mean = {name: _array(mean) for name, mean in means.items()}
@@ -66,6 +66,11 @@ class RankingTerms:
     def unknown_in_lists(self) -> list[str]:
         """The terms that act in lists, and know nothing of items yet."""
         return [name for name in self._in_lists if name not in self._moments]
+
+    @property
+    def candidates(self) -> int:
+        """How many items are ranked again by terms that see slates; 0 while none knows items."""
+        return max((self._in_lists[name].candidates for name in self._moments), default=0)
 
     def features(self, states: ItemState | Mapping[str, ItemState], time: int) -> Floats:
         """Return the features of all items at a time; one state alone is that of the only term.
@@ -111,20 +116,26 @@ class RankingTerms:
         """Return what each term adds to some items by the posterior mean: [k] each."""
         return self._parts(history, items, self._mean)
 
-    def list_parts(
-        self, history: UserHistory, items: Ints, source: int
-    ) -> dict[str, Doubles] | None:
-        """Return what each term adds to the items [k] of a list, as it does in a slate: [k] each.
+    def in_list(
+        self, history: UserHistory, items: Ints, source: int, length: int
+    ) -> "TermsInList | None":
+        """Return what terms add to candidates [K] for a slate of `length` items to a user.
 
         None where no term acts in lists: then a list is ranked as all items are.
         """
         if not self._moments:
             return None
-        parts = self._parts(history, items, self._in_slates)
-        for name, moment in self._moments.items():
-            found = self._in_lists[name].list_features(history, items, source, moment)
-            parts[name] = found.astype(np.float64) @ self._in_slates[name]
-        return parts
+        seeing = {
+            name: self._in_lists[name].in_list(history, items, source, moment, length)
+            for name, moment in self._moments.items()
+        }
+        return TermsInList(
+            seeing,
+            self._features(history, items),
+            self._in_slates,
+            self._scales,
+            self._sharpness,
+        )
 
     def _drawn(self, draws: int, rng: np.random.Generator) -> Weights:
         if self._root is None:
@@ -160,18 +171,59 @@ class RankingTerms:
 
     def _parts(self, history: UserHistory, items: Ints, weights: Weights) -> dict[str, Doubles]:
         """Return what each term adds to some items [k]: [..., k]."""
-        parts, start = {}, 0
+        features = self._features(history, items)
+        return {n: np.asarray(weights[n] @ own.T, np.float64) for n, own in features.items()}
+
+    def _features(self, history: UserHistory, items: Ints) -> dict[str, Floats]:
+        """Return the features of some items [k], by the names of terms: [k, P] each."""
+        found, start = {}, 0
         table = self._table.features_of(items)  # [k, P]
         for name, term in (self._of_all | self._of_met).items():
             if name in self._of_met:
-                features = term.met(history, items)[1]
+                found[name] = term.met(history, items)[1]
             elif self._table.num_features:
-                end = start + weights[name].shape[-1]
-                features, start = table[:, start:end], end
+                end = start + self._mean[name].shape[-1]
+                found[name], start = table[:, start:end], end
             else:
-                features = np.zeros((len(items), weights[name].shape[-1]), np.float32)
-            parts[name] = np.asarray(weights[name] @ features.T, np.float64)
+                found[name] = np.zeros((len(items), self._mean[name].shape[-1]), np.float32)
+        return found
+
+
+@dataclass(frozen=True)
+class TermsInList:
+    """What the terms of a model add to K candidates for a slate, as they do in slates."""
+
+    _seeing: Mapping[str, ListFeatures]
+    """the terms that see the slate, by name"""
+    _others: Mapping[str, Floats]
+    """features of the other terms, [K, P] each"""
+    _means: Weights
+    _scales: Weights
+    sharpness: float
+    """κ, by which what all parts of the model say is multiplied in a slate"""
+
+    def mean_parts(self, shown: Ints) -> dict[str, Doubles]:
+        """Return what each adds where the candidates at `shown` [k] are the slate: [K] each."""
+        parts = self._of_others(self._means)
+        for name, features in self._seeing.items():
+            parts[name] = features.mean(shown).astype(np.float64) @ self._means[name]
         return parts
+
+    def _of_others(self, weights: Weights) -> dict[str, Doubles]:
+        return {n: np.asarray(weights[n] @ own.T, np.float64) for n, own in self._others.items()}
+
+    def draws(self, shown: Ints, count: int, seed: int) -> Doubles:
+        """Return what all add together in J draws of their weights: [J, K]."""
+        rng = np.random.default_rng([seed, 6])
+        weights = {
+            name: mean + self._scales[name] * rng.standard_normal((count, *mean.shape))
+            for name, mean in self._means.items()
+        }
+        parts = self._of_others(weights)
+        for name, features in self._seeing.items():
+            drawn = features.draws(shown, count, rng).astype(np.float64)
+            parts[name] = np.einsum("jkp,jp->jk", drawn, weights[name])
+        return np.asarray(np.sum(list(parts.values()), axis=0))
 
 
 class TermsInLog:

@@ -18,6 +18,7 @@ from slatewise.ranking import (
 from slatewise.slates.additions import Doubles, RankingTerms
 from slatewise.slates.interleaving import interleave, interleave_capped
 from slatewise.slates.profiles import Floats, UserDynamics
+from slatewise.slates.second_stage import SOURCE, SecondStage
 from slatewise.slates.users import Ints, Users
 
 
@@ -51,30 +52,61 @@ class ExactRanker:
         self.relevance = posterior.parts.relevance
         self._profiles: WeakKeyDictionary[UserHistory, Floats] = WeakKeyDictionary()
 
-    def by_mean(self, users: Users, k: int) -> Ints:
-        """Rank by utility in closed form, at the mean and with the spread of items: [B, k]."""
+    def by_mean(self, users: Users, k: int, length: int | None = None) -> Ints:
+        """Rank by utility in closed form, at the mean and with the spread of items: [B, k].
+
+        `length` is that of the slate, k without it, for terms that see slates: see `second_stage`.
+        """
+        found = self._all_by_mean(users, self._candidates(k))
+        if not self.terms.candidates:
+            return found
+        rows = []
+        for row, user in enumerate(users.each()):
+            stage = self._second_stage(user, found[row], length or k)
+            order = np.argsort(-stage.mean, kind="stable")
+            rows.append(self._capped(stage.items[None, order], user.filters[0], k))
+        return np.stack(rows) if rows else found[:, :k]
+
+    def _all_by_mean(self, users: Users, k: int) -> Ints:
         profiles = self.mean_profiles(users)
         added = [self.terms.mean(history) for history in users.histories]
         request = self.table, profiles, k, users.filters, added
         own = self.relevance
         return rank_means_many(*request, relevance=own.ranking, spread=own.arrays_with_spread).items
 
-    def by_draws(self, users: Users, k: int, draws: int) -> Ints:
+    def by_draws(self, users: Users, k: int, draws: int, length: int | None = None) -> Ints:
         """Rank by relevance in J posterior draws each: [B, J, k]."""
-        rankings = [
-            self._draw_and_rank(*user, k, draws)
-            for user in zip(users.histories, users.filters, users.seeds, strict=True)
-        ]
+        rankings = []
+        for user in users.each():
+            asked = user.histories[0], user.filters[0], user.seeds[0]
+            if not self.terms.candidates:
+                rankings.append(self._draw_and_rank(*asked, k, draws)[0])
+                continue
+            # Of J rankings each, so many that they lead to enough candidates.
+            depth = max(k, -(-self._candidates(k) // draws))
+            found, drawn = self._draw_and_rank(*asked, depth, draws)
+            merged = self._capped(found, asked[1], self._candidates(k))
+            stage = self._second_stage(user, merged, length or k)
+            order = np.argsort(-stage.draws(drawn), axis=1, kind="stable")
+            again = [self._capped(stage.items[None, one], asked[1], k) for one in order]
+            rankings.append(np.stack(again))
         return np.stack(rankings) if rankings else np.empty((0, draws, k), np.int64)
+
+    def _candidates(self, k: int) -> int:
+        """Return how many items the first stage finds for a slate of k."""
+        return max(k, self.terms.candidates)
+
+    def _second_stage(self, user: Users, found: Ints, length: int) -> SecondStage:
+        return SecondStage(self, user, found[found >= 0], length)
 
     def _draw_and_rank(
         self, history: UserHistory, wanted: Filter, seed: int, k: int, draws: int
-    ) -> Ints:
+    ) -> tuple[Ints, Profiles]:
         for_profiles, for_items = _streams(seed)
         drawn = self.draw_profiles(history, draws, for_profiles)
         added = self.terms.draws(history, draws, seed)
         # A clicked item has one vector in a draw: that which moved the user is also ranked.
-        return rank_draws(
+        found = rank_draws(
             self.table,
             drawn.profiles,
             k,
@@ -84,7 +116,8 @@ class ExactRanker:
             drawn.vectors,
             added,
             relevance=self.relevance.ranking,
-        ).items
+        )
+        return found.items, drawn
 
     def by_expectation(self, users: Users, k: int, draws: int) -> Ints:
         """Rank by relevance averaged over the posterior, of users over `draws` draws: [B, k].
@@ -96,9 +129,20 @@ class ExactRanker:
             wanted, seed = users.filters[row], users.seeds[row]
             drawn = self.draw_profiles(history, draws, _streams(seed)[0])
             added = self.terms.draws(history, draws, seed)
-            slates[row] = rank_expected(
-                self.table, drawn.profiles, k, wanted, added, relevance=self.relevance.ranking
+            found = rank_expected(
+                self.table,
+                drawn.profiles,
+                self._candidates(k),
+                wanted,
+                added,
+                relevance=self.relevance.ranking,
             ).items
+            if self.terms.candidates:
+                user = Users([history], [wanted], [seed])
+                stage = self._second_stage(user, found, k)
+                order = np.argsort(-np.exp(stage.draws(drawn)).mean(0), kind="stable")
+                found = self._capped(stage.items[None, order], wanted, k)
+            slates[row] = found
         return slates
 
     def at_random(self, users: Users, k: int) -> Ints:
@@ -153,21 +197,27 @@ class ExactRanker:
         In closed form; the relevance, such as `distance`, is one of them. They add up to
         what `by_mean` ranks by.
         """
-        return self._own_parts(users, items) | self.terms.mean_parts(users.histories[0], items)
+        return self.own_parts(users, items) | self.terms.mean_parts(users.histories[0], items)
+
+    def slate_parts(self, users: Users, items: Ints) -> dict[str, Doubles]:
+        """Return the same of the items [k] of a slate that was made for the first user."""
+        if not self.terms.candidates:
+            return self.mean_parts(users, items)
+        return self.list_parts(users, items, SOURCE)
 
     def list_parts(self, users: Users, items: Ints, source: int) -> dict[str, Doubles]:
         """Return the same where the items [k] are a list that is shown, from a source.
 
         Terms add what they add in a slate, position apart.
         """
-        in_slate = self.terms.list_parts(users.histories[0], items, source)
-        return (
-            self.mean_parts(users, items)
-            if in_slate is None
-            else (self._own_parts(users, items) | in_slate)
-        )
+        in_list = self.terms.in_list(users.histories[0], items, source, len(items))
+        if in_list is None:
+            return self.mean_parts(users, items)
+        parts = self.own_parts(users, items) | in_list.mean_parts(np.arange(len(items)))
+        return {name: in_list.sharpness * added for name, added in parts.items()}
 
-    def _own_parts(self, users: Users, items: Ints) -> dict[str, Doubles]:
+    def own_parts(self, users: Users, items: Ints) -> dict[str, Doubles]:
+        """Return what relevance and biases are to the first user: [k] each."""
         profile = self.mean_profiles(users)[0]
         given = self.table.means_of(items), self.table.variances_of(items)
         wider, vectors = self.relevance.arrays_with_spread(profile[None], *given)

@@ -46,13 +46,13 @@ class Reason:
 def explain(ranker: ExactRanker, catalogue: Catalogue, slate: Slate, draws: int) -> list[Reason]:
     """Explain each item of a slate: its ranks, their uncertainty, and why it is shown."""
     depth = max(DEPTH, len(slate))
-    by_mean = ranker.by_mean(slate.user, depth)[0]
+    by_mean = ranker.by_mean(slate.user, depth, len(slate))[0]
     # New draws: those that made the slate are biased towards what they chose.
     fresh = replace(slate.user, seeds=[slate.seed + _FRESH])
-    drawn = ranker.by_draws(fresh, depth, draws)[0]  # [J, depth]
+    drawn = ranker.by_draws(fresh, depth, draws, len(slate))[0]  # [J, depth]
     quantiles = rank_quantiles(drawn, slate.numbers)
     nearest = nearest_clicks(ranker, slate.history.clicked, slate.numbers)
-    parts = ranker.mean_parts(slate.user, slate.numbers)
+    parts = ranker.slate_parts(slate.user, slate.numbers)
     views = catalogue.views_of(slate.numbers)
     drawn_by_chance = _by_chance(ranker, slate)
     reasons = []

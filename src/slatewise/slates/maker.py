@@ -15,8 +15,8 @@ from slatewise.slates.exact import ExactRanker
 from slatewise.slates.ranked import RankedItems, click_shares
 from slatewise.slates.relevance import Relevance
 from slatewise.slates.slate import Slate
-from slatewise.slates.strategies import Greedy, Strategy
-from slatewise.slates.users import Ints, KnownUser, Users
+from slatewise.slates.strategies import Strategy
+from slatewise.slates.users import NO_FILTER, Ints, KnownUser, Users
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,24 +90,29 @@ class SlateMaker:
 
         `source` is where the list comes from, as the model numbers it.
         """
-        wanted = Constraints(allow=items, clicked="show")
-        (slate,) = self.make([user], wanted, max(1, len(items)), Greedy(), [0])
-        parts = self.ranker.list_parts(slate.user, slate.numbers, source)
-        utilities = np.sum(list(parts.values()), axis=0)
-        slate.notes.extend(
-            f"{term} is not known yet: the list is ranked without it"
-            for term in self.ranker.terms.unknown_in_lists
-        )
+        items = list(dict.fromkeys(items))
+        rows = self.catalogue.known(items)[0]
+        rows = rows[self.ranker.table.available[rows]]
+        asking = Users([user.history], [NO_FILTER], [0])
+        parts = self.ranker.list_parts(asking, rows, source) if len(rows) else {}
+        utilities = np.sum(list(parts.values()) or [np.empty(0)], axis=0)
         order = np.argsort(-utilities, kind="stable")[:k]
-        ranked = set(slate.items)
+        ids = self.catalogue.ids_of(rows)
+        ranked, terms = set(ids), self.ranker.terms
         return RankedItems(
-            items=[slate.items[index] for index in order],
-            groups=[slate.groups[index] for index in order],
+            items=[ids[index] for index in order],
+            groups=self.catalogue.groups_of(rows[order]),
             utilities=utilities[order],
             probabilities=click_shares(utilities)[order],
-            left_out=[item for item in dict.fromkeys(items) if item not in ranked],
-            unknown=slate.unknown,
-            notes=slate.notes,
+            left_out=[item for item in items if item not in ranked],
+            unknown=list(user.unknown),
+            notes=[
+                *(f"{term} is not known yet: items count as new" for term in terms.unknown),
+                *(
+                    f"{term} is not known yet: the list is ranked without it"
+                    for term in terms.unknown_in_lists
+                ),
+            ],
         )
 
     def rows(self, users: Users, k: int, strategy: Strategy) -> Ints:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from slatewise.features.user_history import UserHistory
 from slatewise.slates.exact import ExactRanker
+from slatewise.slates.second_stage import SOURCE
 
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
@@ -39,6 +40,7 @@ class Relevance:
         self._bias_noise = rng.standard_normal(size[:2], dtype=np.float32)
         self._follow = ranker.dynamics.drawn_once(draws, _SEED + 1)
         self._added = ranker.terms.drawn_once(draws, _SEED + 2)
+        self._terms, self._draws = ranker.terms, draws
 
     def profiles(self, history: UserHistory) -> Floats:
         """Return where a user is, in every draw: [J, D]."""
@@ -47,12 +49,21 @@ class Relevance:
         return self._follow(moves.averages(vectors), moves.kinds)
 
     def of(self, history: UserHistory, profiles: Floats, items: Ints) -> tuple[Doubles, Doubles]:
-        """Return the mean of exp(utility) over draws, and its scale, of items: [k]."""
+        """Return the mean of exp(utility) over draws, and its scale, of items: [k].
+
+        Where terms see slates, of the items as a slate.
+        """
         vectors = self._vectors(items)  # [k, J, D]
         utilities = self._relevance.of_arrays(profiles, vectors).astype(np.float64)
         biases = self._bias_noise[items % _SLOTS] * self._table.bias_scales_of(items)[:, None]
         utilities += biases + self._table.biases_of(items)[:, None]
-        utilities += np.asarray(self._added(history, items)).T
+        if self._terms.candidates and len(items):
+            in_list = self._terms.in_list(history, items, SOURCE, len(items))
+            assert in_list is not None
+            utilities += in_list.draws(np.arange(len(items)), self._draws, _SEED + 3).T
+            utilities *= in_list.sharpness
+        else:
+            utilities += np.asarray(self._added(history, items)).T
         relevance = np.exp(utilities, out=utilities)
         return relevance.mean(axis=1), relevance.std(axis=1)
 

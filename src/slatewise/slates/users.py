@@ -1,6 +1,6 @@
 """Who asks for a slate: histories, filters and seeds."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -120,6 +120,11 @@ class Users:
         """Take users who may be shown everything, or all but their own clicks; b has seed + b."""
         filters = [NO_FILTER if show_clicked else Filter(exclude=one.clicked) for one in histories]
         return cls(histories, filters, [seed + number for number in range(len(histories))])
+
+    def each(self) -> Iterator["Users"]:
+        """Yield them one by one."""
+        for history, wanted, seed in zip(self.histories, self.filters, self.seeds, strict=True):
+            yield Users([history], [wanted], [seed])
 
     def __len__(self) -> int:
         """Return B."""

@@ -18,6 +18,7 @@ from slatewise.features.item_features import ItemEncoder
 from slatewise.files import atomic_directory, atomic_file
 from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
+from slatewise.model.pool import SlatePool
 from slatewise.model.posterior import Posterior
 from slatewise.model.ranking_weights import RankingWeights
 from slatewise.model.terms import FittedTerms
@@ -61,6 +62,8 @@ def write_model(model: SlateModel, path: Path, about: dict[str, Any]) -> None:
         tensors["item_features"] = model.posterior.item_features
     if model.posterior.ranking is not None:
         tensors |= model.posterior.ranking.tensors()
+    if model.posterior.pool is not None:
+        tensors |= model.posterior.pool.tensors()
     write_tensors(path / POSTERIOR, tensors, {"format": FORMAT})
     written = list(_HASHED)
     if model.terms.tensors:
@@ -78,6 +81,7 @@ def write_model(model: SlateModel, path: Path, about: dict[str, Any]) -> None:
         "metrics": model.metrics,
         "terms": model.terms.to_json(),
         "ranking": model.posterior.ranking is not None,
+        "pool": model.posterior.pool is not None,
         "item_encoder": model.item_encoder and model.item_encoder.model_dump(mode="json"),
         "digests": {name: _digest(path / name) for name in written},
     }
@@ -131,9 +135,12 @@ def load(path: str | Path) -> SlateModel:
         columns = sum(len(posterior.shared[name].mean) for name in posterior.parts.ranking_names)
         expected |= {"ranking.mean": torch.Size([columns])}
         expected |= {"ranking.root": torch.Size([columns, columns])}
+    if run.get("pool"):
+        expected["pool"] = torch.Size([2])
     tensors = read_tensors(path / POSTERIOR, expected, posterior.added)
     posterior.item_features = tensors.get("item_features")
     posterior.ranking = RankingWeights.of_tensors(tensors)
+    posterior.pool = SlatePool.of_tensors(tensors)
     posterior.load(tensors)
     return SlateModel(
         posterior,

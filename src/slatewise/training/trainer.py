@@ -22,6 +22,7 @@ from slatewise.training import runs
 from slatewise.training.config import TrainingConfig
 from slatewise.training.loop import Progress, Training
 from slatewise.training.next_click import fit_ranking, ranks_by_next_click
+from slatewise.training.pool import fit_pool
 from slatewise.training.sizes import LogSize, settled
 from slatewise.training.warm import take_over
 
@@ -72,10 +73,11 @@ def fit(
     with _one_thread(), _stop_on_interrupt() as interrupted:
         model = with_automatic_terms(model, dataset)
         terms = FittedTerms.fit(model, dataset)
+        described = terms.in_training(dataset).describe_all(dataset)
         work = Training(
             model,
             training,
-            terms.in_training(dataset).describe_all(dataset).to(device),
+            described.to(device),
             groups,
             dataset.group_names,
             dataset.source_names,
@@ -106,6 +108,7 @@ def fit(
         posterior.to_("cpu")
         if ranks_by_next_click(model, dataset):
             posterior.ranking = fit_ranking(posterior, terms, dataset, seed)
+        pooled = fit_pool(posterior, terms, dataset, described)
     fitted = SlateModel(
         posterior,
         dataset.item_ids.to_list(),
@@ -113,7 +116,7 @@ def fit(
         dataset.source_names,
         work.views.cpu(),
         metrics={
-            "validation_log_likelihood": work.progress.best,
+            "validation_log_likelihood": work.progress.best if pooled is None else pooled,
             "epochs": len(work.progress.history),
             "best_epoch": work.progress.best_epoch,
             "warning": None if start is not None else work.progress.warning,

@@ -87,18 +87,39 @@ class SlateNetwork(nn.Module):
 
     def hidden_units(self, inputs: SlateInputs) -> tuple[Tensor, Tensor]:
         """Return the last hidden layer of items [F, H], and the utility of no click [N]."""
-        rows = inputs.rows
-        slates = self.of_slate(inputs.slates)  # [N, H]
-        units = self.of_item(inputs.items) + slates.index_select(0, rows)
-        units = torch.relu(units + self.of_group(inputs.groups))  # [F, H]
+        rows, units = inputs.rows, self.item_units(inputs)
         greatest, mean = (
             torch.segment_reduce(units, how, offsets=inputs.offsets, axis=0, initial=0.0)
             for how in ("max", "mean")
         )
         seen = torch.cat([greatest, mean, inputs.slates], 1)  # [N, 2 H + Q]
         last = torch.relu(self.beside(units) + self.pooled(seen).index_select(0, rows))
-        none = self.none_weights(torch.relu(self.none_hidden(seen)))[:, 0]
-        return last, none
+        return last, self._no_click(seen)
+
+    def item_units(self, inputs: SlateInputs) -> Tensor:
+        """Return the first hidden layer of items, which knows nothing of the others: [F, H]."""
+        slates = self.of_slate(inputs.slates).index_select(0, inputs.rows)
+        units = self.of_item(inputs.items) + slates
+        return torch.relu(units + self.of_group(inputs.groups))
+
+    def units_beside(self, units: Tensor, slate: Tensor, shown: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the last hidden layer of candidates for one slate, and what no click is worth.
+
+        Of candidates with units [K, H], those at `shown` [k] make up the slate with features
+        [1, Q]; any other is seen in it in place of the last one. Returns [K, H] and [1].
+        """
+        members, rest = units[shown], units[shown[:-1]]
+        # Units are not negative: of no others the greatest is 0.
+        greatest = torch.maximum(units, nn.functional.pad(rest, (0, 0, 0, 1)).amax(0))
+        mean = (units + rest.sum(0)) / len(shown)
+        greatest[shown], mean[shown] = members.amax(0), members.mean(0)
+        seen = torch.cat([greatest, mean, slate.expand(len(units), -1)], 1)  # [K, 2 H + Q]
+        last = torch.relu(self.beside(units) + self.pooled(seen))
+        return last, self._no_click(seen[shown[:1]])
+
+    def _no_click(self, seen: Tensor) -> Tensor:
+        utility: Tensor = self.none_weights(torch.relu(self.none_hidden(seen)))[:, 0]
+        return utility
 
     def place_utilities(self, inputs: SlateInputs) -> Tensor:
         """Return what the position of each item adds: [F]."""

@@ -1,11 +1,11 @@
-"""The slate-aware network as a term: fitted first, to features of the strict past alone.
+"""The slate-aware network as a term: fitted by itself, to features of the strict past alone.
 
-What it says of an item, given all others of the slate, is a feature of the model, whose weight
-starts at 1; vectors and the other terms learn what it leaves. In-sample vectors beside it from the
-start would explain the clicks of training so well that the network would have little to learn.
+Vectors and the other terms are fitted without it, so that they rank the catalogue, and what both
+say of a slate is pooled (`slatewise.model.pool`). Fitted to what the network leaves, they would
+rank badly without it: in a simulated shop greedy slates lost half of their clicks.
 
-It acts where the slate is known: in training, prediction, estimates off policy and where a given
-list is ranked. A ranking of all items knows no slate, and goes without it.
+It acts where the slate is known: in prediction, estimates off policy and where a given list is
+ranked; and where a slate is made, on the best of a ranking of all items.
 """
 
 import hashlib
@@ -16,32 +16,30 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 import numpy as np
 import numpy.typing as npt
 import torch
-from pydantic import PositiveInt, PrivateAttr
+from pydantic import NonNegativeInt, PositiveInt, PrivateAttr
 from torch import Tensor
 
 from slatewise.config import Config
 from slatewise.data.dataset import SlateDataset
 from slatewise.data.interactions import Interactions
-from slatewise.data.ragged import Int64Array
+from slatewise.data.ragged import Int64Array, offsets_of, ranges
 from slatewise.errors import SlatewiseError
 from slatewise.features.past import PastFeatures, PastTable
 from slatewise.features.popularity import Popularity, PopularityConfig
 from slatewise.features.popularity_state import PopularityState
-from slatewise.features.showings import Showing, as_interactions
 from slatewise.features.user_history import UserHistory
 from slatewise.model.network.architecture import CLIP, SlateInputs, SlateNetwork, log_sums
+from slatewise.model.network.candidates import ALWAYS, Candidates
 from slatewise.model.network.fitting import Choices, fit_network
 from slatewise.model.network.laplace import covariance_root
 from slatewise.model.part import Parameter
-from slatewise.model.terms.term import Describe, FeatureTerm, Floats, ListMoment, Ranks
+from slatewise.model.terms.term import Describe, FeatureTerm, ListMoment, Ranks
 
 if TYPE_CHECKING:
     from slatewise.model.config import ModelConfig
 
 LEAST: Final = 2_000
 """Training interactions below which linear terms do better."""
-ALWAYS: Final = 10.0
-"""How far clicking nothing lies below all items where every training slate has a click."""
 _KEPT: Final = 4
 """Networks that a process remembers: a selection fits many models to one log."""
 _fitted: dict[str, "NetworkTerm"] = {}
@@ -54,6 +52,8 @@ class NetworkSettings(Config):
     """H, units of each hidden layer of the network."""
     network_seed: int = 0
     """With which the network begins."""
+    network_candidates: NonNegativeInt = 200
+    """How many of the best items of the catalogue it ranks again, for a slate; 0 for none."""
 
 
 class NetworkTerm(FeatureTerm):
@@ -74,9 +74,12 @@ class NetworkTerm(FeatureTerm):
     """Groups of items that it knows."""
     units: int
     """Of each hidden layer."""
+    reranked: int = 0
+    """Candidates for a slate that it ranks again; 0 for none."""
     validation: tuple[float, float]
     """Mean log-likelihood of held-out choices before and after fitting."""
     _tensors: dict[str, Tensor] = PrivateAttr(default_factory=dict)
+    _network: SlateNetwork | None = PrivateAttr(default=None)
 
     @classmethod
     def columns(cls, config: "ModelConfig") -> tuple[str, ...]:
@@ -138,6 +141,7 @@ class NetworkTerm(FeatureTerm):
             can_pass=can_pass,
             groups=groups,
             units=settings.network_units,
+            reranked=settings.network_candidates,
             validation=(fitted.validation[0], max(fitted.validation)),
         )
         term._tensors.update(tensors)
@@ -159,7 +163,12 @@ class NetworkTerm(FeatureTerm):
 
     @property
     def network(self) -> SlateNetwork:
-        """The network."""
+        """The network, put together once: a request has no time for it."""
+        if self._network is None:
+            self._network = self._built()
+        return self._network
+
+    def _built(self) -> SlateNetwork:
         found = self._tensors
         features, slates = (len(found[f"{name}_mean"]) for name in ("items", "slates"))
         network = SlateNetwork(features, slates, self.groups, self.units)
@@ -182,6 +191,10 @@ class NetworkTerm(FeatureTerm):
             return self._columns(interactions, table(interactions), network, self._tensors)
 
         return describe
+
+    def describe_training(self, log: SlateDataset) -> Describe:
+        """Return nothing: all else is fitted without the network, and pooled with it."""
+        return lambda interactions: torch.zeros(len(interactions.slate_items), 2)
 
     def _columns(
         self,
@@ -234,38 +247,69 @@ class NetworkTerm(FeatureTerm):
         """Seconds for which what is known of items stays as it is."""
         return self._popularity.settings.refresh
 
-    def list_features(
-        self, history: UserHistory, items: Int64Array, source: int, moment: ListMoment
-    ) -> Floats:
-        """Return what the network says of the items of a list to a user: [k, 2]; of position, 0."""
-        last = int(history.times.max(initial=0)) + 1
-        time = max(moment.time, last)  # what she did a moment ago is past
-        shown = [*history.showings(), Showing(tuple(items.tolist()), (), time, source)]
-        log = as_interactions([replace(one, source=max(one.source, 0)) for one in shown])
-        log = replace(log, user_offsets=torch.tensor([0, len(log.clicks)]))
-        known, size = self._tensors["item_groups"], int(log.slate_items.max()) + 1
-        groups = np.full(max(size, len(known)), self.groups, np.int32)  # the others are new
-        groups[: len(known)] = known.numpy()
+    @property
+    def candidates(self) -> int:
+        """How many of the best items it ranks again."""
+        return self.reranked
+
+    def in_list(
+        self,
+        history: UserHistory,
+        items: Int64Array,
+        source: int,
+        moment: ListMoment,
+        length: int,
+    ) -> Candidates:
+        """Return what the network says of candidates [K] for a slate to a user."""
+        log = _with_list(history, items, source, moment.time)
+        first, known = len(log.slate_items) - len(items), self._tensors["item_groups"].numpy()
+        # In numbers of their own: a catalogue of millions is not copied for a request.
+        met, local = np.unique(log.slate_items.numpy(), return_inverse=True)
+        groups = np.full(len(met), self.groups, np.int32)  # what is not known is new
+        groups[met < len(known)] = known[met[met < len(known)]]
+        log = replace(log, slate_items=torch.from_numpy(local.astype(np.int32)))
 
         def popular(log: Interactions) -> Tensor:
             found = np.zeros((len(log.slate_items), len(self._popularity.names)), np.float32)
-            moment.state.grow(size)
-            found[len(found) - len(items) :] = moment.state.features(moment.time, items)
+            moment.state.grow(int(met[-1]) + 1)
+            found[first:] = moment.state.features(moment.time, items)
             return torch.from_numpy(found)
 
         table = self.past.table(log, groups, None if self.past.popularity is None else popular)
-        tensors = self._tensors | {"item_groups": torch.from_numpy(groups)}
-        found = self._columns(log, table, self.network, tensors)[
-            len(log.slate_items) - len(items) :
-        ]
-        found[:, 1] = 0.0
-        return found.numpy()
+        table.slates[-1, self.past.slate_names.index("slate_length")] = np.log(length)
+        own, scales = PastTable(table.items[first:], table.slates[-1:]), self._tensors
+        of_items = torch.from_numpy(groups[local[first:]]).long()
+        offsets = torch.tensor([0, len(items)])
+        inputs = SlateInputs(*_standardised(scales, own), of_items, offsets)
+        return Candidates(self.network, inputs, self._tensors["root"], self.can_pass)
 
     def words(self, column: str) -> str:
         """Return the meaning of a column."""
         if column == "network":
             return "what a network makes of the item, its slate and the past"
         return "what it makes of the position"
+
+
+def _with_list(history: UserHistory, items: Int64Array, source: int, time: int) -> Interactions:
+    """Return what a user saw as interactions, and a list of items as the last of them."""
+    time = max(time, int(history.times.max(initial=0)) + 1)  # what she did a moment ago is past
+    clicks = np.bincount(history.click_slates, minlength=len(history))
+    slates = np.repeat(np.arange(len(history)), np.maximum(clicks, 1))  # [N] of each interaction
+    clicked = np.full(len(slates) + 1, -1, np.int32)
+    clicked[:-1][clicks[slates] > 0] = history.clicks - history.offsets[history.click_slates]
+    lengths = np.diff(history.offsets)[slates]
+    seen = history.items[ranges(history.offsets[slates], lengths)]
+    ends = torch.tensor([len(clicked)], dtype=torch.int32)
+    return Interactions(
+        user_offsets=torch.tensor([0, len(clicked)]),
+        train_end=ends,
+        valid_end=ends,
+        times=torch.from_numpy(np.append(history.times[slates], time).astype(np.int64)),
+        sources=torch.from_numpy(np.append(history.sources[slates].clip(0), source).astype("u1")),
+        clicks=torch.from_numpy(clicked),
+        slate_offsets=torch.from_numpy(offsets_of(np.append(lengths, len(items)))),
+        slate_items=torch.from_numpy(np.append(seen, items).astype(np.int32)),
+    )
 
 
 def _parts(log: Interactions) -> tuple[Tensor, Tensor]:
@@ -292,12 +336,17 @@ def _scales(table: PastTable, log: Interactions, training: Tensor) -> dict[str, 
 def _inputs(
     tensors: Mapping[str, Tensor], table: PastTable, interactions: Interactions
 ) -> SlateInputs:
+    groups = tensors["item_groups"][interactions.slate_items.long()].long()
+    return SlateInputs(*_standardised(tensors, table), groups, interactions.slate_offsets)
+
+
+def _standardised(tensors: Mapping[str, Tensor], table: PastTable) -> tuple[Tensor, Tensor]:
+    """Return the features of items [F, P] and of slates [N, Q], standardised and clipped."""
     items, slates = (
         ((values - tensors[f"{name}_mean"]) / tensors[f"{name}_sd"]).clamp(-CLIP, CLIP)
         for name, values in (("items", table.items), ("slates", table.slates))
     )
-    groups = tensors["item_groups"][interactions.slate_items.long()].long()
-    return SlateInputs(items, slates, groups, interactions.slate_offsets)
+    return items, slates
 
 
 def _fingerprint(dataset: SlateDataset, settings: NetworkSettings) -> str:

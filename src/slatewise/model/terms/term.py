@@ -78,6 +78,22 @@ class ListMoment(NamedTuple):
     """microseconds since 1970"""
 
 
+class ListFeatures(Protocol):
+    """What a term that acts in lists makes of K candidates for a slate to a user.
+
+    What a position would add is left out.
+    """
+
+    def mean(self, shown: Int64Array) -> Floats:
+        """Return their features where the candidates at `shown` [k] are the slate: [K, P].
+
+        Any other is seen in the slate in place of the last of them.
+        """
+
+    def draws(self, shown: Int64Array, count: int, rng: np.random.Generator) -> Floats:
+        """Return the same in J draws of what the term is uncertain of: [J, K, P]."""
+
+
 class ItemColumn(NamedTuple):
     """A number that a term adds to every item, with its prior scales."""
 
@@ -107,7 +123,8 @@ class Term(Config):
     automatic: ClassVar[bool] = False
     """whether models have it wherever the log can teach it, named or not"""
     in_lists: ClassVar[bool] = False
-    """whether it acts where a given list is ranked, although not where all items are"""
+    """whether it sees whole slates: it acts where a given list is ranked, although not where all
+    items are, and comes in once all else is fitted (`slatewise.model.pool`)"""
     without_past: ClassVar[str | None] = None
     """note where it ranks by the past of users, and no past is known"""
 
@@ -223,14 +240,24 @@ class FeatureTerm(Term):
         """Return the state before any event. For terms that rank all items, or in lists."""
         raise NotImplementedError
 
-    def list_features(
-        self, history: UserHistory, items: Int64Array, source: int, moment: ListMoment
-    ) -> Floats:
-        """Return the features of a list of items [k] that a user is to see: [k, P].
+    def in_list(
+        self,
+        history: UserHistory,
+        items: Int64Array,
+        source: int,
+        moment: ListMoment,
+        length: int,
+    ) -> ListFeatures:
+        """Return what computes the features of candidates [K] for a slate that a user is to see.
 
-        What a position would add is left out. For terms that act in lists.
+        The slate comes from a source, and shows `length` of them. For terms that act in lists.
         """
         raise NotImplementedError
+
+    @property
+    def candidates(self) -> int:
+        """How many of the best items a term that acts in lists ranks again; 0 for none."""
+        return 0
 
     def state_after(self, dataset: SlateDataset) -> ItemState:
         """Return the state after everything in a dataset, whatever its split."""

@@ -1,0 +1,102 @@
+"""Fitting how much a model counts in slates beside terms that see these, on held-out choices.
+
+Both have been fitted to the training part, each by itself. Few numbers, held-out choices and a
+concave likelihood: Newton's method finds them in a second.
+
+Shapes: N interactions, F items seen, M held-out choices, P columns of terms that see slates.
+"""
+
+from typing import Final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from slatewise.data.dataset import SlateDataset
+from slatewise.data.interactions import Interactions
+from slatewise.data.ragged import offsets_of
+from slatewise.features.linear_choice import LinearChoice
+from slatewise.model.gaussian import Gaussian
+from slatewise.model.pool import SlatePool
+from slatewise.model.posterior import Posterior
+from slatewise.model.profiles import known_profiles
+from slatewise.model.steps import ClickSteps
+from slatewise.model.terms import FittedTerms
+from slatewise.model.utility import item_utilities, no_click_utilities
+from slatewise.training.validation import held_out
+
+_USERS: Final = 20_000
+"""Most users whose choices are looked at."""
+_LEAST: Final = 0.05
+"""κ at least: weights are divided by it."""
+_HALF: Final = 0.5
+"""What each of two opinions counts before anything is known, and how sure that is."""
+
+
+def fit_pool(
+    posterior: Posterior, terms: FittedTerms, dataset: SlateDataset, described: Interactions
+) -> float | None:
+    """Fit the pool to validation choices, and set it; return their mean log-likelihood.
+
+    `described` has the features that the posterior was fitted with. None, and no pool, for a model
+    without terms that see slates.
+    """
+    seeing = {name: term for name, term in terms.by_name.items() if term.in_lists}
+    if not seeing:
+        return None
+    rng = torch.Generator().manual_seed(0)
+    users = torch.nonzero(described.valid_end > described.train_end).squeeze(1)
+    ends = described.valid_end
+    if not len(users):
+        users, ends = torch.nonzero(described.train_end > 0).squeeze(1), described.train_end
+    users = users[torch.randperm(len(users), generator=rng)[:_USERS].sort().values]
+    batch = described.of_users(users, ends[users])
+    chosen = (batch.scroll_lengths > 0) & batch.first_choices
+    if bool((described.valid_end > described.train_end).any()):
+        chosen &= held_out(batch).bool()
+    columns = [term.describe_in(dataset)(batch) for term in seeing.values()]
+    with torch.no_grad():
+        for name in seeing:
+            posterior.shared[name].mean.zero_()  # so far the model says nothing of it
+        logit = _choices(posterior, batch, chosen, torch.cat(columns, 1))
+    best = logit.fit(least=_LEAST)
+    kappa, precision = float(best[0]), logit.precision(best)[1:-1, 1:-1]
+    spread = np.sqrt(np.diag(np.linalg.inv(precision)))
+    means, sds = (
+        torch.split(torch.from_numpy(values / kappa).float(), [len(part.T) for part in columns])
+        for values in (best[1:-1], spread)
+    )
+    for name, mean, sd in zip(seeing, means, sds, strict=True):
+        _set(posterior.shared[name], mean, sd)
+    posterior.pool = SlatePool(kappa, float(best[-1]))
+    return logit.log_likelihood(best) / int(chosen.sum())
+
+
+def _set(own: Gaussian, mean: Tensor, sd: Tensor) -> None:
+    with torch.no_grad():
+        own.mean.copy_(mean)
+        own.raw.copy_(torch.logit((sd / own.sigma_max).clamp(max=0.99)))
+
+
+def _choices(
+    posterior: Posterior, batch: Interactions, chosen: Tensor, columns: Tensor
+) -> LinearChoice:
+    """Return the choices [M] between what a model and other terms say: κ, P weights, and c."""
+    parameters = posterior.expected()
+    steps = ClickSteps.of(batch, parameters.evidence)
+    profiles = known_profiles(parameters, batch, steps)[steps.state_of]
+    on_items = item_utilities(parameters, profiles, batch)  # [F]
+    no_click = no_click_utilities(parameters, batch)[chosen]  # [M]
+    cells = torch.repeat_interleave(chosen, batch.scroll_lengths)
+    items = torch.cat([on_items[:, None], columns, torch.zeros(len(columns), 1)], 1)[cells]
+    none = torch.cat([no_click[:, None], torch.zeros(len(no_click), columns.shape[1] + 1)], 1)
+    none[:, -1] = 1
+    halves = np.full(1 + columns.shape[1], _HALF)
+    return LinearChoice.with_no_click(
+        offsets_of(batch.scroll_lengths[chosen].numpy()),
+        batch.clicks[chosen].numpy(),
+        items.double().numpy(),
+        none.double().numpy(),
+        mean=np.append(halves, 0.0),
+        sd=np.append(halves, 1.0),
+    )
