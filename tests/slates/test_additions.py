@@ -298,7 +298,9 @@ def test_several_terms_of_a_kind_add_up(dataset: SlateDataset) -> None:
     }
     table = table_of(model)
     both = RankingTerms(
-        SimpleNamespace(shared=shared, parts=model.posterior.parts, ranking=None), terms, table
+        SimpleNamespace(shared=shared, parts=model.posterior.parts, ranking=None, pool=None),
+        terms,
+        table,
     )  # type: ignore[arg-type]
     assert both.unknown == ["popularity", "late"]
     with pytest.raises(SlatewiseError, match="popularity, late"):

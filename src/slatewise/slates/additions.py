@@ -72,6 +72,10 @@ class RankingTerms:
         """How many items are ranked again by terms that see slates; 0 while none knows items."""
         return max((self._in_lists[name].candidates for name in self._moments), default=0)
 
+    def reranks(self, name: str) -> bool:
+        """Return whether a term that acts in lists ranks the best items again for a slate."""
+        return self._in_lists[name].candidates > 0
+
     def features(self, states: ItemState | Mapping[str, ItemState], time: int) -> Floats:
         """Return the features of all items at a time; one state alone is that of the only term.
 

@@ -69,8 +69,11 @@ class SlateMaker:
         seeds: Sequence[int],
     ) -> list[Slate]:
         """Return the slates of users [B] with seeds [B], of k items or as many as there are."""
-        terms = self.ranker.terms.unknown
-        notes = [f"{term} is not known yet: items count as new" for term in terms]
+        terms = self.ranker.terms
+        notes = [f"{term} is not known yet: items count as new" for term in terms.unknown]
+        if not terms.candidates:
+            missing = (name for name in terms.unknown_in_lists if terms.reranks(name))
+            notes += [f"{name} is not known yet: slates are made without it" for name in missing]
         common = self._filter(wanted, notes)
         filters = [common] * len(users)
         if wanted.clicked == "exclude":

@@ -8,7 +8,8 @@ import torch
 
 from slatewise.features.past import PastFeatures
 from slatewise.model.network.architecture import SlateNetwork, log_sums
-from slatewise.model.terms.network import ALWAYS, NetworkTerm
+from slatewise.model.network.candidates import ALWAYS
+from slatewise.model.terms.network import NetworkTerm
 from tests.features.logs import random_log
 
 PAST = PastFeatures(popularity=None, rates=(0.5, 0.7), rate=0.6)
