@@ -71,7 +71,10 @@ def test_the_worth_of_causes_stands_beside_the_gains(result: StudyResult) -> Non
 
 def test_the_section_shows_every_world(result: StudyResult) -> None:
     shown = section.section(result)
-    assert len(shown.figures) == 4
+    assert len(shown.figures) == 6
+    learned = shown.figures[-1]
+    assert learned.title == "news: what the network learned"
+    assert len(learned.data) == 7
     assert len(shown.figures[0].data[1]["y"]) == len(BARE) - 1
     assert "*" in str(shown.figures[0].data)
     assert [row[0] for row in shown.tables[0].rows][: len(MODELS) - 1] == list(MODELS.values())[1:]

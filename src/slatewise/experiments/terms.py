@@ -40,6 +40,7 @@ from slatewise.features.item_columns import Kind
 from slatewise.model.config import ModelConfig
 from slatewise.model.item_features import ItemFeatures
 from slatewise.model.registry import TERMS as REGISTERED
+from slatewise.model.terms.network import NetworkTerm
 from slatewise.selection import FEATURES, Choice, SelectionConfig, select
 from slatewise.simulation.presets import PRESETS
 from slatewise.training import TrainingConfig, fit
@@ -159,6 +160,10 @@ def run(config: TermsConfig, unit: Unit, bench: Bench) -> Tables:
     )
     _judge(config, head, MODELS[part], ModelRecommender(fitted, log=dataset), dataset, tables)
     trained = head | {"recommender": MODELS[part], "model": choice.name, **fitted.metrics}
+    if part == NetworkTerm.name:
+        network = fitted.terms.by_name[part]
+        assert isinstance(network, NetworkTerm)
+        tables["network"] = [head | row for row in network.learned(dataset)]
     return tables | {"training": [trained]}
 
 

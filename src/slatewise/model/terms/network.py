@@ -32,6 +32,7 @@ from slatewise.model.network.architecture import CLIP, SlateInputs, SlateNetwork
 from slatewise.model.network.candidates import ALWAYS, Candidates
 from slatewise.model.network.fitting import Choices, fit_network
 from slatewise.model.network.laplace import covariance_root
+from slatewise.model.network.responses import responses
 from slatewise.model.part import Parameter
 from slatewise.model.terms.term import Describe, FeatureTerm, ListMoment, Ranks
 
@@ -282,6 +283,19 @@ class NetworkTerm(FeatureTerm):
         offsets = torch.tensor([0, len(items)])
         inputs = SlateInputs(*_standardised(scales, own), of_items, offsets)
         return Candidates(self.network, inputs, self._tensors["root"], self.can_pass)
+
+    def learned(self, dataset: SlateDataset) -> list[dict[str, Any]]:
+        """Return how features of items move the odds of a click, as rows: what moves most first.
+
+        `sds` are standard deviations of the feature above its mean.
+        """
+        log = dataset.interactions()
+        inputs = _inputs(self._tensors, self.past.in_log(dataset)(log), log)
+        return [
+            {"feature": self.past.item_names[one.feature], "sds": value, "log_odds": odds}
+            for one in responses(self.network, inputs, can_pass=self.can_pass)
+            for value, odds in zip(one.values.tolist(), one.log_odds.tolist(), strict=True)
+        ]
 
     def words(self, column: str) -> str:
         """Return the meaning of a column."""

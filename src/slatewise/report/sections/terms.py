@@ -33,7 +33,7 @@ def section(result: StudyResult) -> Section:
             ),
             _chosen(result),
         ],
-        [*_gains(result), *_against(result)],
+        [*_gains(result), *_against(result), *_learned(result)],
     )
 
 
@@ -73,6 +73,25 @@ def _against(result: StudyResult) -> Iterator[Figure]:
         axis = "--auto minus baseline (nats per interaction)"
         caption = "Right of 0, --auto predicts better than the baseline."
         yield _intervals(rows, names, f"{world}: --auto and baselines", axis, caption, "against")
+
+
+def _learned(result: StudyResult) -> Iterator[Figure]:
+    """Show what the network made of the features that count most to it, by the first seed."""
+    if "network" not in result.tables:  # a study of an earlier release
+        return
+    for (world,), rows in result.tables["network"].group_by("world", maintain_order=True):
+        first = rows.filter(pl.col("seed") == rows["seed"][0])
+        drawn = [
+            figures.Line(name.replace("_", " "), one["sds"].to_list(), one["log_odds"].to_list())
+            for (name,), one in first.group_by("feature", maintain_order=True)
+        ][: len(figures.COLOURS)]
+        axes = "standard deviations above the mean of the feature", "log odds of a click"
+        caption = (
+            "One item of a slate takes one value of a feature after the other, and all else stays; "
+            "the mean over slates, for the features that move it most."
+        )
+        title = f"{world}: what the network learned"
+        yield Figure(title, figures.lines(drawn), figures.layout(*axes), caption, "network")
 
 
 def _intervals(
