@@ -91,7 +91,7 @@ class AsyncClient:
         return await self._send(calls.erase_user(user_id))
 
     async def experiment(self) -> dict[str, Any]:
-        """Return how the variants do."""
+        """Return how the arms do."""
         return await self._send(calls.experiment())
 
     async def close(self) -> None:

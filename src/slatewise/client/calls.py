@@ -95,7 +95,7 @@ def erase_user(user_id: str) -> Call[int]:
 
 
 def experiment() -> Call[dict[str, Any]]:
-    """See how the variants do."""
+    """See how the arms do."""
     return Call("GET", "/v1/experiment", dict)
 
 

@@ -91,7 +91,7 @@ class Client:
         return self._send(calls.erase_user(user_id))
 
     def experiment(self) -> dict[str, Any]:
-        """Return how the variants do."""
+        """Return how the arms do."""
         return self._send(calls.experiment())
 
     def close(self) -> None:

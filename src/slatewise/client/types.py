@@ -48,7 +48,7 @@ class Slate(_Value):
     slate_id: str
     user_id: str | None
     items: tuple[SlateItem, ...]
-    variant: str
+    arm: str
     model: str
     version: str
     strategy: str
@@ -78,7 +78,7 @@ class Ranking(_Value):
     user_id: str | None
     items: tuple[RankedItem, ...]
     left_out: tuple[str, ...]
-    variant: str
+    arm: str
     model: str
     version: str
     unknown: tuple[str, ...]
@@ -131,4 +131,4 @@ class Visit(_Value):
     answered: bool
     seen: int | None
     clicked: tuple[str, ...]
-    variant: str | None
+    arm: str | None

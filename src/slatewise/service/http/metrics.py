@@ -95,7 +95,7 @@ class Metrics:
             buckets=_SECONDS,
             registry=self.registry,
         )
-        self.slates = self._counter("slates", "Slates served", "variant", "model", "version")
+        self.slates = self._counter("slates", "Slates served", "arm", "model", "version")
         self.feedback = self._counter("feedback", "Events by what became of them", "status")
         self.corrected = self._counter(
             "corrected_events", "Events dated before their slate was shown, recorded as of then"
@@ -106,7 +106,7 @@ class Metrics:
         self.models = Gauge(
             "slatewise_model_info",
             "1 for the version that an arm serves",
-            ["variant", "model", "version"],
+            ["arm", "model", "version"],
             multiprocess_mode="livemax",
             registry=self.registry,
         )

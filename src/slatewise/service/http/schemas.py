@@ -130,7 +130,7 @@ class RecommendAnswer(_Answer):
     user_id: str | None = Field(examples=["anna"])
     items: list[SlateItem]
     """in the order in which to show them"""
-    variant: str = Field(examples=["main"])
+    arm: str = Field(examples=["main"])
     """the arm of the experiment that the user is in"""
     model: str = Field(examples=["main"])
     version: str = Field(examples=["1"])
@@ -176,7 +176,7 @@ class RankAnswer(_Answer):
     """best first"""
     left_out: list[str]
     """items sent that are not on offer, or not known"""
-    variant: str = Field(examples=["main"])
+    arm: str = Field(examples=["main"])
     """the arm of the experiment that the user is in, whose model ordered them"""
     model: str = Field(examples=["main"])
     version: str = Field(examples=["1"])
@@ -291,7 +291,7 @@ class VisitAnswer(_Answer):
     seen: int | None
     """how many of the items, from the first; null if nothing was heard"""
     clicked: list[str]
-    variant: str | None
+    arm: str | None
     """the arm that made it; null for a slate that others made"""
 
 

@@ -39,7 +39,7 @@ def test_what_a_user_did_is_known_at_once(client: TestClient, backend: Backend) 
     assert tell(client, event)[0]["status"] == "recorded"
     (visit,) = visits(client)
     assert (visit["slate_id"], visit["items"]) == (slate, items)
-    assert (visit["seen"], visit["clicked"], visit["variant"]) == (3, [items[1]], "main")
+    assert (visit["seen"], visit["clicked"], visit["arm"]) == (3, [items[1]], "main")
     again = client.post("/v1/recommend", json={"user_id": "anna"}).json()
     assert items[1] not in [item["id"] for item in again["items"]]
 
@@ -121,7 +121,7 @@ def test_slates_of_others_come_late_and_in_any_order(client: TestClient) -> None
         assert tell(client, event)[0]["status"] == "recorded"
     assert [one["slate_id"] for one in visits(client, "bo")] == ["3 ago", "2 ago", "1 ago"]
     assert visits(client, "bo")[0]["items"] == ["5", "b"]
-    assert visits(client, "bo")[0]["variant"] is None
+    assert visits(client, "bo")[0]["arm"] is None
 
 
 def test_events_that_cannot_be_are_refused_one_by_one(

@@ -109,7 +109,7 @@ def test_metrics_count_what_was_asked_and_answered(client: TestClient, backend: 
     assert sample(text, requests, 'route="unknown"', '"404"') == 1
     assert sample(text, requests, "/v1/users/{user_id}", '"200"') == 1
     assert sample(text, "slatewise_request_seconds_count", "/v1/recommend") == 2
-    assert sample(text, "slatewise_slates_total", 'variant="main"', slate["version"]) == 1
+    assert sample(text, "slatewise_slates_total", 'arm="main"', slate["version"]) == 1
     for status in ("recorded", "duplicate", "refused"):
         assert sample(text, "slatewise_feedback_total", status) == 1
     assert sample(text, "slatewise_model_info", slate["version"]) == 1

@@ -27,7 +27,7 @@ def test_given_items_come_in_the_order_of_their_utility(
     assert utilities == sorted(utilities, reverse=True)
     assert sum(item["probability"] for item in found["items"]) == pytest.approx(1)
     assert found["left_out"] == ["nothing"]
-    assert (found["variant"], found["model"], found["user_id"]) == ("main", "main", "anna")
+    assert (found["arm"], found["model"], found["user_id"]) == ("main", "main", "anna")
     best = ranked(client, user_id="anna", items=asked, clicks=["item-1"], k=1)
     assert best["items"] == found["items"][:1]
     backend.writer.close()  # which writes what waits

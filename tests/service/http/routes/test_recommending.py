@@ -31,7 +31,7 @@ def test_an_answer_is_as_its_schema_says_and_as_it_was_logged(
     told = slate(client, user_id="anna", k=4, seed=7, source="home")
     RecommendAnswer.model_validate(told, extra="forbid", strict=True)
     assert (told["user_id"], told["seed"], told["source"]) == ("anna", 7, "home")
-    assert (told["variant"], told["model"]) == ("main", "main")
+    assert (told["arm"], told["model"]) == ("main", "main")
     assert len(set(ids(told))) == 4
     eventually(lambda: backend.store.slate(told["slate_id"]))
     record = backend.store.slate(told["slate_id"])

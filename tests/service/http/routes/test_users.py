@@ -31,7 +31,7 @@ def test_slates_are_seen_with_an_answer_and_without(client: TestClient, backend:
     assert (first["slate_id"], first["answered"]) == (event["slate_id"], True)
     assert (first["seen"], first["clicked"]) == (3, [event["clicked"]])
     assert (second["slate_id"], second["answered"]) == (unheard["slate_id"], False)
-    assert (second["seen"], second["clicked"], second["variant"]) == (None, [], "main")
+    assert (second["seen"], second["clicked"], second["arm"]) == (None, [], "main")
     assert second["items"] == [item["id"] for item in unheard["items"]]
     event = {"slate_id": unheard["slate_id"], "seen": 1}
     client.post("/v1/feedback", json={"events": [event]})

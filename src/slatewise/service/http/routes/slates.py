@@ -76,7 +76,7 @@ async def rank(body: RankBody, request: Request) -> bytes:
                 for item, group, utility, probability in columns
             ],
             "left_out": [str(item) for item in ranked.left_out],
-            "variant": arm.name,
+            "arm": arm.name,
             "model": arm.model,
             "version": arm.version,
             "unknown": [str(item) for item in ranked.unknown],
@@ -146,7 +146,7 @@ def _answer(record: SlateRecord, slate: Slate, notes: list[str]) -> dict[str, ob
             {"id": item, "group": group, "relevance": relevance, "uncertainty": uncertainty}
             for item, group, relevance, uncertainty in columns
         ],
-        "variant": made.arm,
+        "arm": made.arm,
         "model": made.model,
         "version": made.version,
         "strategy": made.strategy,

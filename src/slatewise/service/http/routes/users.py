@@ -61,5 +61,5 @@ def _told(slate: SlateRecord, visit: Visit | None) -> VisitAnswer:
         answered=visit is not None,
         seen=None if visit is None else visit.seen,
         clicked=[] if visit is None else list(visit.clicked),
-        variant=None if slate.serving is None else slate.serving.arm,
+        arm=None if slate.serving is None else slate.serving.arm,
     )
