@@ -83,11 +83,14 @@ def test_the_command_line_goes_before_the_file(tmp_path: Path, started: list[Any
     url = f"sqlite:///{tmp_path}/other.sqlite"
     options = ["--config", config, "--retrain-at", "03:30", "--store", url, "--workers", 3]
     serve(tmp_path / "service", "--open", "--port", 0, *options)
-    directory, settings, _, _, workers = started[0]
+    directory, settings, _, _, workers, reread = started[0]
     assert (directory, workers) == (tmp_path / "service", 3)
     assert (settings.retraining.at, settings.retraining.keep) == ("03:30", 3)
     assert (settings.salt, settings.store.url) == ("x", url)
     assert (tmp_path / "other.sqlite").exists()
+    config.write_text('salt = "y"\n')
+    again, tokens = reread()
+    assert (again.salt, again.retraining.at, again.store.url, tokens) == ("y", "03:30", url, None)
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,13 @@ def serve(
         show_load(report)
     listening = listen(host, port)
     console.print(f"Service: {directory} at http://{host}:{listening.getsockname()[1]}")
-    supervise(directory, settings, known, listening, workers)
+
+    def reread() -> "tuple[ServiceConfig, Tokens | None]":
+        # The environment of a process does not change: only tokens of a file can be others now.
+        now = known if tokens is None else _tokens(tokens, open_, host)
+        return _settings(ServiceConfig.read(config), retrain_at, store), now
+
+    supervise(directory, settings, known, listening, workers, reread)
 
 
 def _tokens(file: Path | None, open_: bool, host: str) -> "Tokens | None":

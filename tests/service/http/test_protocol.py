@@ -4,7 +4,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
 import uvicorn
@@ -33,8 +33,9 @@ async def echo(request: Request) -> PlainTextResponse:
     return PlainTextResponse(f"{body.decode()} {request.headers.get('authorization')}")
 
 
-@pytest.fixture(scope="module")
-def port() -> Iterator[int]:
+@contextmanager
+def serving() -> Iterator[tuple[int, uvicorn.Server]]:
+    """Serve on a port in a thread."""
     with pytest.MonkeyPatch.context() as hurry, socket.create_server(("127.0.0.1", 0)) as listening:
         hurry.setattr(protocol, "HEADER_SECONDS", 0.3)
         config = uvicorn.Config(
@@ -55,9 +56,15 @@ def port() -> Iterator[int]:
         thread.start()
         while not server.started:
             time.sleep(0.01)
-        yield listening.getsockname()[1]
+        yield listening.getsockname()[1], server
         server.should_exit = True
         thread.join()
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    with serving() as (port, _):
+        yield port
 
 
 def talk(port: int, *pieces: bytes, pause: float = 0.0) -> bytes:
@@ -72,6 +79,27 @@ def talk(port: int, *pieces: bytes, pause: float = 0.0) -> bytes:
             while part := connection.recv(65_536):
                 answer += part
         return answer
+
+
+def test_a_server_that_ends_answers_a_kept_connection_once_more_and_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(protocol, "LEAVE_SECONDS", 0.3)
+    with serving() as (port, server), ExitStack() as open_:
+        used, idle = (
+            open_.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20))
+            for _ in range(2)
+        )
+        for connection in (used, idle):
+            connection.sendall(GET)
+            assert b"200 OK" in connection.recv(65_536)
+        server.should_exit = True
+        time.sleep(0.15)
+        used.sendall(GET)
+        answer = b"".join(iter(lambda: used.recv(65_536), b""))
+        assert b"200 OK" in answer
+        assert b"connection: close" in answer
+        assert idle.recv(65_536) == b""
 
 
 def test_a_request_is_answered_and_the_connection_kept_for_a_while(port: int) -> None:

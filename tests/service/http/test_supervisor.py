@@ -61,12 +61,13 @@ class Worker:
     broken: ClassVar[int | None] = None
     """the status with which those end that are started"""
 
-    def __init__(self, config: object = None, sockets: object = None) -> None:
+    def __init__(self, config: uvicorn.Config | None = None, sockets: object = None) -> None:
+        self.config = config
         self.pid = 1_000 + len(self.made)
         self.answer: bool | None = True
         self.exitcode: int | None = None
-        self.process = self
-        self.started = self.killed = False
+        self.process = self.parent_conn = self
+        self.started = self.killed = self.terminated = False
         self.made.append(self)
 
     def start(self) -> None:
@@ -78,8 +79,14 @@ class Worker:
     def _healthcheck(self, timeout: float) -> bool | None:
         return self.answer
 
+    def poll(self) -> bool:
+        return False
+
     def kill(self) -> None:
-        self.killed = True
+        self.killed, self.exitcode = True, self.exitcode or -9
+
+    def terminate(self) -> None:
+        self.terminated = True
 
     def join(self) -> None: ...
 
@@ -91,7 +98,10 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[supervi
     monkeypatch.setattr(supervisor, "RETRY_SECONDS", 0.2)
     monkeypatch.setattr(Worker, "made", [])
     kept = {number: signal.getsignal(number) for number in SIGNALS}
-    made = supervisor.Supervisor(uvicorn.Config("x:y", workers=2, log_config=None), [], tmp_path)
+    monkeypatch.setattr(supervisor, "_has_terminal", lambda: False)
+    config = uvicorn.Config("x:y", workers=2, log_config=None)
+    again = uvicorn.Config("x:z", workers=2, log_config=None)
+    made = supervisor.Supervisor(config, [], tmp_path, lambda: again)
     made.processes = [Worker(), Worker()]  # type: ignore[list-item]
     made.keep_subprocess_alive()
     yield made
@@ -183,3 +193,57 @@ def test_a_worker_that_cannot_start_beside_one_that_just_died_is_tried_again(
         Worker.made[-1].exitcode = -signal.SIGBUS
     watched.keep_subprocess_alive()
     assert not watched.failed
+
+
+def test_a_reload_replaces_one_worker_after_the_other_by_one_that_serves(
+    watched: supervisor.Supervisor,
+) -> None:
+    watched.handle_hup()
+    watched.keep_subprocess_alive()
+    first, second, new = Worker.made
+    new.answer = None  # it starts
+    watched.keep_subprocess_alive()
+    assert pids(watched) == [1_000, 1_001]
+    new.answer = True
+    watched.keep_subprocess_alive()
+    assert pids(watched) == [1_002, 1_001]
+    assert (first.terminated, second.terminated) == (True, False)
+    assert new.config is not None
+    assert new.config.app == "x:z"
+    for _ in range(3):
+        watched.keep_subprocess_alive()
+    assert pids(watched) == [1_002, 1_003]
+    assert second.terminated
+    assert watched._renewal is None
+    assert len(Worker.made) == 4
+    first.exitcode = 0
+    watched.keep_subprocess_alive()
+    assert [worker.pid for worker in watched._leaving] == [1_001]
+
+
+def test_a_reload_with_which_no_worker_starts_leaves_those_that_serve(
+    watched: supervisor.Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Worker, "broken", 1)
+    watched.handle_hup()
+    for _ in range(4):
+        watched.keep_subprocess_alive()
+    assert pids(watched) == [1_000, 1_001]
+    assert len(Worker.made) == 3
+    assert not watched.should_exit.is_set()
+    assert watched.config.app == "x:y"
+
+    def refuse() -> uvicorn.Config:
+        raise SlatewiseError("the settings are wrong.")
+
+    watched._reread = refuse
+    watched.handle_hup()
+    assert (watched._renewal, watched.should_exit.is_set()) == (None, False)
+
+
+def test_a_terminal_that_is_closed_ends_the_service(
+    watched: supervisor.Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "_has_terminal", lambda: True)
+    watched.handle_hup()
+    assert watched.should_exit.is_set()

@@ -67,7 +67,8 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     home = tmp_path_factory.mktemp("live")
     (home / "sitecustomize.py").write_text(CLOCK)
     (offset := home / "offset").write_text("0")
-    more = {"PYTHONPATH": str(home), "CLOCK_OFFSET": str(offset)}
+    paths = filter(None, (str(home), os.environ.get("PYTHONPATH")))
+    more = {"PYTHONPATH": os.pathsep.join(paths), "CLOCK_OFFSET": str(offset)}
     small = os.geteuid() == 0
     with ExitStack() as stack:
         disk = home / "disk"

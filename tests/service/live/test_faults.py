@@ -79,6 +79,26 @@ def test_a_killed_retraining_leaves_the_old_model_and_two_at_once_are_refused(sh
     shop.settle()
 
 
+def test_a_reload_under_load_fails_no_request(shop: Shop) -> None:
+    shop.ledger.statuses.clear()
+    with shop.load(seed=9) as load:
+        load.goes_on()
+        before = {worker.pid for worker in shop.server.workers()}
+        assert shop.server.process is not None
+        shop.server.process.send_signal(signal.SIGHUP)
+        eventually(
+            lambda: (
+                len(now := {worker.pid for worker in shop.server.workers()}) == 2
+                and not now & before
+            ),
+            "two other workers",
+            180,
+        )
+        load.goes_on()
+    assert shop.ledger.statuses.keys() == {"recommend 200", "feedback 200"}, shop.ledger.statuses
+    shop.settle()
+
+
 @pytest.mark.parametrize("who", ["all processes", "the parent alone"])
 def test_a_killed_server_has_kept_what_it_acknowledged(shop: Shop, who: str) -> None:
     rng = random.Random(f"3 {who}")

@@ -24,6 +24,10 @@ def eventually(condition: Callable[[], object], seconds: float = 60) -> None:
         time.sleep(0.01)
 
 
+def nightly(at: str | None) -> ServiceConfig:
+    return ServiceConfig.model_validate({"retraining": {"at": at}})
+
+
 def test_training_starts_every_day_at_its_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -38,7 +42,7 @@ def test_training_starts_every_day_at_its_time(
     monkeypatch.setattr(schedule, "LOOK", 0.001)
     monkeypatch.setattr(schedule, "_now", clock)
     monkeypatch.setattr(NightlyTraining, "_train", lambda self: nights.append(now[0]))
-    thread = NightlyTraining(tmp_path, ServiceConfig(), "03:00")
+    thread = NightlyTraining(tmp_path, nightly("03:00"))
     thread.start()
 
     def look_twice() -> None:
@@ -51,11 +55,20 @@ def test_training_starts_every_day_at_its_time(
         for minutes in (1, 2, 30):
             now[0] = datetime(2026, 5, 17 + day, 2, 59, tzinfo=UTC) + timedelta(minutes=minutes)
             look_twice()
+    thread.follow(nightly(None))
+    time.sleep(0.02)  # without a time it does not look at the clock
+    now[0] = datetime(2026, 5, 20, 4, 1, tzinfo=UTC)
+    time.sleep(0.02)
+    thread.follow(nightly("04:00"))
+    look_twice()
+    now[0] += timedelta(days=1)
+    look_twice()
     thread.end()
     assert [(night.day, night.hour, night.minute) for night in nights] == [
         (17, 3, 0),
         (18, 3, 0),
         (19, 3, 0),
+        (21, 4, 1),  # none on the 20th: 03:00 was called off, and 04:00 had passed
     ]
 
 
@@ -67,7 +80,7 @@ def test_a_training_under_way_is_ended_with_the_service(
     times = iter([datetime(2026, 5, 17, 2, 59, tzinfo=UTC)])
     late = datetime(2026, 5, 17, 3, 1, tzinfo=UTC)
     monkeypatch.setattr(schedule, "_now", lambda: next(times, late))
-    thread = NightlyTraining(tmp_path, ServiceConfig(), "03:00")
+    thread = NightlyTraining(tmp_path, nightly("03:00"))
     thread.start()
     eventually(_children)
     start = time.monotonic()

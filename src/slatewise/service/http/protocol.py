@@ -18,6 +18,8 @@ HEADER_BYTES = 32_768
 CONNECTIONS = min(1_000, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
 """of a worker: half of the files that it may open"""
 PER_PEER = CONNECTIONS // 2
+LEAVE_SECONDS = 1.0
+"""for which a worker that ends waits for another request on an idle connection"""
 WHOLE = "slatewise.whole"
 """Key in the scope of a request whose body has arrived already."""
 
@@ -32,6 +34,8 @@ class BoundedProtocol(HttpToolsProtocol):
     _unseen = 0
     """bytes since the parser last had something to report: it may be keeping them"""
     _in_head = False
+    _leaving = False
+    """whether it is closed with its next answer, since the worker ends"""
     _idle_since = 0.0
     _patience: asyncio.TimerHandle | None = None
 
@@ -46,6 +50,21 @@ class BoundedProtocol(HttpToolsProtocol):
             self._make_room(lambda one: True)
         if not self.transport.is_closing():
             self._expect()
+
+    def shutdown(self) -> None:
+        """Close the connection with its next answer, which says so; idle ones after a while.
+
+        Closed at once, it could cross a request that is on its way, and that would be lost.
+        """
+        self._leaving = True
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.keep_alive = False
+        else:
+            self.loop.call_later(LEAVE_SECONDS, self._leave)
+
+    def _leave(self) -> None:
+        if self._is_idle:
+            self.transport.close()
 
     def _make_room(self, among: "Callable[[BoundedProtocol], bool]") -> None:
         """Close the connection that has been silent longest; if all are busy, this new one."""
@@ -134,6 +153,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._in_head = False
         self._arrived()
         super().on_headers_complete()
+        if self._leaving and self.cycle is not None:
+            self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
         """Take a part of the body."""

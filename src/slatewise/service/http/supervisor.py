@@ -4,10 +4,11 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import uvicorn
 from uvicorn.config import STARTUP_FAILURE
@@ -21,10 +22,18 @@ from slatewise.service.http.setup import LOGGING, Setup, worker
 from slatewise.service.http.state import shared_state
 from slatewise.service.settings import ServiceConfig
 
+if TYPE_CHECKING:
+    from slatewise.service.nights.schedule import NightlyTraining
+
+Reread = Callable[[], tuple[ServiceConfig, Tokens | None]]
+"""Reads settings and tokens anew."""
+
 DRAIN_SECONDS = 30
 """in which requests under way are answered after SIGTERM"""
 SILENCE_SECONDS = 120
 """after which a worker counts as hung; loading and compiling keep it from answering for some"""
+START_SECONDS = 600
+"""in which a worker must serve that is to replace another one"""
 RETRY_SECONDS = 5
 """between attempts to start a worker that cannot"""
 ATTEMPTS = 5
@@ -41,8 +50,18 @@ class Supervisor(Multiprocess):
     or for the full time when one is killed between question and answer, no other is looked after.
     """
 
-    def __init__(self, config: uvicorn.Config, sockets: list[socket.socket], state: Path) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        sockets: list[socket.socket],
+        state: Path,
+        reread: Callable[[], uvicorn.Config] | None = None,
+    ) -> None:
+        """Supervise workers; `reread` returns what they are to be started with after SIGHUP."""
         super().__init__(config, sockets)
+        self._reread = reread
+        self._renewal: Renewal | None = None
+        self._leaving: list[Process] = []
         self.failed = False
         """whether no worker could start"""
         self._state = state
@@ -54,14 +73,71 @@ class Supervisor(Multiprocess):
         self._patience = 0.0
 
     def handle_hup(self) -> None:
-        """End when the terminal is closed, rather than start all workers again."""
-        self.handle_term()
+        """Read settings again and replace the workers; end when it was a terminal that closed."""
+        if self._reread is None or _has_terminal():
+            self.handle_term()
+            return
+        try:
+            config = self._reread()
+        except (SlatewiseError, OSError) as error:
+            _log.error("Reload: the settings stay as they are. %s", error)
+            return
+        self._abandon()
+        _log.info("Reload: workers are replaced one after the other.")
+        self._renewal = Renewal(config, list(self.processes))
 
     def keep_subprocess_alive(self) -> None:
-        """Start workers again that died, or do not answer any more."""
+        """Start workers again that died, or do not answer any more; go on with a reload."""
         for index, process in enumerate(self.processes):
             if not self._well(process) and not self.should_exit.is_set():
                 self.processes[index] = self._replacement(process)
+        for process in [one for one in self._leaving if not one.process.is_alive()]:
+            self._leaving.remove(process)
+            bury(self._state, process.pid)
+        if self._renewal is not None:
+            self._renew(self._renewal)
+
+    def terminate_all(self) -> None:
+        """End all workers, also one that is about to take over."""
+        self._abandon()
+        super().terminate_all()
+
+    def join_all(self) -> None:
+        """Wait for all workers, also for those that were replaced and end."""
+        super().join_all()
+        for process in self._leaving:
+            process.join()
+
+    def _abandon(self) -> None:
+        """End a reload, and the worker that does not serve yet."""
+        if self._renewal is not None and self._renewal.new is not None:
+            self._renewal.new.kill()
+            self._leaving.append(self._renewal.new)
+        self._renewal = None
+
+    def _renew(self, renewal: "Renewal") -> None:
+        """Let a new worker that serves take over, or give up if it cannot start."""
+        renewal.old = [process for process in renewal.old if process in self.processes]
+        if not renewal.old:
+            self._renewal = None
+            _log.info("Reload: done.")
+            return
+        if renewal.new is None:
+            renewal.new = Process(renewal.config, self.sockets)
+            renewal.new.start()
+            renewal.until = time.monotonic() + START_SECONDS
+        elif not renewal.new.process.is_alive() or time.monotonic() > renewal.until:
+            _log.error("Reload: a new worker could not start; those that serve stay.")
+            self._abandon()
+        elif _serves(renewal.new):
+            old, new = renewal.old.pop(0), renewal.new
+            # What dies from now on is replaced by what is known to start.
+            self.config, renewal.new = renewal.config, None
+            self.processes[self.processes.index(old)] = new
+            self._serving.discard(old.pid)
+            self._serving.add(new.pid)
+            old.terminate()
+            self._leaving.append(old)
 
     def _well(self, process: Process) -> bool:
         if not process.process.is_alive():
@@ -102,6 +178,39 @@ class Supervisor(Multiprocess):
             self.should_exit.set()
 
 
+class Renewal:
+    """A reload under way."""
+
+    def __init__(self, config: uvicorn.Config, old: list[Process]) -> None:
+        self.config = config
+        self.old = old
+        """workers that are to be replaced"""
+        self.new: Process | None = None
+        """one that was started, and does not serve yet"""
+        self.until = 0.0
+        """when it is given up"""
+
+
+def _serves(process: Process) -> bool:
+    """Return whether a worker has started to serve.
+
+    While it loads, questions wait, and are then answered all at once: only the last answer counts.
+    """
+    answer = process._healthcheck(_GLANCE)
+    while answer is not None and process.parent_conn.poll():
+        answer = bool(process.parent_conn.recv())
+    return bool(answer)
+
+
+def _has_terminal() -> bool:
+    """Return whether a terminal can be closed on this process."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
+
+
 def listen(host: str, port: int) -> socket.socket:
     """Listen on a port, or refuse in words."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -120,33 +229,54 @@ def supervise(
     tokens: Tokens | None,
     listening: socket.socket,
     workers: int,
+    reread: Reread | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT; then answer what is under way and write what waits."""
-    with shared_state(directory) as state:
-        setup = Setup(directory, config, tokens, state / "rates.bin")
+    """Serve until SIGTERM or SIGINT; then answer what is under way and write what waits.
+
+    After SIGHUP, workers are replaced one after the other by such as start with what `reread`
+    returns.
+    """
+    with shared_state(directory) as state, _nights(directory, config) as follow:
         os.environ[DIRECTORY] = str(state)
         os.environ.pop(VARIABLE, None)  # workers know digests, and need no more
-        supervisor = Supervisor(_settings(setup, workers), [listening], state)
-        with _nights(directory, config):
-            supervisor.run()
+
+        def settings(config: ServiceConfig, tokens: Tokens | None) -> uvicorn.Config:
+            return _settings(Setup(directory, config, tokens, state / "rates.bin"), workers)
+
+        def again() -> uvicorn.Config:
+            new, known = (config, tokens) if reread is None else reread()
+            if new.store_url(directory) != config.store_url(directory):
+                raise SlatewiseError("The store is another one.", "Stop the service for that.")
+            follow(new)
+            return settings(new, known)
+
+        supervisor = Supervisor(settings(config, tokens), [listening], state, again)
+        supervisor.run()
     if supervisor.failed:
         raise SlatewiseError("A worker could not start.", "The reason stands in the log above.")
 
 
 @contextmanager
-def _nights(directory: Path, config: ServiceConfig) -> Iterator[None]:
-    """Train at night, if that is wanted."""
-    if config.retraining.at is None:
-        yield
-        return
-    from slatewise.service.nights.schedule import NightlyTraining  # noqa: PLC0415 (torch)
+def _nights(directory: Path, config: ServiceConfig) -> Iterator[Callable[[ServiceConfig], None]]:
+    """Train at night, if that is wanted; yield what takes new settings, from the next night on."""
+    nightly: NightlyTraining | None = None
 
-    nightly = NightlyTraining(directory, config, config.retraining.at)
-    nightly.start()
+    def follow(config: ServiceConfig) -> None:
+        nonlocal nightly
+        if nightly is not None:
+            nightly.follow(config)
+        elif config.retraining.at is not None:
+            from slatewise.service.nights.schedule import NightlyTraining  # noqa: PLC0415 (torch)
+
+            nightly = NightlyTraining(directory, config)
+            nightly.start()
+
+    follow(config)
     try:
-        yield
+        yield follow
     finally:
-        nightly.end()
+        if nightly is not None:
+            nightly.end()
 
 
 def _settings(setup: Setup, workers: int) -> uvicorn.Config:

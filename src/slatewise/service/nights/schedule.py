@@ -30,18 +30,28 @@ _log = logging.getLogger(__name__)
 class NightlyTraining(threading.Thread):
     """Retrains a service every day at a time of the local clock."""
 
-    def __init__(self, directory: Path, config: ServiceConfig, at: str) -> None:
+    def __init__(self, directory: Path, config: ServiceConfig) -> None:
         super().__init__(name="nightly", daemon=True)
-        self._directory, self._config, self._at = directory, config, at
+        self._directory, self._config = directory, config
         self._ended = threading.Event()
 
     def run(self) -> None:
         """Wait for the time, over and over."""
-        due = next_night(self._at, _now())
+        at, due = self._next()
         while not self._ended.wait(LOOK):
-            if _now() >= due:
+            if at != self._config.retraining.at:
+                at, due = self._next()
+            if due is not None and _now() >= due:
                 self._train()
-                due = next_night(self._at, _now())
+                at, due = self._next()
+
+    def follow(self, config: ServiceConfig) -> None:
+        """Go by other settings from the next night on; without a time, there is none."""
+        self._config = config
+
+    def _next(self) -> tuple[str | None, datetime | None]:
+        at = self._config.retraining.at
+        return at, None if at is None else next_night(at, _now())
 
     def end(self) -> None:
         """Stop, also a training under way: what serves stays, and the next one clears up."""
