@@ -113,7 +113,7 @@ def test_metrics_are_of_all_workers(server: Server) -> None:
     eventually(lambda: count(server.client.get("/metrics").text) == before + 24)
     text = server.client.get("/metrics").text
     eventually(lambda: len(served(server, "/health/live")) == 2)
-    assert 'slatewise_model_info{arm="main",model="main"' in text
+    assert 'slatewise_model_info{arm="main",digest="",model="main"' in text
     assert "slatewise_queue_records" in text
 
 

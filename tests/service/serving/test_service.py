@@ -355,3 +355,14 @@ def test_terms_are_served(tmp_path: Path) -> None:
     made = service.recommend(Request("u1", k=6))[1]
     assert len(made) == 6
     assert len(made.history) == 5
+
+
+def test_an_arm_says_which_content_it_serves(tmp_path: Path) -> None:
+    hosts = [
+        a_service(tmp_path / host, a_model(seed=seed))
+        for host, seed in zip("abc", (1, 1, 2), strict=True)
+    ]
+    one, same, other = [host.arms[0].digest for host in hosts]
+    assert len(one) == 16
+    assert one == same != other
+    assert a_service(tmp_path / "d").arms[0].digest == ""

@@ -169,4 +169,5 @@ class Backend:
         self.metrics.refreshed.set(self.refreshed)
         self.metrics.clock.set(abs(self.service.clock.ahead) / 1e6)
         self.metrics.store_ahead.set(self.service.store_ahead / 1e6)
-        self.metrics.serving({(arm.name, arm.model, arm.version) for arm in self.service.arms})
+        arms = self.service.arms
+        self.metrics.serving({(arm.name, arm.model, arm.version, arm.digest) for arm in arms})

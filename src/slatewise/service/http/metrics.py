@@ -106,7 +106,7 @@ class Metrics:
         self.models = Gauge(
             "slatewise_model_info",
             "1 for the version that an arm serves",
-            ["arm", "model", "version"],
+            ["arm", "model", "version", "digest"],
             multiprocess_mode="livemax",
             registry=self.registry,
         )
@@ -132,7 +132,7 @@ class Metrics:
         self.slates_of = cache(self.slates.labels)
         self.later = DeferredWork()
         self._seen: dict[str, int] = {}
-        self._serving: set[tuple[str, str, str]] = set()
+        self._serving: set[tuple[str, str, str, str]] = set()
 
     def watch(self, queue: Queue) -> None:
         """Take over what the queue counted since the last time."""
@@ -142,7 +142,7 @@ class Metrics:
             counter.inc(total - self._seen.get(name, 0))
             self._seen[name] = total
 
-    def serving(self, now: set[tuple[str, str, str]]) -> None:
+    def serving(self, now: set[tuple[str, str, str, str]]) -> None:
         """Say which arms serve which versions of which models."""
         for old in self._serving - now:
             self.models.labels(*old).set(0)

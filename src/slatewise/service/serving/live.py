@@ -32,6 +32,7 @@ from slatewise.slates.slate import Slate
 from slatewise.slates.strategies import Strategy
 from slatewise.slates.tables import table_of, table_of_run
 from slatewise.slates.users import KnownUser
+from slatewise.training import runs
 from slatewise.training.memory import give_back_freed_memory
 
 T = TypeVar("T")
@@ -67,7 +68,10 @@ class Live:
         run: Path | None = None,
         features: FeatureReader | None = None,
         base: int = 0,
+        digest: str = "",
     ) -> None:
+        self.digest = digest
+        """of its posterior: the same on every host that serves the same; none before training"""
         self.base = base
         """the number of the change up to which items are taken as they were then, without how they
         came to that: a shop that changes its items for years would else have ever more rows"""
@@ -106,11 +110,11 @@ class Live:
             base = _base_of(run, log.number)
         if until is not None and until < base:  # made before versions had a base
             base = 0
-        predictive = Predictive(model)
+        predictive, digest = Predictive(model), runs.fingerprint(run)
         features = None
         if predictive.encoder is not None:
             features = FeatureReader(version, predictive, predictive.encoder)
-        live = cls(name, version, model, table, log, predictive, run, features, base)
+        live = cls(name, version, model, table, log, predictive, run, features, base, digest)
         _forget_items(model)
         return live
 

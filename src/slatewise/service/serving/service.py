@@ -51,6 +51,8 @@ class Arm:
     model: str
     version: str
     strategy: str
+    digest: str = ""
+    """of the posterior of the version; none before training"""
 
 
 class Service:
@@ -215,6 +217,7 @@ class Service:
                 arm.model,
                 self._live[arm.model].version,
                 self._lines[name],
+                self._live[arm.model].digest,
             )
             for name, arm in self.config.arms.items()
         ]

@@ -123,8 +123,8 @@ def test_metrics_count_what_was_asked_and_answered(client: TestClient, backend: 
 def test_metrics_follow_versions_and_troubles(client: TestClient, backend: Backend) -> None:
     backend.writer.dropped += 3
     backend.writer.failures += 2
-    backend.metrics.serving({("main", "main", "1")})
-    backend.metrics.serving({("main", "main", "2")})
+    backend.metrics.serving({("main", "main", "1", "f00")})
+    backend.metrics.serving({("main", "main", "2", "ba4")})
     text = client.get("/metrics").text
     assert sample(text, "slatewise_dropped_slates_total") == 3
     assert sample(text, "slatewise_store_errors_total") == 2
