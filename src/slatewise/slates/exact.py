@@ -63,8 +63,8 @@ class ExactRanker:
         rows = []
         for row, user in enumerate(users.each()):
             stage = self._second_stage(user, found[row], length or k)
-            order = np.argsort(-stage.mean, kind="stable")
-            rows.append(self._capped(stage.items[None, order], user.filters[0], k))
+            best = found[row] if stage is None else stage.ranked(stage.mean)
+            rows.append(self._capped(best[None], user.filters[0], k))
         return np.stack(rows) if rows else found[:, :k]
 
     def _all_by_mean(self, users: Users, k: int) -> Ints:
@@ -87,17 +87,18 @@ class ExactRanker:
             found, drawn = self._draw_and_rank(*asked, depth, draws)
             merged = self._capped(found, asked[1], self._candidates(k))
             stage = self._second_stage(user, merged, length or k)
-            order = np.argsort(-stage.draws(drawn), axis=1, kind="stable")
-            again = [self._capped(stage.items[None, one], asked[1], k) for one in order]
-            rankings.append(np.stack(again))
+            again = found if stage is None else stage.ranked(stage.draws(drawn))
+            rankings.append(np.stack([self._capped(one[None], asked[1], k) for one in again]))
         return np.stack(rankings) if rankings else np.empty((0, draws, k), np.int64)
 
     def _candidates(self, k: int) -> int:
         """Return how many items the first stage finds for a slate of k."""
         return max(k, self.terms.candidates)
 
-    def _second_stage(self, user: Users, found: Ints, length: int) -> SecondStage:
-        return SecondStage(self, user, found[found >= 0], length)
+    def _second_stage(self, user: Users, found: Ints, length: int) -> SecondStage | None:
+        """Return the second stage for what the first found, None if that is nothing."""
+        items = found[found >= 0]
+        return SecondStage(self, user, items, length) if len(items) else None
 
     def _draw_and_rank(
         self, history: UserHistory, wanted: Filter, seed: int, k: int, draws: int
@@ -140,8 +141,9 @@ class ExactRanker:
             if self.terms.candidates:
                 user = Users([history], [wanted], [seed])
                 stage = self._second_stage(user, found, k)
-                order = np.argsort(-np.exp(stage.draws(drawn)).mean(0), kind="stable")
-                found = self._capped(stage.items[None, order], wanted, k)
+                if stage is not None:
+                    found = stage.ranked(np.exp(stage.draws(drawn)).mean(0))
+                found = self._capped(found[None], wanted, k)
             slates[row] = found
         return slates
 

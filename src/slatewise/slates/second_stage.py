@@ -61,6 +61,10 @@ class SecondStage:
         utilities += table.biases_of(items) + table.bias_scales_of(items) * noise[..., -1]
         return self._terms.sharpness * (utilities + self._terms.draws(self.shown, count, seed))
 
+    def ranked(self, utilities: Doubles) -> Ints:
+        """Return the candidates in the order of utilities [..., K], best first: [..., K]."""
+        return self.items[np.argsort(-utilities, axis=-1, kind="stable")]
+
 
 def _total(terms: TermsInList, shown: Ints) -> Doubles:
     return np.asarray(np.sum(list(terms.mean_parts(shown).values()), axis=0))
