@@ -22,7 +22,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "[model]\ndimensions = 2\ndynamics = 'linear'\nevidence = ['search', 'recommendation']\n"
         # Which leaves two terms to be tried.
         "terms = ['co_clicks', 'history', 'popularity', 'propensity', 'source']\n"
-        "[training]\nmax_epochs = 2\nbatch_users = 100\n"
+        "[training]\nmax_epochs = 1\nbatch_users = 100\n"
     )
     return place
 
