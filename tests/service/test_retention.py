@@ -139,7 +139,7 @@ def test_killed_between_archive_and_deletion_nothing_is_archived_twice(
     with pytest.raises(KeyboardInterrupt):
         expire(tmp_path, settings, store, START + 3 * DAY)
     # What comes late of a slate that is archived and not deleted yet is archived too.
-    late = Outcome("search-1", None, ("c",), START)
+    late = Outcome("search-1", None, ("c",), START + 2 * DAY)
     assert store.write([], [late]) == ["recorded"]
     expire(tmp_path, settings, store, START + 3 * DAY)
     raw = pl.read_parquet(tmp_path / "old" / "*" / "*.parquet")

@@ -18,11 +18,13 @@ from io import BytesIO
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
+from sqlalchemy import URL
+
 from slatewise.errors import InputError, SlatewiseError
 from slatewise.files import atomic_directory, atomic_file
 from slatewise.service.store.clock import iso, wall_clock
 from slatewise.service.store.copies import copy_sqlite
-from slatewise.service.store.engine import Database
+from slatewise.service.store.engine import parse_url
 from slatewise.version import __version__
 
 MANIFEST: Final = "backup.json"
@@ -57,20 +59,20 @@ def back_up(directory: Path, url: str, out: Path, config: Path | None = None) ->
         raise SlatewiseError(f"{out} exists already.", "Choose another name, such as one of today.")
     if not directory.is_dir():
         raise SlatewiseError(f"{directory} is no directory.", "Name that of the service.")
-    database = Database(url)
-    database.close()
+    store = parse_url(url)
+    kind = store.get_backend_name()
     with (
         tempfile.TemporaryDirectory(dir=out.absolute().parent, prefix=f".{out.name}.") as folder,
         atomic_file(out, durable=True) as partial,
     ):
         stage = Path(folder)
-        if database.is_sqlite:
-            copy_sqlite(_store_file(database), stage / STORE)
+        if kind == "sqlite":
+            copy_sqlite(_store_file(store), stage / STORE)
         _gather_models(directory / "models", stage / "models")
         if config is not None:
             shutil.copyfile(config, stage / SETTINGS)
         try:
-            return _write(stage, partial, database.url.get_backend_name())
+            return _write(stage, partial, kind)
         except BaseException:
             partial.unlink(missing_ok=True)
             raise
@@ -91,8 +93,8 @@ def restore(file: Path, directory: Path) -> Backup:
             raise _damaged(file, str(error) or "it ends too soon") from error
 
 
-def _store_file(database: Database) -> Path:
-    path = Path(str(database.url.database))
+def _store_file(url: URL) -> Path:
+    path = Path(str(url.database))
     if not path.is_file():
         raise SlatewiseError(
             f"there is no store {path}.",

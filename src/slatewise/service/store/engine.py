@@ -44,7 +44,7 @@ class Database:
     """Where the store is. Work may be done twice when a connection breaks, so it must bear that."""
 
     def __init__(self, url: str) -> None:
-        self.url = _parsed(url)
+        self.url = parse_url(url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self._engine = _sqlite(self.url) if self.is_sqlite else _postgresql(self.url)
         # PostgreSQL: no BEGIN and ROLLBACK around a single SELECT. SQLite is in that mode anyway.
@@ -212,7 +212,8 @@ def _remedy(problem: str) -> str:
     return "See that it runs, can be reached and may be written to; then try again."
 
 
-def _parsed(url: str) -> URL:
+def parse_url(url: str) -> URL:
+    """Return a URL with its driver; one that is neither of SQLite nor of PostgreSQL is refused."""
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
