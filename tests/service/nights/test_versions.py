@@ -1,5 +1,6 @@
 """Versions, and a model on the items of another log."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,11 +12,12 @@ from slatewise.data import SlateDataset
 from slatewise.data.preparation import prepare
 from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
-from slatewise.service.nights.versions import Version, transfer
+from slatewise.service.nights.versions import Version, best_version, transfer
 from slatewise.service.nights.window import export_window
 from slatewise.service.serving.models import Models
-from slatewise.training import TrainingConfig, fit
+from slatewise.training import TrainingConfig, fit, runs
 from tests.service.nights.world import DAY, ITEMS, START, Item, Shelf, visits
+from tests.service.serving.world import a_model
 
 MODEL = ModelConfig(dimensions=2, dynamics="linear", evidence=("search",))
 
@@ -57,3 +59,26 @@ def test_numbers_become_text(earlier: SlateModel, tmp_path: Path) -> None:
     numbered = replace(earlier, item_ids=list(range(len(ITEMS))))
     version = Version.of("1", numbered, Models.of(tmp_path, "main"))
     assert version.model.item_ids[:2] == ["0", "1"]
+
+
+def test_the_best_version_is_read_if_it_is_young_and_none_of_those_judged_anyway(
+    tmp_path: Path,
+) -> None:
+    models, fitted = Models.of(tmp_path, "main"), a_model()
+
+    def version(number: int, **retraining: object) -> Version:
+        path = models.path(str(number))
+        path.mkdir(parents=True)
+        runs.write_model(fitted, path, {"retraining": retraining})
+        return Version.of(str(number), fitted, models)
+
+    first = version(1, until=100)
+    second, third = version(2, until=200, best="1"), version(3, until=300, best="1")
+    found = best_version(models, [third, second], since=50)
+    assert found is not None
+    assert found.name == "1"
+    assert best_version(models, [third, second], since=150) is None
+    assert best_version(models, [third, first], since=50) is None
+    assert best_version(models, [first], since=50) is None
+    shutil.rmtree(models.path("1"))
+    assert best_version(models, [third, second], since=50) is None

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from slatewise.service.http import backend as backend_module
 from slatewise.service.http.backend import Backend
 from slatewise.service.http.routes import operations
 from tests.service.http.conftest import TestClient, eventually
@@ -47,6 +48,7 @@ def test_a_worker_goes_on_refreshing_whatever_counting_does(
     client: TestClient, backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failed = threading.Event()
+    monkeypatch.setattr(backend_module, "_TICK", 0.05)
 
     def fail(*_: object) -> None:
         failed.set()
