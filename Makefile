@@ -29,6 +29,7 @@ endif
 	$(BIN)/slatewise experiment posterior demo/studies --dataset demo/dataset --seeds 0
 ifeq ($(DATA),)
 	$(BIN)/slatewise experiment online-strategies demo/studies --config examples/short-online.toml
+	$(BIN)/slatewise experiment online-strategies demo/exploring --config examples/exploring.toml --jobs 2
 else
 	$(BIN)/slatewise train demo/dataset demo/run --auto
 	$(BIN)/slatewise evaluate demo/run demo/dataset

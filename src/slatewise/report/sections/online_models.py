@@ -9,10 +9,11 @@ from slatewise.report import figures
 from slatewise.report.section import Figure, Section, Table, text_of
 
 MEASURES = (
-    "Two measures stand side by side. Realised clicks are what a platform would count. Expected "
-    "clicks are the simulator's exact probabilities of a click on the very slates that were shown: "
-    "the same mean without the luck of the clicks, so their intervals are narrower. Intervals "
-    "resample users, who are what was assigned, and are widened by what seeds differ beyond that."
+    "Two measures stand side by side. Realised clicks are what a platform would count of the users "
+    "that an arm served. Expected clicks are the simulator's exact probabilities of a click on the "
+    "slates that the arm would have shown to all users, each at the moment in which she was "
+    "recommended something: the same users for all arms, and no luck of clicks, so intervals are "
+    "narrower. They cover users and worlds; from fewer than three worlds there is no verdict."
 )
 
 
