@@ -22,8 +22,8 @@ TEMPERATURE: Final = 0.1
 SIGMA_MAX: Final = 3.0
 """Where the prior counts nearly in full. To find one item among thousands, distances span ten nats
 and scales are as large. At 1, τ = 1 and 32 dimensions the bound held most of them, and more
-dimensions made a model worse. Where the prior counts for little, scales beyond 1 predict a little
-better and rank worse, since rankings go by the mean."""
+dimensions made a model worse. Where the prior counts for little, scales beyond 1 change less than
+a seed does."""
 _NEARLY_IN_FULL: Final = 0.5
 CLICK_TERMS: Final = ("bias", "history", "co_clicks")
 """What ranks beside the vectors in a log of clicks alone, and popularity where it has clock times:
