@@ -74,3 +74,4 @@ def test_one_world_has_the_interval_of_its_users() -> None:
     found = over_worlds([1.0], [replicates])
     assert (found.low, found.high) == (pytest.approx(0, abs=0.05), pytest.approx(2, abs=0.05))
     assert found.error == pytest.approx(0.5, rel=0.05)
+    assert np.isnan(over_worlds([np.nan], [[np.nan, np.nan]]).error)

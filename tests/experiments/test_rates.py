@@ -167,6 +167,7 @@ def test_a_live_test_needs_the_slates_of_the_textbook() -> None:
     one = PooledEstimate(0, 0, 0, (0.0,), error)
     assert power(one, 2 * 0.2 * 0.8).live_slates == pytest.approx(25_118, rel=1e-3)
     assert str(power(one, 0.32)).endswith("25,000 slates an arm")
+    assert str(power(PooledEstimate(0, 0, 0, ()), 0.32)) == "what it could have seen is not known"
     assert slate_variance(ArmTotals(np.array([5, 0]), np.array([10, 10])), 0.25) > 0.25 * 0.75
 
 

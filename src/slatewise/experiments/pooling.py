@@ -81,8 +81,10 @@ def over_worlds(values: Sequence[float], replicates: Sequence[npt.ArrayLike]) ->
 
     users = pool(values, replicates, same_users=False)
     worlds = len(values)
+    if math.isnan(users.low):
+        return users
     error = float(np.nanstd(np.asarray(replicates, dtype=np.float64).mean(axis=0)))
-    if worlds < 2 or math.isnan(users.low):
+    if worlds < 2:
         return replace(users, error=error)
     apart = float(np.std(values, ddof=1)) / math.sqrt(worlds)
     reach = float(stdtrit(worlds - 1, (1 + LEVEL) / 2)) * apart

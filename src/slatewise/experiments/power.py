@@ -24,6 +24,8 @@ class Power:
 
     def __str__(self) -> str:
         """Say it in a few words."""
+        if math.isnan(self.smallest):
+            return "what it could have seen is not known"
         return (
             f"could have seen ±{self.smallest:.4f}, for which a live test needs "
             f"{rounded(self.live_slates)} slates an arm"
