@@ -82,7 +82,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_log(load_config("tiny"), place / "log")
     split = SplitConfig(valid_share=0.2, test_share=0.2)
     prepare(place / "log", place / "log", place / "set", division=split)
-    (place / "quick.toml").write_text("[model]\ndimensions = 3\n[training]\nmax_epochs = 2\n")
+    (place / "quick.toml").write_text(
+        "[model]\ndimensions = 3\nterms = []\n[training]\nmax_epochs = 2\n"
+    )
     return place
 
 

@@ -12,6 +12,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from slatewise.data.preparation import prepare
+from slatewise.model.network import fitting
 from slatewise.simulation import load_config, write_log
 from slatewise.training import load, trainer
 from tests.cli.conftest import Run
@@ -23,9 +24,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("train")
     write_log(load_config("tiny"), place / "log")
     prepare(place / "log", place / "log", place / "set")
-    (place / "quick.toml").write_text(
-        "[model]\ndimensions = 3\n[training]\nmax_epochs = 3\nbatch_users = 100\n"
-    )
+    quick = "dimensions = 3\n[training]\nmax_epochs = 3\nbatch_users = 100\n"
+    (place / "quick.toml").write_text(f"[model]\nterms = []\n{quick}")
+    (place / "usual.toml").write_text(f"[model]\nnetwork_units = 4\n{quick}")
     return place
 
 
@@ -55,6 +56,24 @@ def test_train_then_evaluate(run: Run, place: Path, tmp_path: Path) -> None:
     assert verdict["sentence"] in said
     assert judged["metrics"]["recall@5"]["value"] >= 0
     assert judged["calibrated"]["metrics"]["log_likelihood"]["count"] == judged["interactions"]
+
+
+def test_a_log_with_slates_gets_terms_unless_none_are_asked_for(
+    run: Run, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fitting, "EPOCHS", 1)
+    options = ["--config", place / "usual.toml"]
+    _, text, _ = run("train", place / "set", tmp_path / "usual", *options)
+    said = " ".join(text.split())
+    assert "Terms, as the log has what they need: history, network, position" in said
+    assert "no popularity: items stay" in said
+    usual = load(tmp_path / "usual").config
+    assert usual.terms == ("history", "network", "position", "propensity", "source")
+    _, text, _ = run("train", place / "set", tmp_path / "paper", *options, "--terms", "none")
+    assert "Terms" not in text
+    assert load(tmp_path / "paper").config.terms == ()
+    code, _, errors = run("train", place / "set", tmp_path / "wrong", "--terms", "bias, bais")
+    assert (code, "'bais'" in errors) == (2, True)
 
 
 def test_an_all_item_model_says_what_its_likelihood_is_not(

@@ -22,6 +22,7 @@ from slatewise.model.steps import ClickSteps
 from slatewise.model.utility import ranking_utilities
 from slatewise.slates import Recommender
 from slatewise.training import TrainingConfig, fit, load, next_click, runs, save
+from slatewise.training.sizes import share_still_shown
 
 ITEMS = 40
 CONFIG = ModelConfig(
@@ -208,7 +209,7 @@ def news_dataset(folder: Path) -> SlateDataset:
 
 def test_news_are_ranked_at_least_as_well_as_by_what_is_clicked_lately(tmp_path: Path) -> None:
     news = news_dataset(tmp_path)
-    assert next_click.share_still_shown(news) < 0.1
+    assert share_still_shown(news) < 0.1
     config = ModelConfig(dimensions=3, terms=("popularity",), half_lives=(2.0, 24.0))
     model = fit(news, config, TrainingConfig(max_epochs=3))
     served = evaluate(ModelRecommender(model, log=news), news, k=10, resamples=20)["recall@10"]

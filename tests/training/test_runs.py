@@ -83,14 +83,23 @@ def test_another_seed_gives_another_model(dataset: SlateDataset, finished: Path)
     assert not np.array_equal(load(finished).item_vectors, other.item_vectors)
 
 
-@pytest.mark.parametrize("stops", [[1], [3, 7], [5, 6, 11, 14]])
-@pytest.mark.parametrize("optimisation", ["joint", "two-step"])
+@pytest.mark.parametrize(
+    ("optimisation", "stops"),
+    [
+        ("joint", [1]),
+        ("joint", [5, 6, 11, 14]),
+        ("two-step", [3, 7]),
+        ("two-step", [5, 6, 11, 14]),
+        ("terms-last", [3, 17]),
+    ],
+)
 def test_stopped_and_resumed_a_run_ends_the_same(
     stops: list[int], optimisation: str, dataset: SlateDataset, tmp_path: Path
 ) -> None:
     """Interrupted between any two steps, in the middle of epochs and at their ends."""
     training = TRAINING.model_copy(update={"optimisation": optimisation, "max_epochs": 3})
-    fit(dataset, MODEL, training, run=tmp_path / "whole")
+    model = MODEL.changed(terms=("position",) if optimisation == "terms-last" else ())
+    fit(dataset, model, training, run=tmp_path / "whole")
     steps = 0
 
     def observer(progress: Progress) -> None:
@@ -102,11 +111,28 @@ def test_stopped_and_resumed_a_run_ends_the_same(
     run, resume = tmp_path / "pieces", False
     for _ in stops:
         with pytest.raises(StoppedError, match="saved"):
-            fit(dataset, MODEL, training, run=run, resume=resume, observer=observer)
+            fit(dataset, model, training, run=run, resume=resume, observer=observer)
         resume = True
-    fit(dataset, MODEL, training, run=run, resume=True)
+    fit(dataset, model, training, run=run, resume=True)
     assert same_bits(tmp_path / "whole", run)
     assert (tmp_path / "whole/log.jsonl").read_text() == (run / "log.jsonl").read_text()
+
+
+def test_terms_that_come_last_leave_the_vectors_as_they_are_without_them(
+    dataset: SlateDataset, finished: Path
+) -> None:
+    model = MODEL.changed(terms=("history", "position", "propensity", "source"))
+    training = TRAINING.model_copy(update={"optimisation": "terms-last"})
+    with_terms, without = fit(dataset, model, training), load(finished)
+    moved = with_terms.posterior.shared
+    for name, stays in without.posterior.shared.items():
+        assert torch.equal(moved[name].mean, stays.mean) == (name != "no_click")
+    assert np.array_equal(with_terms.item_vectors, without.item_vectors)
+    assert all(moved[name].mean.abs().max() > 0.01 for name in model.terms)
+    scores = [one.metrics["validation_log_likelihood"] for one in (with_terms, without)]
+    assert scores[0] > scores[1]
+    warm = fit(dataset, model, training, start=with_terms)
+    assert warm.metrics["validation_log_likelihood"] >= scores[0] - 0.01
 
 
 def test_killed_at_any_moment_a_run_ends_the_same(

@@ -14,7 +14,14 @@ from slatewise.model.config import ModelConfig
 from slatewise.training import TrainingConfig, fit, load, loop
 from slatewise.training.config import STEPS
 from slatewise.training.loop import FIRST_IS_BEST, Progress, Stage, stages_of
-from slatewise.training.sizes import EXACT, NEGATIVES, LogSize, settled
+from slatewise.training.sizes import (
+    EXACT,
+    NEGATIVES,
+    LogSize,
+    settled,
+    with_optimisation,
+    with_terms,
+)
 from slatewise.training.steps import StepResult
 
 SHOP = LogSize(users=9_000, interactions=65_000, items=6_500, clicks_only=True)
@@ -107,6 +114,40 @@ def test_a_log_of_clicks_alone_is_fitted_to_the_whole_catalogue(clicks: Path) ->
     assert settled(ModelConfig(), TrainingConfig(), size)[0].likelihood == "all-item"
     asked = ModelConfig(likelihood="slate")
     assert settled(asked, TrainingConfig(), size)[0].likelihood == "slate"
+
+
+@pytest.mark.parametrize("times", ["turning over", "staying", "an order"])
+def test_a_log_with_slates_is_predicted_by_the_terms_it_can_teach(
+    times: str, tmp_path: Path
+) -> None:
+    newer = 12 if times == "turning over" else 0
+    rows = [
+        {"user_id": user, "time": time, "source": "search", "click": (user + time) % 12}
+        | {"slate": [(user + k) % 12 + newer * (time > 4) for k in range(time, time + 3)]}
+        for user in range(20)
+        for time in range(10)
+    ]
+    log = pl.DataFrame(rows).with_columns(click=pl.col("slate").list.first())
+    if times != "an order":
+        log = log.with_columns(time=pl.from_epoch(1_700_000_000 + 3_600 * pl.col("time")))
+    log.write_parquet(tmp_path / "log.parquet")
+    items = pl.DataFrame({"item_id": range(24), "group": ["a", "b"] * 12})
+    items.write_parquet(tmp_path / "items.parquet")
+    dataset = prepare(tmp_path / "log.parquet", tmp_path / "items.parquet", tmp_path / "set")
+    model, missing = with_terms(ModelConfig(), dataset)
+    popular = ("popularity",) if times == "turning over" else ()
+    assert model.terms == ("history", *popular, "position", "propensity")
+    assert missing["source"] == "the log has one source"
+    assert missing["network"].startswith("it has ")
+    assert with_terms(ModelConfig(), dataset, "cuda")[0].terms == ("position",)
+    for asked in (ModelConfig(terms=()), ModelConfig(likelihood="source-aware")):
+        assert with_terms(asked, dataset) == (asked, {})
+    # Where items come and go, vectors rank nothing by themselves, and learn what terms leave.
+    trained = with_optimisation(TrainingConfig(), model, dataset)
+    assert trained.optimisation == ("auto" if popular else "terms-last")
+    assert with_optimisation(TrainingConfig(), ModelConfig(), dataset) == TrainingConfig()
+    joint = TrainingConfig(optimisation="joint")
+    assert with_optimisation(joint, model, dataset) == joint
 
 
 def test_where_nothing_was_declined_terms_leave_items_and_no_click_alone(clicks: Path) -> None:

@@ -17,6 +17,7 @@ from slatewise.errors import SlatewiseError
 from slatewise.model.registry import DYNAMICS, PRIORS, RELEVANCES, one_of
 
 if TYPE_CHECKING:
+    from slatewise.model.config import ModelConfig
     from slatewise.model.fitted import SlateModel
     from slatewise.training.loop import Progress as State
     from slatewise.training.sizes import LogSize
@@ -44,6 +45,10 @@ def train(
     ] = None,
     prior: Annotated[
         str | None, typer.Option(help=f"Prior of items given their groups: {one_of(PRIORS)}.")
+    ] = None,
+    terms: Annotated[
+        str | None,
+        typer.Option(help="Terms of the utility, such as bias,history; none is the paper's model."),
     ] = None,
     auto: Annotated[
         bool,
@@ -90,6 +95,7 @@ def train(
         "dynamics": dynamics,
         "prior": prior,
         "exposure": _exposure(exposure),
+        "terms": _terms(terms),
     }
     chosen = {name: value for name, value in asked.items() if value is not None}
     model = ModelConfig.build(document.get("model", {}) | chosen, f"{config or 'options'}, [model]")
@@ -110,6 +116,9 @@ def train(
             choice, selection = choose(opened, model, training, described, files, seed)
         model, described = choice.model, described if choice.described else None
         resume = files.begun
+    elif not size.clicks_only:
+        model = _with_usual_terms(model, opened, device)
+    training = sizes.with_optimisation(training, model, opened)
     model, training = sizes.settled(model, training, size, device=device)
     board = _Board(run / "tensorboard") if tensorboard else None
 
@@ -166,6 +175,25 @@ def _can_choose(size: "LogSize") -> bool:
             "Nothing was declined in this log to choose terms by: it gets the usual ones."
         )
     return not size.clicks_only
+
+
+def _terms(option: str | None) -> tuple[str, ...] | None:
+    """Read the names of terms; None where nothing was said."""
+    if option is None:
+        return None
+    return () if option == "none" else tuple(name.strip() for name in option.split(","))
+
+
+def _with_usual_terms(model: "ModelConfig", dataset: SlateDataset, device: str) -> "ModelConfig":
+    """Return the model with the usual terms if none were given, and print which these are."""
+    from slatewise.training import sizes  # noqa: PLC0415 (torch is slow to load)
+
+    found, missing = sizes.with_terms(model, dataset, device)
+    if found != model:
+        line = f"Terms, as the log has what they need: {', '.join(found.terms)}"
+        line += "".join(f"; no {name}: {why}" for name, why in missing.items())
+        console.print(f"{line}. Without any: --terms none; chosen for this log: --auto.")
+    return found
 
 
 def _exposure(options: list[str] | None) -> dict[str, float] | None:

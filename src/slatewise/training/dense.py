@@ -27,6 +27,7 @@ from slatewise.training.steps import (
     SCALE_RATE,
     StepResult,
     adam_state,
+    frozen_parameters,
     training_views,
     without_prefix,
 )
@@ -137,6 +138,7 @@ class DenseSteps:
         exposure: Exposure | None,
         *,
         frozen_items: bool = False,
+        frozen_users: bool = False,
         compiled: bool = True,
     ) -> None:
         refuse_device(posterior.trained_parts, "cuda")
@@ -163,7 +165,8 @@ class DenseSteps:
         self._carried = touched.to(posterior.items.mean.dtype) / self.total
         self._generator = torch.Generator(device)
         parts = {"items": posterior.items, **posterior.shared}
-        frozen = {"items", *posterior.prior.learned} if frozen_items else set()
+        frozen = frozen_parameters(posterior, items=frozen_items, users=frozen_users)
+        frozen |= {"items"} if frozen_items else set()
         self._learned = {
             f"{name}.{field}": getattr(part, field).requires_grad_()
             for name, part in parts.items()

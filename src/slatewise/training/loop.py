@@ -17,7 +17,7 @@ from slatewise.errors import SlatewiseError
 from slatewise.model.config import ModelConfig
 from slatewise.model.likelihood import Exposure
 from slatewise.model.posterior import Posterior
-from slatewise.model.registry import DYNAMICS
+from slatewise.model.registry import DYNAMICS, TERMS
 from slatewise.training.config import TrainingConfig
 from slatewise.training.dense import DenseSteps
 from slatewise.training.steps import SparseSteps, StepResult
@@ -101,33 +101,50 @@ class Stage:
     dynamics: str
     frozen_items: bool
     temperature: float
+    terms: tuple[str, ...] = ()
+    """those that the model has here"""
+    frozen_users: bool = False
+    """whether what moves users stays as it is too: then terms and no click are learned alone"""
 
 
-def stages_of(model: ModelConfig, training: TrainingConfig, interactions: int) -> list[Stage]:
+def stages_of(
+    model: ModelConfig, training: TrainingConfig, interactions: int, *, warm: bool = False
+) -> list[Stage]:
     """Return the optimisation stages in order (two-step optimisation, Section posterior).
 
     With an exposure term, a first one under a weak prior comes before them. Items begin together,
     drawn with noise: a full prior then pays more for a dimension that says little yet than the
     clicks do, closes it, and training ends in a worse optimum. Once items have left their groups,
     the same prior keeps them where they are.
+
+    With terms last, those that explain clicks wait until items and dynamics are fitted without
+    them. A `warm` start has left its groups, and its items are there already.
     """
-    stages = _stages(model, training, interactions)
-    if model.likelihood == "slate" or model.temperature <= _LOOSE:
-        return stages
-    return [replace(stages[0], temperature=_LOOSE), *stages]
+    early = model.terms
+    waiting = [name for name in early if not _is_latent(name, model)]
+    # Those that see whole slates come in after all stages, by themselves.
+    if training.optimisation == "terms-last" and not all(TERMS[one].in_lists for one in waiting):
+        early = tuple(name for name in early if name not in waiting)
+    last = Stage(model.dynamics, False, model.temperature, early)
+    stages = [last] if warm else _cold(last, training, interactions)
+    if not (warm or model.likelihood == "slate" or model.temperature <= _LOOSE):
+        stages.insert(0, replace(stages[0], temperature=_LOOSE))
+    if early != model.terms:
+        stages.append(replace(last, terms=model.terms, frozen_items=True, frozen_users=True))
+    return stages
 
 
-def _stages(model: ModelConfig, training: TrainingConfig, interactions: int) -> list[Stage]:
-    two_step = training.optimisation == "two-step" or (
-        training.optimisation == "auto" and interactions >= _LARGE
-    )
-    first = DYNAMICS[model.dynamics].first_stage
-    if first is None or not two_step:
-        return [Stage(model.dynamics, frozen_items=False, temperature=model.temperature)]
-    return [
-        Stage(first, frozen_items=False, temperature=model.temperature),
-        Stage(model.dynamics, frozen_items=True, temperature=model.temperature),
-    ]
+def _cold(last: Stage, training: TrainingConfig, interactions: int) -> list[Stage]:
+    """Return one stage, or the two of which the first learns items."""
+    how, first = training.optimisation, DYNAMICS[last.dynamics].first_stage
+    if first is None or how == "joint" or (how != "two-step" and interactions < _LARGE):
+        return [last]
+    return [replace(last, dynamics=first), replace(last, frozen_items=True)]
+
+
+def _is_latent(term: str, model: ModelConfig) -> bool:
+    """Return whether a term is a part of items, or of every model of such a log."""
+    return TERMS[term].automatic or bool(TERMS[term].item_columns(model))
 
 
 @dataclass
@@ -149,7 +166,7 @@ class Training:
     """[I, Q] on which the prior means of items depend"""
     start: Callable[[Posterior], Tensor] | None = None
     """initialises a new posterior from an earlier model, and returns how often items [I] had been
-    seen by it; training then has one stage"""
+    seen by it"""
 
     def __post_init__(self) -> None:
         """Prepare the first stage."""
@@ -157,34 +174,37 @@ class Training:
         declined = self.longest > 1 or bool((self.interactions.clicks < 0).any())
         self.exposure = Exposure.of(self.model, self.sources, declined=declined)
         self.total = int(self.interactions.train_end.sum())
-        self.stages = stages_of(self.model, self.config, self.total)
+        warm = self.start is not None
+        self.stages = stages_of(self.model, self.config, self.total, warm=warm)
+        if not (self.interactions.valid_end > self.interactions.train_end).any():
+            raise SlatewiseError(
+                "the dataset has no validation interactions, by which training knows when to stop.",
+                "Prepare it with more users, a larger --valid-share or a smaller --prefix.",
+            )
+        self._earlier_views = torch.zeros_like(self.item_groups)
+        self._enter_stage()
+
+    def _enter_stage(self) -> None:
+        """Build what the current stage optimises, starting from the last one's result."""
+        at = self.progress
+        stage = self.stages[min(at.stage, len(self.stages) - 1)]
+        settings = {
+            "dynamics": stage.dynamics,
+            "temperature": stage.temperature,
+            "terms": stage.terms,
+        }
+        model = self.model.model_copy(update=settings)
+        interactions = self.interactions
+        if stage.terms != self.model.terms:  # terms with features wait
+            interactions = replace(interactions, cell_features=None, step_features=None)
         self.validation = Validation(
-            self.interactions,
+            interactions,
             self.exposure,
             len(self.item_groups),
             draws=self.config.validation_draws,
             seed=self.seed,
         )
-        if not len(self.validation.users):
-            raise SlatewiseError(
-                "the dataset has no validation interactions, by which training knows when to stop.",
-                "Prepare it with more users, a larger --valid-share or a smaller --prefix.",
-            )
-        if self.start is not None:
-            self.stages = [replace(self.stages[-1], frozen_items=False)]
-        self._earlier_views = torch.zeros_like(self.item_groups)
-        self._enter_stage()
-        if self.start is not None:
-            self._earlier_views = self.start(self.posterior)
-            self.best = {name: t.clone() for name, t in self.posterior.tensors().items()}
-            self.progress.best = self.progress.mark = self.validation.score(self.posterior)
-
-    def _enter_stage(self) -> None:
-        """Build what the current stage optimises, starting from the last one's result."""
-        stage = self.stages[self.progress.stage]
-        settings = {"dynamics": stage.dynamics, "temperature": stage.temperature}
-        model = self.model.model_copy(update=settings)
-        generator = seeded(self.seed, self.progress.stage)
+        generator = seeded(self.seed, at.stage)
         previous = getattr(self, "posterior", None)
         self.posterior = Posterior(
             model,
@@ -195,6 +215,8 @@ class Training:
             self.sources,
             self.item_features,
         )
+        if self.start is not None:
+            self._earlier_views = self.start(self.posterior)
         if previous is not None:
             learned = previous.tensors()
             own = self.posterior.tensors()
@@ -203,12 +225,15 @@ class Training:
         on_cpu = self.interactions.clicks.device.type == "cpu"
         self.steps: Steps = (SparseSteps if on_cpu else DenseSteps)(
             self.posterior,
-            self.interactions,
+            interactions,
             self.config,
             self.exposure,
             frozen_items=stage.frozen_items,
+            frozen_users=stage.frozen_users,
         )
-        if previous is None:
+        if self.start is not None:
+            at.best = at.mark = self.validation.score(self.posterior)
+        elif previous is None:
             self.posterior.widen(self.steps.views)
         self.best = {name: tensor.clone() for name, tensor in self.posterior.tensors().items()}
 
@@ -301,9 +326,9 @@ class Training:
 
     def restore(self, tensors: dict[str, Tensor], progress: dict[str, Any]) -> None:
         """Restore what `state` returned."""
+        self.progress.stage = progress["stage"]
+        self._enter_stage()
         self.progress = Progress(**progress)
-        if self.progress.stage < len(self.stages):
-            self._enter_stage()
         parts: dict[str, dict[str, Tensor]] = {"posterior": {}, "best": {}, "optimiser": {}}
         for name, tensor in tensors.items():
             part, _, rest = name.partition("/")

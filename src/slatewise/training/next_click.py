@@ -34,7 +34,7 @@ from slatewise.model.steps import ClickSteps
 from slatewise.model.terms import FittedTerms
 from slatewise.model.terms.term import Floats
 from slatewise.model.utility import ranking_utilities
-from slatewise.training.sizes import LogSize
+from slatewise.training.sizes import LogSize, items_stay
 from slatewise.training.validation import held_out
 
 _CLICKS: Final = 2_048
@@ -47,8 +47,6 @@ _NEAREST, _POPULAR, _SAMPLED = 256, 256, 512
 """Candidates in a larger one: of greatest latent utility, of most clicks, and drawn uniformly."""
 _CELLS: Final = 1 << 22
 """Latent utilities held at once."""
-_STAYING: Final = 0.5
-"""Share of what is shown early that is still shown late, below which a catalogue turns over."""
 _LEAST_SCALE: Final = 0.1
 """κ at least: divided by less, what terms add would leave exp(utility) beyond all numbers."""
 
@@ -75,23 +73,7 @@ def ranks_by_next_click(config: ModelConfig, dataset: SlateDataset) -> bool:
         return config.ranking == "next-click"
     if config.likelihood == "all-item" or LogSize.of(dataset).clicks_only:
         return True
-    return share_still_shown(dataset) < _STAYING
-
-
-def share_still_shown(dataset: SlateDataset) -> float:
-    """Return how much of what was seen in the first third of a log is seen in the last third.
-
-    Near 1 for shops and videos, near 0 for news; 1 where times are only an order.
-    """
-    if not dataset.meta["clock_times"]:
-        return 1.0
-    times, lengths = np.asarray(dataset.times), np.diff(dataset.slate_offsets)
-    thirds = np.quantile(times, [1 / 3, 2 / 3])
-    early, late = (
-        np.bincount(dataset.slate_items[np.repeat(mask, lengths)], minlength=dataset.num_items)
-        for mask in (times <= thirds[0], times >= thirds[1])
-    )
-    return float(early[late > 0].sum() / max(1, early.sum()))
+    return not items_stay(dataset)
 
 
 def fit_ranking(

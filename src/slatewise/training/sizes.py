@@ -10,6 +10,7 @@ import numpy as np
 
 from slatewise.data.dataset import SlateDataset
 from slatewise.model.config import ModelConfig
+from slatewise.model.registry import TERMS
 from slatewise.training.config import TrainingConfig
 
 EXACT: Final = 2_048
@@ -28,6 +29,11 @@ _NEARLY_IN_FULL: Final = 0.5
 CLICK_TERMS: Final = ("bias", "history", "co_clicks")
 """What ranks beside the vectors in a log of clicks alone, and popularity where it has clock times:
 recall@20 of shop sessions .596 to .687, of grocery baskets .095 to .133. A GPU trains no terms."""
+SLATE_TERMS: Final = ("history", "network", "popularity", "position", "propensity", "source")
+"""What predicts choices within slates beside the vectors, where a log can teach it. A bias gains
+nothing beside them, and takes from what the vectors learn."""
+_STAYING: Final = 0.5
+"""Share of what is shown early that is still shown late, below which a catalogue turns over."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +71,71 @@ def with_likelihood(model: ModelConfig, size: LogSize) -> ModelConfig:
     if size.clicks_only and not model.is_given("likelihood"):
         return model.changed(likelihood="all-item")
     return model
+
+
+def with_terms(
+    model: ModelConfig, dataset: SlateDataset, device: str = "cpu"
+) -> tuple[ModelConfig, dict[str, str]]:
+    """Return the model with the terms that suit a log with slates, and why some are missing.
+
+    Only if no terms were given, and for the slate likelihood: others are chosen for the sake of
+    rankings, and these terms predict.
+    """
+    if model.is_given("terms") or model.likelihood != "slate":
+        return model, {}
+    obstacles = {name: _obstacle(name, dataset, device) for name in SLATE_TERMS}
+    missing = {name: why for name, why in obstacles.items() if why is not None}
+    return model.changed(terms=tuple(n for n in SLATE_TERMS if n not in missing)), missing
+
+
+def _obstacle(term: str, dataset: SlateDataset, device: str) -> str | None:
+    """Return why a term is not for a log, None if it is.
+
+    Weights of popularity within slates rank a catalogue badly: in a world of searches, greedy
+    slates were clicked .13 of the time instead of .32. Where items come and go, the next click
+    weighs it.
+    """
+    if device not in TERMS[term].devices:
+        return "it is trained on the CPU"
+    if term == "popularity" and items_stay(dataset):
+        return "items stay"
+    why: str | None = TERMS[term].obstacle(dataset)
+    return why
+
+
+def with_optimisation(
+    training: TrainingConfig, model: ModelConfig, dataset: SlateDataset
+) -> TrainingConfig:
+    """Return how a model with terms is trained, if that was not given: terms last, if items stay.
+
+    Terms explain much of what vectors would learn, and vectors rank: fitted together, greedy slates
+    were clicked .26 of the time with positions and .32 without, for the same likelihood.
+    """
+    given = "optimisation" in training.model_fields_set
+    if given or not model.terms or model.likelihood == "all-item" or not items_stay(dataset):
+        return training
+    return training.model_copy(update={"optimisation": "terms-last"})
+
+
+def items_stay(dataset: SlateDataset) -> bool:
+    """Return whether most of what is shown early in a log is still shown late."""
+    return share_still_shown(dataset) >= _STAYING
+
+
+def share_still_shown(dataset: SlateDataset) -> float:
+    """Return how much of what was seen in the first third of a log is seen in the last third.
+
+    Near 1 for shops and videos, near 0 for news; 1 where times are only an order.
+    """
+    if not dataset.meta["clock_times"]:
+        return 1.0
+    times, lengths = np.asarray(dataset.times), np.diff(dataset.slate_offsets)
+    thirds = np.quantile(times, [1 / 3, 2 / 3])
+    early, late = (
+        np.bincount(dataset.slate_items[np.repeat(mask, lengths)], minlength=dataset.num_items)
+        for mask in (times <= thirds[0], times >= thirds[1])
+    )
+    return float(early[late > 0].sum() / max(1, early.sum()))
 
 
 def settled(

@@ -50,6 +50,7 @@ class SparseSteps:
         exposure: Exposure | None,
         *,
         frozen_items: bool = False,
+        frozen_users: bool = False,
     ) -> None:
         keep_freed_memory()
         self.posterior = posterior
@@ -72,7 +73,7 @@ class SparseSteps:
             "mean": RowAdam(items.mean, lr=rate, betas=BETAS, eps=EPSILON),
             "raw": RowAdam(items.raw, lr=rate, betas=BETAS, eps=EPSILON),
         }
-        frozen = posterior.prior.learned if frozen_items else {}
+        frozen = frozen_parameters(posterior, items=frozen_items, users=frozen_users)
         self._shared = {
             f"{name}.{field}": getattr(part, field).requires_grad_()
             for name, part in posterior.shared.items()
@@ -149,6 +150,11 @@ class SparseSteps:
                 self._adam.state[parameter] = found
         for name, rows in self._rows.items():
             rows.load_state(without_prefix(tensors, f"rows.{name}."))
+
+
+def frozen_parameters(posterior: Posterior, *, items: bool, users: bool) -> set[str]:
+    """Name the shared parameters that stay: of the prior of items, and of what moves users."""
+    return {*(posterior.prior.learned if items else ()), *(posterior.moving if users else ())}
 
 
 def training_views(interactions: Interactions, num_items: int) -> Tensor:

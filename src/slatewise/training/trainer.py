@@ -68,6 +68,8 @@ def fit(
         None if start is None else start.config,
         device,
     )
+    if "network" in model.terms and not model.is_given("network_seed"):
+        model = model.changed(network_seed=seed)
     _require_device(device)
     groups = torch.tensor(dataset.item_groups, dtype=torch.int64, device=device)
     with _one_thread(), _stop_on_interrupt() as interrupted:
