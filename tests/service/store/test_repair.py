@@ -29,7 +29,7 @@ def test_who_was_erased_in_the_future_is_recorded_again(store: Store) -> None:
     assert store.write([late], [click("late")]) == [OutcomeStatus.ERASED]
     assert store.repair_times(NOW) == 0
     new = slate("new", time=NOW + 2)
-    assert store.write([new], [click("new")]) == [OutcomeStatus.RECORDED]
+    assert store.write([new], [click("new", time=NOW + 3)]) == [OutcomeStatus.RECORDED]
 
 
 def test_what_is_a_little_ahead_stays(store: Store) -> None:
