@@ -180,7 +180,7 @@ class Town:
         )
         facts = zip(answers, who.tolist(), met.clicks >= 0, met.click_probability, strict=True)
         return [
-            Served(day, answer["variant"], answer["version"], user, bool(clicked), float(chance))
+            Served(day, answer["arm"], answer["version"], user, bool(clicked), float(chance))
             for answer, user, clicked, chance in facts
         ]
 

@@ -118,12 +118,18 @@ def quick(command: list[str]) -> list[str]:
     """The same command; a study trains for one epoch, which shows whether it runs."""
     if command[0] != "experiment":
         return command
-    *command, settings = command if "--config" in command else [*command, "--config", "/dev/null"]
+    command, settings = list(command), "/dev/null"
+    if "--config" in command:
+        option = command.index("--config")
+        settings = command[option + 1]
+        del command[option : option + 2]
     text, stages = (ROOT / settings).read_text(), ("training", "nightly")
     for stage in stages if command[1].startswith("online") else stages[:1]:
-        text += f"\n[{stage}]\nmax_epochs = 1\n"
+        table = f"[{stage}]\nmax_epochs = 1\n"
+        text = re.sub(rf"\[{stage}\]\n(max_epochs = .*\n)?", table, text)
+        text += "" if table in text else f"\n{table}"
     Path("quick.toml").write_text(text)
-    return [*command, "quick.toml"]
+    return [*command, "--config", "quick.toml"]
 
 
 def run(command: list[str], place: str) -> str:

@@ -240,17 +240,12 @@ class Case:
         seeing = {name: term for name, term in terms.items() if term.in_lists}
         if not seeing:
             return self.after_all(user, time)
-        shared = {name: self.model.posterior.shared[name].mean.double().numpy() for name in terms}
-        total = np.zeros(ITEMS)
-        for name, term in terms.items():
-            if term.in_lists:
-                moment = ListMoment(self.states(time)[name], time)
-                found = term.in_list(history, np.arange(ITEMS), 0, moment, ITEMS)
-                total += found.mean(np.arange(ITEMS)) @ shared[name]
-            elif term.ranks == "items met":
-                total += term.met(history, np.arange(ITEMS))[1] @ shared[name]
-            elif term.ranks == "all items":
-                total += self.states(time)[name].features(time)[:ITEMS] @ shared[name]
+        total = sum(self.added_in_slates(history, time).values(), np.zeros(ITEMS))
+        for name, term in seeing.items():
+            moment = ListMoment(self.states(time)[name], time)
+            found = term.in_list(history, np.arange(ITEMS), 0, moment, ITEMS)
+            weights = self.model.posterior.shared[name].mean.double().numpy()
+            total += found.mean(np.arange(ITEMS)) @ weights
         added = torch.from_numpy(total)[None]
         found = ranking_utilities(self.parameters, self._met_by[1][user][None], added)
         return np.asarray(found[0].numpy())
@@ -271,14 +266,25 @@ class Case:
         found = ranking_utilities(self.parameters, profile[None], torch.from_numpy(added)[None])
         return np.asarray(found[0].numpy())
 
-    def added(self, history: UserHistory, time: int) -> dict[str, Doubles]:
+    def added_in_slates(self, history: UserHistory, time: int) -> dict[str, Doubles]:
+        """Return what terms that rank add to all items of a slate: [I] each.
+
+        By the weights of slates where a term sees these, else by those of the catalogue.
+        """
+        seeing = any(term.in_lists for term in self.model.terms.by_name.values())
+        return self.added(history, time, by_next_click=not seeing)
+
+    def added(
+        self, history: UserHistory, time: int, *, by_next_click: bool = True
+    ) -> dict[str, Doubles]:
         """Return what each term that ranks adds to all items: [I] each."""
         found, start = {}, 0
+        ranking = self.parameters.ranking_weights if by_next_click else None
         for name, term in self.model.terms.by_name.items():
             weights = self.model.posterior.shared[term.name].mean.double().numpy()
-            if self.parameters.ranking_weights is not None and term.ranks != "never":
+            if ranking is not None and term.ranks != "never":
                 start += len(weights)
-                weights = self.parameters.ranking_weights[start - len(weights) : start].numpy()
+                weights = ranking[start - len(weights) : start].numpy()
             if term.ranks == "items met":
                 found[name] = term.met(history, np.arange(ITEMS))[1] @ weights
             elif term.ranks == "all items":

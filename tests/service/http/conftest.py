@@ -1,5 +1,6 @@
 """The application in this process, and the real server as processes."""
 
+import asyncio
 import os
 import signal
 import socket
@@ -7,10 +8,11 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 import psutil
@@ -27,6 +29,7 @@ with warnings.catch_warnings():  # it would rather have the successor of httpx
     warnings.simplefilter("ignore")
     from starlette.testclient import TestClient
 
+Result = TypeVar("Result")
 TOKENS = {role: f"{role}-token-0123456789" for role in ("read", "write", "admin")}
 VARIABLE = ",".join(f"{role}:{token}" for role, token in TOKENS.items())
 ITEMS = [{"id": f"item-{number}", "group": f"group-{number % 3}"} for number in range(12)]
@@ -42,6 +45,12 @@ def eventually(condition: Callable[[], object], seconds: float = 60) -> None:
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)
+
+
+def in_a_loop(work: Coroutine[Any, Any, Result]) -> Result:
+    """Use another thread: in this one, tests with a browser leave an event loop running."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()
 
 
 def make_application(home: Path, *, open_to_all: bool = False, **settings: Any) -> FastAPI:

@@ -29,7 +29,7 @@ from slatewise.client import (
 from slatewise.client.types import RankOptions, RecommendOptions
 from slatewise.errors import SlatewiseError
 from slatewise.service.http import schemas
-from tests.service.http.conftest import ITEMS, TOKENS, Server
+from tests.service.http.conftest import ITEMS, TOKENS, Server, in_a_loop
 
 PAGE = Path(__file__).parents[3] / "docs" / "service.md"
 OK = {"events": [{"slate_id": "s", "status": "recorded"}]}
@@ -100,7 +100,7 @@ def test_an_event_loop_has_the_same(server: Server) -> None:
             assert len(await client.visits("async-1")) == await client.erase_user("async-1") == 1
             assert not await client.remove_item("never there")
 
-    asyncio.run(main())
+    in_a_loop(main())
 
 
 @pytest.mark.xdist_group("server")
@@ -164,13 +164,13 @@ def test_the_same_request_is_sent_again_when_it_may_help(
             await client.feedback([Event(slate_id="s")])
         return len(sent)
 
-    assert asyncio.run(same()) == 3
+    assert in_a_loop(same()) == 3
 
 
 def test_the_experiment_is_returned_as_it_is() -> None:
     transport, _ = answering(httpx.Response(200, json={"arms": {}}))
     assert Client("http://shop", transport=transport).experiment() == {"arms": {}}
-    assert asyncio.run(AsyncClient("http://shop", transport=transport).experiment()) == {"arms": {}}
+    assert in_a_loop(AsyncClient("http://shop", transport=transport).experiment()) == {"arms": {}}
 
 
 def test_what_stays_wrong_is_raised_in_words() -> None:

@@ -1,19 +1,12 @@
 """Work that no request waits for."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from slatewise.service.http import metrics
 from slatewise.service.http.metrics import DeferredWork
-
-
-def run(main: Callable[[], Coroutine[None, None, None]]) -> None:
-    """Use another thread: in this one, tests with a browser leave an event loop running."""
-    with ThreadPoolExecutor(1) as thread:
-        thread.submit(lambda: asyncio.run(main())).result()
+from tests.service.http.conftest import in_a_loop
 
 
 def test_work_is_done_after_a_while_all_at_once_and_in_order(
@@ -31,7 +24,7 @@ def test_work_is_done_after_a_while_all_at_once_and_in_order(
             done.append(f"{turn} answered")
             await asyncio.sleep(0.1)
 
-    run(main)
+    in_a_loop(main())
     assert done == [f"{turn} {what}" for turn in (0, 1) for what in ("answered", "first", "second")]
 
 
@@ -47,5 +40,5 @@ def test_what_waits_can_be_done_now_and_is_done_once() -> None:
         have(done.append, 2)
         have.now()
 
-    run(main)
+    in_a_loop(main())
     assert done == [1, 2]
