@@ -7,18 +7,23 @@ import typer
 
 from slatewise.cli.show import console, progress, table
 from slatewise.simulation import SourceSummary, load_config, write_log
+from slatewise.simulation.processes import available_cores
 
 
 def simulate(
     out: Annotated[Path, typer.Argument(help="Directory to create.")],
     preset: Annotated[
-        Literal["tiny", "demo", "finn", "news", "video"], typer.Option(help="Kind of world.")
+        Literal["tiny", "demo", "finn", "news", "market", "video"],
+        typer.Option(help="Kind of world."),
     ] = "demo",
     truth: Annotated[
         Literal["paper", "outside"] | None, typer.Option(help="How the users choose.")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="The same seed makes the same log.")] = None,
     users: Annotated[int | None, typer.Option(help="Number of users.")] = None,
+    scale: Annotated[
+        float | None, typer.Option(help="Share of the preset's users and items.")
+    ] = None,
     search_share: Annotated[
         float | None, typer.Option(help="Share of the slates that are searches.")
     ] = None,
@@ -29,12 +34,17 @@ def simulate(
     config: Annotated[
         Path | None, typer.Option(help="TOML file of further settings; options win over it.")
     ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Processes side by side; all cores if left out."),
+    ] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace OUT.")] = False,
 ) -> None:
     """Simulate a marketplace: the log that a platform would have, and the truth beside it."""
     settings = load_config(
         preset,
         config,
+        scale=scale,
         truth=truth,
         seed=seed,
         users=users,
@@ -42,7 +52,8 @@ def simulate(
         policy=policy,
     )
     with progress() as bars:
-        written = write_log(settings, out, overwrite=overwrite, progress=bars)
+        side_by_side = available_cores() if jobs is None else jobs
+        written = write_log(settings, out, overwrite=overwrite, jobs=side_by_side, progress=bars)
     account = table("Simulated log", "", "count", "click rate")
     account.add_row("users", f"{written.users:,}")
     account.add_row("items", f"{written.items:,}")

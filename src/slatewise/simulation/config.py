@@ -276,6 +276,18 @@ class SimulationConfig(_Section):
             return float(self.catalogue.items)
         return self.catalogue.items * self.life.hours / (24 * self.days + self.life.hours)
 
+    def scaled(self, share: float) -> Self:
+        """Return the same world with a share of the users and items, as many views of an item.
+
+        Groups stay as they are, or hold twenty items on average where there are too few.
+        """
+        items = max(self.max_slate, round(self.catalogue.items * share))
+        catalogue = self.catalogue.model_copy(
+            update={"items": items, "groups": min(self.catalogue.groups, max(1, items // 20))}
+        )
+        users = max(1, round(self.users * share))
+        return self.model_copy(update={"users": users, "catalogue": catalogue})
+
     def lasting(self, days: int) -> Self:
         """Return the same world over other days; where items come and go, at the same pace."""
         longer = self.model_copy(update={"days": days})

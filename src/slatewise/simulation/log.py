@@ -1,8 +1,9 @@
 """The simulated log and its truth, written chunk by chunk of users."""
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -17,7 +18,8 @@ from slatewise.simulation.arrays import Bools, Floats, Ints
 from slatewise.simulation.config import SimulationConfig
 from slatewise.simulation.features import item_features
 from slatewise.simulation.marketplace import Marketplace, stream
-from slatewise.simulation.policies import FrontPagePolicy, Policy, TimedPolicy, named_policy
+from slatewise.simulation.policies import FrontPagePolicy, named_policy
+from slatewise.simulation.processes import ordered_results
 from slatewise.version import __version__
 
 START: Final = np.datetime64("2024-01-01T00:00:00", "us")
@@ -80,17 +82,29 @@ class Chunk(NamedTuple):
     propensity: Floats  # [N]
 
 
+class Tables(NamedTuple):
+    """What a chunk of users adds to the files, and to their summary."""
+
+    log: pa.Table
+    truth: pa.Table
+    counts: Ints  # [searched, clicked]
+    seen: int
+
+
 def write_log(
     config: SimulationConfig,
     out: str | Path,
     *,
     overwrite: bool = False,
+    jobs: int = 1,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> LogSummary:
     """Simulate `config` into the directory `out`, which appears when it is complete.
 
-    Memory holds the item tables and one chunk of users, however many users there are. `progress`
-    is called with the stage, the users written and their total.
+    With several `jobs`, chunks of users are simulated side by side in processes of their own; the
+    files are the same, byte for byte. Memory holds, for each process, the item tables and two or
+    three chunks, however many users there are. `progress` is called with the stage, the users
+    written and their total.
     """
     market = Marketplace(config)
     counts = np.zeros((2, 2), dtype=np.int64)  # [searched, clicked]
@@ -105,21 +119,52 @@ def write_log(
             log = stack.enter_context(_writer(folder / "log.parquet", LOG_SCHEMA))
             schema = _truth_schema(config)
             interactions = stack.enter_context(_writer(truth / "interactions.parquet", schema))
-            for chunk in chunks(market):
-                log.write_table(_log_table(chunk))
-                interactions.write_table(_truth_table(chunk, schema))
-                np.add.at(counts, (chunk.searched.astype(int), (chunk.clicks >= 0).astype(int)), 1)
-                seen += int(chunk.scroll.sum())
+            # Compressing releases the interpreter: the two files are written at once.
+            beside = stack.enter_context(ThreadPoolExecutor(1))
+            made = stack.enter_context(closing(_tables(market, jobs)))
+            for number, tables in enumerate(made):
+                written = beside.submit(interactions.write_table, tables.truth)
+                log.write_table(tables.log)
+                written.result()
+                counts += tables.counts
+                seen += tables.seen
                 if progress is not None:
-                    progress("users", int(chunk.user.max()) + 1, config.users)
+                    done = min((number + 1) * config.chunk_users, config.users)
+                    progress("users", done, config.users)
         size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     recommendation, search = (SourceSummary(int(row.sum()), int(row[1])) for row in counts)
     items = config.catalogue.items
     return LogSummary(config.users, items, search, recommendation, seen, size)
 
 
+def _tables(market: Marketplace, jobs: int) -> Generator[Tables, None, None]:
+    """Yield the tables of all chunks in order, made by `jobs` processes."""
+    numbers = _chunk_numbers(market.config)
+    if min(jobs, len(numbers)) <= 1:
+        return (chunk_tables(market, number) for number in numbers)
+    return ordered_results(Marketplace, market.config, chunk_tables, numbers, jobs)
+
+
 def chunks(market: Marketplace) -> Iterator[Chunk]:
-    """Yield the log chunk by chunk.
+    """Yield the log chunk by chunk."""
+    return (simulate_chunk(market, number) for number in _chunk_numbers(market.config))
+
+
+def _chunk_numbers(config: SimulationConfig) -> range:
+    return range(-(-config.users // config.chunk_users))
+
+
+def chunk_tables(market: Marketplace, number: int) -> Tables:
+    """Simulate a chunk of users and lay it out as it is written."""
+    chunk = simulate_chunk(market, number)
+    counts = np.zeros((2, 2), dtype=np.int64)
+    np.add.at(counts, (chunk.searched.astype(int), (chunk.clicks >= 0).astype(int)), 1)
+    truth = _truth_table(chunk, _truth_schema(market.config))
+    return Tables(_log_table(chunk), truth, counts, int(chunk.scroll.sum()))
+
+
+def simulate_chunk(market: Marketplace, number: int) -> Chunk:
+    """Simulate the users of one chunk.
 
     Each chunk has its own random stream, spawned from the seed by its number: it depends neither
     on the chunks before it nor on how many follow.
@@ -130,20 +175,9 @@ def chunks(market: Marketplace) -> Iterator[Chunk]:
         if market.life is None
         else FrontPagePolicy(market.life)
     )
-    for number, first in enumerate(range(0, config.users, config.chunk_users)):
-        rng = stream(config.seed, 1, number)
-        count = min(config.chunk_users, config.users - first)
-        yield _chunk(market, policy, first, count, rng)
-
-
-def _chunk(
-    market: Marketplace,
-    policy: Policy | TimedPolicy,
-    first: int,
-    count: int,
-    rng: np.random.Generator,
-) -> Chunk:
-    config = market.config
+    rng = stream(config.seed, 1, number)
+    first = number * config.chunk_users
+    count = min(config.chunk_users, config.users - first)
     users = market.new_users(count, rng)
     steps = rng.integers(config.min_interactions, config.max_interactions + 1, size=count)
     times = _times(count, config, rng)  # [B, T]

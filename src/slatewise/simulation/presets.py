@@ -24,9 +24,20 @@ PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
             "dimensions": 25,
             # Groups of thousands: at the default skew most items would never be seen.
             "exposure_skew": 1.2,
+            # In 25 dimensions the distances of a group's items are nearly equal: wider groups.
+            "spread_low": 1.0,
+            "spread_high": 2.0,
         },
-        "paper": {"no_click": -1.2},
-        "outside": {"no_click": 5.1},
+        "intent": {"switch": 0.2, "companion": 0.9},
+        # Queries are words and not points: a slate mixes what was meant with what was not.
+        "search": {
+            "candidates": 40,
+            "own_share": 0.35,
+            "neighbour_share": 0.25,
+            "rank_noise": 3.0,
+        },
+        "paper": {"no_click": -2.1},
+        "outside": {"no_click": 4.6},
     },
     "news": {
         "policy": "front-page",
@@ -83,14 +94,28 @@ PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def load_config(
-    preset: str = "demo", file: str | Path | None = None, **overrides: object
+    preset: str = "demo",
+    file: str | Path | None = None,
+    *,
+    scale: float | None = None,
+    **overrides: object,
 ) -> SimulationConfig:
-    """Return the preset, updated from the TOML file and then by the overrides that are not None."""
+    """Return the preset, updated from the TOML file and then by the overrides that are not None.
+
+    With `scale`, it has that share of the preset's users and items.
+    """
     if preset not in PRESETS:
         raise SlatewiseError(
             f"There is no preset '{preset}'.", f"Choose one of {', '.join(PRESETS)}."
         )
-    values = _merged(PRESETS[preset], read_toml(file) if file is not None else {})
+    values: dict[str, Any] = dict(PRESETS[preset])
+    if scale is not None:
+        if not 0 < scale <= 1:
+            raise SlatewiseError(f"A scale of {scale} is none.", "Give a share between 0 and 1.")
+        whole = SimulationConfig.build(values, "simulation").scaled(scale)
+        size = whole.catalogue.model_dump(include={"items", "groups"})
+        values = _merged(values, {"users": whole.users, "catalogue": size})
+    values = _merged(values, read_toml(file) if file is not None else {})
     values |= {key: value for key, value in overrides.items() if value is not None}
     return SimulationConfig.build(values, "simulation")
 
