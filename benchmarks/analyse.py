@@ -76,11 +76,11 @@ def main() -> None:
     options = parse(arguments, globals())
     slates = options.slates
     with tempfile.TemporaryDirectory() as scratch:
-        place = Path(scratch)
-        fill(place / "store.sqlite", slates)
-        first, then = _overviews(place, slates)
-        rows = [first, *_cached(place), *_erasure(place)]
-        rows.append(_per_position(place / "service", ASKED))
+        folder = Path(scratch)
+        fill(folder / "store.sqlite", slates)
+        first, then = _overviews(folder, slates)
+        rows = [first, *_cached(folder), *_erasure(folder)]
+        rows.append(_per_position(folder / "service", ASKED))
     looks = list(_peeking(EXPERIMENTS))
     print(f"The next overview takes {then:.2f} CPU s.")
     show("Experiments that show a difference on any of 60 days", SHARES, looks)
@@ -129,9 +129,9 @@ def fill(file: Path, slates: int) -> None:
 
 def _insert(connection: sqlite3.Connection, table: str, rows: list[Row]) -> None:
     for row in rows[:1]:
-        places = ", ".join(f":{name}" for name in row)
-        names = places.replace(":", "")
-        connection.executemany(f"INSERT INTO {table} ({names}) VALUES ({places})", rows)
+        values = ", ".join(f":{name}" for name in row)
+        names = values.replace(":", "")
+        connection.executemany(f"INSERT INTO {table} ({names}) VALUES ({values})", rows)
 
 
 def _templates() -> Iterator[dict[str, object]]:
@@ -152,13 +152,13 @@ def _answer(slate: dict[str, object], clicked: bool) -> dict[str, object]:
     return outcome_row(outcome, about, about.seq + 1)
 
 
-def _overviews(place: Path, slates: int) -> tuple[Row, float]:
+def _overviews(folder: Path, slates: int) -> tuple[Row, float]:
     """Return the first overview of a process, and the CPU seconds of the next."""
     config = ServiceConfig(arms=ARMS)
-    store = Store.open(config.store_url(place))
+    store = Store.open(config.store_url(folder))
     first, then = (cpu_seconds(lambda: overview(store, config)) for _ in range(2))
     store.close()
-    floor = _scan(place / "store.sqlite")
+    floor = _scan(folder / "store.sqlite")
     return _row("first overview", f"{slates:,} slates", first, "CPU s", floor), then
 
 
@@ -180,16 +180,16 @@ def cpu_seconds(work: Callable[[], object]) -> float:
     return time.process_time() - start
 
 
-def _cached(place: Path) -> Iterator[Row]:
+def _cached(folder: Path) -> Iterator[Row]:
     """Measure users for whom a slate was made; a model with history asks more of them."""
     floor, of = VISITS * SLATE * 4 / 1e3, f"{VISITS} slates of {SLATE}"
     for what, terms in CACHED.items():
-        yield _row(what, of, _kept(place, terms) / 1e3, "kB", floor)
+        yield _row(what, of, _kept(folder, terms) / 1e3, "kB", floor)
 
 
-def _kept(place: Path, terms: tuple[str, ...]) -> float:
+def _kept(folder: Path, terms: tuple[str, ...]) -> float:
     """Return the bytes that are kept of a user."""
-    directory, url = place / f"service-{len(terms)}", f"sqlite:///{place / 'store.sqlite'}"
+    directory, url = folder / f"service-{len(terms)}", f"sqlite:///{folder / 'store.sqlite'}"
     config = ServiceConfig.build({"history": VISITS, "store": {"url": url}}, "the benchmark")
     service = a_service(directory, config, a_model(ITEMS, 25, terms))
     for n in range(1_000, 1_050):  # others, so that what is shared is there
@@ -227,15 +227,15 @@ def a_model(items: int, dimensions: int, terms: tuple[str, ...] = ()) -> SlateMo
     return SlateModel(posterior, names, groups_of, sources, shown, terms=FittedTerms(fitted))
 
 
-def _erasure(place: Path) -> Iterator[Row]:
-    store = Store.open(f"sqlite:///{place / 'store.sqlite'}")
-    size = (place / "store.sqlite").stat().st_size
+def _erasure(folder: Path) -> Iterator[Row]:
+    store = Store.open(f"sqlite:///{folder / 'store.sqlite'}")
+    size = (folder / "store.sqlite").stat().st_size
     began = time.process_time()
     taken = seconds(lambda: store.erase("user-00000007", START + 365 * DAY))
     computed = time.process_time() - began
     store.close()
     began = time.process_time()
-    written = write_seconds(place, size)
+    written = write_seconds(folder, size)
     what, of = "erasing a person", f"{size / 1e6:,.0f} MB"
     yield _row(what, of, taken, "s", written)
     yield _row(what, of, computed, "CPU s", time.process_time() - began)

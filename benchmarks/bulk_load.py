@@ -26,8 +26,8 @@ def main() -> None:
     arguments.add_argument("--copies", type=int, default=4, help="of it in the larger log")
     arguments.add_argument("--postgresql", help="the URL of an empty database")
     options = parse(arguments, globals())
-    with tempfile.TemporaryDirectory() as place:
-        home = Path(place)
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
         slatewise("simulate", f"{home}/news", "--preset", PRESET, "--users", str(options.users))
         small, large = (_measure(home, copies) for copies in (1, options.copies))
         rows = [small, large]

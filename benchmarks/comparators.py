@@ -52,13 +52,13 @@ def main() -> None:
     options = parse(arguments, globals())
     sequences.EPOCHS, boosting.ROUNDS = EPOCHS, ROUNDS
     rows: list[Row] = []
-    with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
-        logs = options.log or [_world(place)]
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        logs = options.log or [_world(folder)]
         for number, log in enumerate(logs):
-            dataset = prepare(log, log, place / f"dataset-{number}", division=SPLIT)
+            dataset = prepare(log, log, folder / f"dataset-{number}", division=SPLIT)
             for seed in range(options.seeds):
-                rows += _compared(log.name, dataset, place / f"run-{number}-{seed}", seed)
+                rows += _compared(log.name, dataset, folder / f"run-{number}-{seed}", seed)
     report(
         options,
         "The model beside models of others, test users",

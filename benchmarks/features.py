@@ -94,12 +94,12 @@ def _measure(num_items: int, repeats: int) -> list[Row]:
         torch.randn(num_items),
         np.empty((len(log.slate_items), len(known.names)), dtype=np.float32),
     )
-    places, cells = log.slate_offsets.numpy(), len(batch.slate_items)
+    offsets, cells = log.slate_offsets.numpy(), len(batch.slate_items)
 
     made, users = torch.randn(cells, len(known.names)), torch.randperm(USERS)
 
     def whole_pass() -> None:
-        stream(known, log, Sums.empty(num_items, known), places, out)
+        stream(known, log, Sums.empty(num_items, known), offsets, out)
 
     works: dict[str, tuple[int, Callable[[], object]]] = {
         "bare gather": (cells, lambda: table.index_select(0, batch.slate_items)),

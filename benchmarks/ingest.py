@@ -29,8 +29,8 @@ def main() -> None:
         "--long", type=int, default=250_000, help="interactions with long slates"
     )
     options = parse(arguments, globals())
-    with tempfile.TemporaryDirectory() as place:
-        directory = Path(place)
+    with tempfile.TemporaryDirectory() as folder:
+        directory = Path(folder)
         simulated = directory / "simulated"
         users = str(round(options.interactions / 16))
         slatewise("simulate", str(simulated), "--preset", PRESET, "--users", users)

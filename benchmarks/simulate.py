@@ -47,13 +47,13 @@ def main() -> None:
 
 def _measure(preset: str, users: int) -> Row:
     config = load_config(preset, users=users)
-    with tempfile.TemporaryDirectory() as place:
-        out = Path(place) / "log"
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "log"
         taken, memory = slatewise("simulate", str(out), "--preset", preset, "--users", str(users))
         slates = pq.read_metadata(out / "log.parquet").num_rows
         size = size_of(out)
         gathered = slates * config.search_share * config.search.candidates
-        floor = gathered * _gather_seconds(config) + write_seconds(Path(place), size)
+        floor = gathered * _gather_seconds(config) + write_seconds(Path(folder), size)
     return {
         "preset": preset,
         "users": users,

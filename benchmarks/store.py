@@ -34,9 +34,9 @@ def main() -> None:
     arguments.add_argument("--postgresql", help="the URL of an empty database")
     options = parse(arguments, globals())
     rows = []
-    with tempfile.TemporaryDirectory() as place:
-        floor = {batch: _floor(Path(place) / "floor", batch) for batch in BATCHES}
-        for url in filter(None, [f"sqlite:///{place}/store.sqlite", options.postgresql]):
+    with tempfile.TemporaryDirectory() as folder:
+        floor = {batch: _floor(Path(folder) / "floor", batch) for batch in BATCHES}
+        for url in filter(None, [f"sqlite:///{folder}/store.sqlite", options.postgresql]):
             store = Store.open(url)
             rows += _measure(url.partition(":")[0], store, options.visits, floor)
             store.close()

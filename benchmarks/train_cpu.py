@@ -344,9 +344,9 @@ def _timed_in_turn(steps: list[_Step], repeats: int) -> list[Row]:
     best = [[float("inf"), float("inf")] for _ in steps]
     for _ in range(repeats):
         for times, step in zip(best, steps, strict=True):
-            for place, work in enumerate((step.step, step.gather)):
+            for index, work in enumerate((step.step, step.gather)):
                 work()  # puts its own data into the cache, as the step before does in training
-                times[place] = min(times[place], seconds(work))
+                times[index] = min(times[index], seconds(work))
     return [
         step.row
         | {

@@ -46,9 +46,9 @@ def test_the_ground_one_stands_on_is_not_replaced(
 ) -> None:
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    for place in (".", "..", tmp_path / "here"):
+    for folder in (".", "..", tmp_path / "here"):
         with pytest.raises(SlatewiseError, match="where this command runs"):
-            make(Path(place))
+            make(Path(folder))
     assert entries(tmp_path) == ["here"]
 
 

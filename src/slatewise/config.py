@@ -30,12 +30,12 @@ class Config(BaseModel):
         except ValidationError as error:
             first = error.errors()[0]
             field = ".".join(str(part) for part in first["loc"])
-            place = f"{where}, '{field}'" if field else where
+            where = f"{where}, '{field}'" if field else where
             problem = first["msg"].removeprefix("Value error, ")
             remedy = "Correct the value."
             if first["type"] == "extra_forbidden":
                 problem, remedy = "there is no such setting", _settings_beside(cls, first["loc"])
-            raise SlatewiseError(f"{place}: {problem}.", remedy) from error
+            raise SlatewiseError(f"{where}: {problem}.", remedy) from error
 
     @classmethod
     def setting_names(cls) -> list[str]:

@@ -24,25 +24,27 @@ share = 0
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with a service that ran for a while, and its settings."""
-    place = tmp_path_factory.mktemp("analyse")
-    run_arm(place / "shop", MIX, 80)
-    (place / "service.toml").write_text(SETTINGS)
-    return place
+    folder = tmp_path_factory.mktemp("analyse")
+    run_arm(folder / "shop", MIX, 80)
+    (folder / "service.toml").write_text(SETTINGS)
+    return folder
 
 
-def test_tables_show_rates_variety_days_and_an_arm_that_did_not_run(place: Path, run: Run) -> None:
+def test_tables_show_rates_variety_days_and_an_arm_that_did_not_run(folder: Path, run: Run) -> None:
     target = "--estimate", "strategy=greedy", "--slates", 100, "--draws", 20
-    code, out, errors = run("analyse", place / "shop", "--config", place / "service.toml", *target)
+    code, out, errors = run(
+        "analyse", folder / "shop", "--config", folder / "service.toml", *target
+    )
     assert (code, errors) == (0, "")
     for words in ("only", "Against only", "Variety", "by day", "greedy over model main", "ips"):
         assert words in out
     assert "From 100 slates" in out
 
 
-def test_json_has_the_same_numbers(place: Path, run: Run) -> None:
-    where = "analyse", place / "shop", "--config", place / "service.toml"
+def test_json_has_the_same_numbers(folder: Path, run: Run) -> None:
+    where = "analyse", folder / "shop", "--config", folder / "service.toml"
     code, out, _ = run(*where, "--json", "--estimate", "strategy=greedy", "--slates", 50)
     found = json.loads(out)
     assert code == 0
@@ -60,8 +62,8 @@ def test_json_has_the_same_numbers(place: Path, run: Run) -> None:
     }
 
 
-def test_a_time_without_slates_is_said_to_be_one(place: Path, run: Run) -> None:
-    code, out, _ = run("analyse", place / "shop", "--until", "2020-01-01")
+def test_a_time_without_slates_is_said_to_be_one(folder: Path, run: Run) -> None:
+    code, out, _ = run("analyse", folder / "shop", "--until", "2020-01-01")
     assert code == 0
     assert "served no slate in this period" in out
 
@@ -75,9 +77,9 @@ def test_a_time_without_slates_is_said_to_be_one(place: Path, run: Run) -> None:
     ],
 )
 def test_what_makes_no_sense_is_refused_in_words(
-    place: Path, run: Run, words: tuple[str, str], problem: str
+    folder: Path, run: Run, words: tuple[str, str], problem: str
 ) -> None:
-    code, _, errors = run("analyse", place / "shop", *words)
+    code, _, errors = run("analyse", folder / "shop", *words)
     assert code == 2
     assert problem in errors
 

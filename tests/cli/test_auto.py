@@ -13,24 +13,24 @@ from tests.cli.conftest import Run
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with a tiny dataset and a quick configuration."""
-    place = tmp_path_factory.mktemp("auto")
-    write_log(load_config("tiny", truth="outside", users=120), place / "log")
-    prepare(place / "log", place / "log", place / "set")
-    (place / "quick.toml").write_text(
+    folder = tmp_path_factory.mktemp("auto")
+    write_log(load_config("tiny", truth="outside", users=120), folder / "log")
+    prepare(folder / "log", folder / "log", folder / "set")
+    (folder / "quick.toml").write_text(
         "[model]\ndimensions = 2\ndynamics = 'linear'\nevidence = ['search', 'recommendation']\n"
         # Which leaves two terms to be tried.
         "terms = ['co_clicks', 'history', 'popularity', 'propensity', 'source']\n"
         "[training]\nmax_epochs = 1\nbatch_users = 100\n"
     )
-    return place
+    return folder
 
 
-def test_terms_are_chosen_said_kept_and_trained(run: Run, place: Path, tmp_path: Path) -> None:
+def test_terms_are_chosen_said_kept_and_trained(run: Run, folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    options = ["--auto", "--config", place / "quick.toml"]
-    code, text, _ = run("train", place / "set", out, *options)
+    options = ["--auto", "--config", folder / "quick.toml"]
+    code, text, _ = run("train", folder / "set", out, *options)
     assert code == 0
     for part in ("What a term gains", "position", "split by user", "Chosen: slate-linear-hier"):
         assert part in " ".join(text.split())
@@ -38,15 +38,15 @@ def test_terms_are_chosen_said_kept_and_trained(run: Run, place: Path, tmp_path:
     assert stored["chosen"]["terms"] == list(model.config.terms)
     assert stored["name"] == model.config.name
     assert model.config.evidence == ("search", "recommendation")
-    code, _, errors = run("train", place / "set", out, *options)
+    code, _, errors = run("train", folder / "set", out, *options)
     assert (code, "exists already" in errors) == (2, True)
 
 
 def test_resuming_goes_on_with_what_was_chosen(
-    run: Run, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, whole = tmp_path / "run", tmp_path / "whole"
-    options = ["--auto", "--config", place / "quick.toml"]
+    options = ["--auto", "--config", folder / "quick.toml"]
     stop = trainer.Training.advance
 
     def one_step(work: trainer.Training) -> object:
@@ -58,22 +58,22 @@ def test_resuming_goes_on_with_what_was_chosen(
     options += ["--likelihood", "source-aware"]
     with monkeypatch.context() as patch:
         patch.setattr(trainer.Training, "advance", one_step)
-        assert run("train", place / "set", out, *options)[0] == 130
+        assert run("train", folder / "set", out, *options)[0] == 130
     chosen = (out / "selection.json").read_text()
     with monkeypatch.context() as patch:
         patch.setattr("slatewise.selection.leave_out.fit", None)  # nothing is tried again
-        assert run("train", place / "set", out, *options, "--resume")[0] == 0
+        assert run("train", folder / "set", out, *options, "--resume")[0] == 0
     assert (out / "selection.json").read_text() == chosen
-    assert run("train", place / "set", whole, *options)[0] == 0
+    assert run("train", folder / "set", whole, *options)[0] == 0
     assert (load(out).item_vectors == load(whole).item_vectors).all()
 
 
 def test_a_choice_that_was_stopped_goes_on_and_leaves_nothing_behind(
-    run: Run, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, whole = tmp_path / "run", tmp_path / "whole"
-    options = ["--auto", "--config", place / "quick.toml"]
-    assert "nothing in" in run("train", place / "set", out, *options, "--resume")[2]
+    options = ["--auto", "--config", folder / "quick.toml"]
+    assert "nothing in" in run("train", folder / "set", out, *options, "--resume")[2]
     fit, fits = leave_out.fit, [0]
 
     def stopping(*arguments: object, **settings: object) -> object:
@@ -83,21 +83,21 @@ def test_a_choice_that_was_stopped_goes_on_and_leaves_nothing_behind(
         return fit(*arguments, **settings)  # type: ignore[arg-type]
 
     monkeypatch.setattr(leave_out, "fit", stopping)
-    code, text, _ = run("train", place / "set", out, *options)
+    code, text, _ = run("train", folder / "set", out, *options)
     assert (code, "Resume with the same command and --resume" in text) == (130, True)
     assert not out.exists()
     fits[0] = 10
-    assert run("train", place / "set", out, *options, "--resume")[0] == 0
+    assert run("train", folder / "set", out, *options, "--resume")[0] == 0
     resumed = fits[0] - 10
     fits[0] = 10
-    assert run("train", place / "set", whole, *options)[0] == 0
+    assert run("train", folder / "set", whole, *options)[0] == 0
     assert fits[0] - 10 > resumed
     assert (out / "selection.json").read_text() == (whole / "selection.json").read_text()
     assert (load(out).item_vectors == load(whole).item_vectors).all()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "whole"]
 
 
-def test_a_gpu_is_refused_before_anything_is_tried(run: Run, place: Path, tmp_path: Path) -> None:
-    code, _, errors = run("train", place / "set", tmp_path / "run", "--auto", "--device", "cuda")
+def test_a_gpu_is_refused_before_anything_is_tried(run: Run, folder: Path, tmp_path: Path) -> None:
+    code, _, errors = run("train", folder / "set", tmp_path / "run", "--auto", "--device", "cuda")
     assert (code, "--device cpu" in errors) == (2, True)
     assert not (tmp_path / "run").exists()

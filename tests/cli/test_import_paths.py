@@ -77,29 +77,31 @@ COUNT = Study("count", "Counting", CountConfig, units, run, summarise)
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("own")
-    write_log(load_config("tiny"), place / "log")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("own")
+    write_log(load_config("tiny"), folder / "log")
     split = SplitConfig(valid_share=0.2, test_share=0.2)
-    prepare(place / "log", place / "log", place / "set", division=split)
-    (place / "quick.toml").write_text(
+    prepare(folder / "log", folder / "log", folder / "set", division=split)
+    (folder / "quick.toml").write_text(
         "[model]\ndimensions = 3\nterms = []\n[training]\nmax_epochs = 2\n"
     )
-    return place
+    return folder
 
 
 @pytest.fixture
-def trained(run: Run, place: Path) -> Path:
-    if not (place / "run").exists():
-        assert run("train", place / "set", place / "run", "--config", place / "quick.toml")[0] == 0
-    return place / "run"
+def trained(run: Run, folder: Path) -> Path:
+    if not (folder / "run").exists():
+        assert (
+            run("train", folder / "set", folder / "run", "--config", folder / "quick.toml")[0] == 0
+        )
+    return folder / "run"
 
 
 def test_evaluate_against_a_baseline_of_ones_own(
-    run: Run, place: Path, trained: Path, write_module: Write
+    run: Run, folder: Path, trained: Path, write_module: Write
 ) -> None:
     mine = write_module(BASELINE)
-    evaluate = ("evaluate", trained, place / "set", "--samples", 1, "--json")
+    evaluate = ("evaluate", trained, folder / "set", "--samples", 1, "--json")
     code, text, _ = run(*evaluate, "--against", f"{mine}:Even", "--against", f"{mine}:Fitted")
     assert code == 0
     found = json.loads(text)
@@ -119,9 +121,9 @@ def test_evaluate_against_a_baseline_of_ones_own(
     assert "Slates has no method `fit`: a baseline needs fit(dataset)" in errors
 
 
-def test_evaluate_against_models_of_others(run: Run, place: Path, trained: Path) -> None:
+def test_evaluate_against_models_of_others(run: Run, folder: Path, trained: Path) -> None:
     code, text, _ = run(
-        *("evaluate", trained, place / "set", "--samples", 1, "--json"),
+        *("evaluate", trained, folder / "set", "--samples", 1, "--json"),
         *("--against", "bpr, popularity"),
     )
     assert code == 0
@@ -132,19 +134,19 @@ def test_evaluate_against_models_of_others(run: Run, place: Path, trained: Path)
 
 
 def test_a_comparator_without_its_library_is_refused_at_once(
-    run: Run, place: Path, trained: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, folder: Path, trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "lightgbm", None)
-    code, _, errors = run("evaluate", trained, place / "set", "--against", "lightgbm")
+    code, _, errors = run("evaluate", trained, folder / "set", "--against", "lightgbm")
     assert code == 2
     assert "pip install 'slatewise[compare]'" in errors
 
 
 def test_recommend_by_a_strategy_of_ones_own(
-    run: Run, trained: Path, place: Path, write_module: Write
+    run: Run, trained: Path, folder: Path, write_module: Write
 ) -> None:
     mine = write_module(STRATEGY)
-    clicks = pl.read_parquet(place / "log" / "log.parquet")["click"].drop_nulls()[:3]
+    clicks = pl.read_parquet(folder / "log" / "log.parquet")["click"].drop_nulls()[:3]
     asked = ("recommend", trained, "--clicks", ",".join(map(str, clicks)), "--k", 4)
     shown = {}
     for name in ("greedy", f"{mine}:Backwards"):
@@ -158,7 +160,7 @@ def test_recommend_by_a_strategy_of_ones_own(
 
 
 def test_the_offline_study_with_models_and_baselines_of_ones_own(
-    run: Run, place: Path, tmp_path: Path, write_module: Write
+    run: Run, folder: Path, tmp_path: Path, write_module: Write
 ) -> None:
     mine = write_module(
         BASELINE + "from slatewise.model.config import ModelConfig\n"
@@ -167,7 +169,7 @@ def test_the_offline_study_with_models_and_baselines_of_ones_own(
     (tmp_path / "flat.toml").write_text("[model]\nprior = 'flat'\ndimensions = 2\n")
     (tmp_path / "study.toml").write_text("resamples = 20\n[training]\nmax_epochs = 1\n")
     command = ["experiment", "offline", tmp_path / "out", "--config", tmp_path / "study.toml"]
-    command += ["--dataset", place / "set", "--seeds", "0", "--variant", "flat=flat.toml"]
+    command += ["--dataset", folder / "set", "--seeds", "0", "--variant", "flat=flat.toml"]
     command += ["--variant", f"{mine}:SMALL", "--against", f"{mine}:Even", "--against", "co-click"]
     code, printed, errors = run(*command, "--jobs", 2)  # processes find the module too
     assert code == 0, errors

@@ -16,17 +16,17 @@ ITEMS = 120
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A dataset of a few readers, and a quick configuration."""
-    place = tmp_path_factory.mktemp("described")
+    folder = tmp_path_factory.mktemp("described")
     small = {"items": ITEMS, "groups": 4, "exposure_skew": 0.5}
-    write_log(load_config("news", users=60, catalogue=small), place / "log")
-    prepare(place / "log", place / "log", place / "set")
-    (place / "quick.toml").write_text(
+    write_log(load_config("news", users=60, catalogue=small), folder / "log")
+    prepare(folder / "log", folder / "log", folder / "set")
+    (folder / "quick.toml").write_text(
         "[model]\ndimensions = 2\ndynamics = 'linear'\nterms = ['bias', 'history', 'propensity', "
         "'position', 'popularity']\nevidence = ['recommendation']\n[training]\nmax_epochs = 1\n"
     )
-    return place
+    return folder
 
 
 def table(folder: Path, **columns: list[object]) -> Path:
@@ -44,11 +44,11 @@ def table(folder: Path, **columns: list[object]) -> Path:
 
 
 def test_every_further_column_of_a_table_is_a_feature(
-    run: Run, place: Path, tmp_path: Path
+    run: Run, folder: Path, tmp_path: Path
 ) -> None:
     file, out = table(tmp_path), tmp_path / "run"
     code, text, _ = run(
-        "train", place / "set", out, "--config", place / "quick.toml", "--item-features", file
+        "train", folder / "set", out, "--config", folder / "quick.toml", "--item-features", file
     )
     assert code == 0
     shown = [line.split() for line in text.splitlines()]
@@ -65,11 +65,11 @@ def test_every_further_column_of_a_table_is_a_feature(
 
 
 def test_columns_of_the_dataset_are_named_and_tried_by_auto(
-    run: Run, place: Path, tmp_path: Path
+    run: Run, folder: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "run"
     options = ["--auto", "--features", "feature_1, group=category", "--config"]
-    code, text, _ = run("train", place / "set", out, *options, place / "quick.toml")
+    code, text, _ = run("train", folder / "set", out, *options, folder / "quick.toml")
     assert code == 0
     assert "feature_1" in text
     stored = json.loads((out / "selection.json").read_text())
@@ -94,12 +94,12 @@ def test_what_is_wrong_is_said_with_its_place(
     options: list[str],
     message: str,
     run: Run,
-    place: Path,
+    folder: Path,
     tmp_path: Path,
 ) -> None:
     file = table(tmp_path, **columns)
     code, _, errors = run(
-        "train", place / "set", tmp_path / "run", "--item-features", file, *options
+        "train", folder / "set", tmp_path / "run", "--item-features", file, *options
     )
     assert (code, message in " ".join(errors.split())) == (2, True), errors
     assert "remedy:" in errors
@@ -107,7 +107,7 @@ def test_what_is_wrong_is_said_with_its_place(
 
 
 def test_a_table_that_describes_none_of_the_items_is_refused(
-    run: Run, place: Path, tmp_path: Path
+    run: Run, folder: Path, tmp_path: Path
 ) -> None:
     titles = "".join(f"{number},t{number - (number % 3 > 1)}\n" for number in range(400))
     for text, message in (
@@ -118,7 +118,7 @@ def test_a_table_that_describes_none_of_the_items_is_refused(
         ("item_id,group\n1,a\n", "no further column"),
     ):
         (tmp_path / "items.csv").write_text(text)
-        ask = ["train", place / "set", tmp_path / "run", "--item-features", tmp_path / "items.csv"]
+        ask = ["train", folder / "set", tmp_path / "run", "--item-features", tmp_path / "items.csv"]
         code, _, errors = run(*ask)
         assert (code, message in " ".join(errors.split())) == (2, True), errors
 
@@ -140,6 +140,6 @@ def test_kinds_are_read_off_types_where_a_table_has_them(tmp_path: Path) -> None
     assert item_kinds(tmp_path / "items.parquet", {"count": "category"}) == {"count": "category"}
 
 
-def test_a_moment_is_no_feature_as_it_is(run: Run, place: Path, tmp_path: Path) -> None:
-    code, _, errors = run("train", place / "set", tmp_path / "run", "--features", "published")
+def test_a_moment_is_no_feature_as_it_is(run: Run, folder: Path, tmp_path: Path) -> None:
+    code, _, errors = run("train", folder / "set", tmp_path / "run", "--features", "published")
     assert (code, "column 'published'" in " ".join(errors.split())) == (2, True)

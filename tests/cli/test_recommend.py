@@ -14,9 +14,9 @@ from tests.slates.conftest import a_model
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of a model with the items a00 … a59."""
-    place = tmp_path_factory.mktemp("recommend") / "run"
-    save(a_model(), place)
-    return place
+    folder = tmp_path_factory.mktemp("recommend") / "run"
+    save(a_model(), folder)
+    return folder
 
 
 def test_a_slate_is_printed_with_its_seed(run: Run, made: Path) -> None:

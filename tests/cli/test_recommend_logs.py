@@ -19,26 +19,26 @@ ASK = ["--k", 4, "--seed", 3, "--strategy", "greedy"]
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A log with its dataset, and a run with every term that ranks, and evidence."""
-    place = tmp_path_factory.mktemp("told")
-    dataset = dataset_of(place / "log", rows_of(0))
+    folder = tmp_path_factory.mktemp("told")
+    dataset = dataset_of(folder / "log", rows_of(0))
     terms = ("bias", "history", "popularity")
     config = ModelConfig(
         dimensions=2, dynamics="linear", terms=terms, evidence=("search", "front page")
     )
     training = TrainingConfig(max_epochs=4, batch_users=10, learning_rate=0.2)
-    save(fit(dataset, config, training), place / "run")
-    log = pl.read_parquet(place / "log" / "log.parquet")
+    save(fit(dataset, config, training), folder / "run")
+    log = pl.read_parquet(folder / "log" / "log.parquet")
     clock = pl.from_epoch(pl.col("time"), time_unit="s")
-    log.with_columns(clock).write_parquet(place / "log.parquet")
-    return place
+    log.with_columns(clock).write_parquet(folder / "log.parquet")
+    return folder
 
 
-def expected(place: Path, *, slates: bool, popular: bool) -> dict[int, list[object]]:
+def expected(folder: Path, *, slates: bool, popular: bool) -> dict[int, list[object]]:
     """Slates by the Python interface, event by event."""
-    recommender = Recommender.load(place / "run")
-    dataset = SlateDataset.open(place / "log" / "set")
+    recommender = Recommender.load(folder / "run")
+    dataset = SlateDataset.open(folder / "log" / "set")
     if popular:
         term = recommender.model.terms.by_name["popularity"]
         state = term.state_after(dataset)
@@ -59,57 +59,57 @@ def slates_of(file: Path) -> dict[int, list[object]]:
 
 
 def test_a_log_tells_whole_histories_and_what_is_popular(
-    run: Run, place: Path, tmp_path: Path
+    run: Run, folder: Path, tmp_path: Path
 ) -> None:
-    log, full, bare = place / "log.parquet", tmp_path / "full.parquet", tmp_path / "bare.parquet"
+    log, full, bare = folder / "log.parquet", tmp_path / "full.parquet", tmp_path / "bare.parquet"
     code, text, _ = run(
-        "recommend", place / "run", "--users", log, "--log", log, "--out", full, *ASK
+        "recommend", folder / "run", "--users", log, "--log", log, "--out", full, *ASK
     )
     assert code == 0
     assert "Not known here" not in text
     assert "Popularity as of 2023-11-1" in text
-    assert slates_of(full) == expected(place, slates=True, popular=True)
-    code, text, _ = run("recommend", place / "run", "--users", log, "--out", bare, *ASK)
+    assert slates_of(full) == expected(folder, slates=True, popular=True)
+    code, text, _ = run("recommend", folder / "run", "--users", log, "--out", bare, *ASK)
     assert "Not known here: popularity (items count as new; give --log)." in text
-    assert slates_of(bare) == expected(place, slates=True, popular=False)
+    assert slates_of(bare) == expected(folder, slates=True, popular=False)
     assert slates_of(bare) != slates_of(full)
 
 
-def test_clicks_alone_tell_less_and_that_is_said(run: Run, place: Path, tmp_path: Path) -> None:
+def test_clicks_alone_tell_less_and_that_is_said(run: Run, folder: Path, tmp_path: Path) -> None:
     clicks, out = tmp_path / "clicks.parquet", tmp_path / "slates.parquet"
-    rows = pl.read_parquet(place / "log.parquet").sort("time")
+    rows = pl.read_parquet(folder / "log.parquet").sort("time")
     rows.select("user_id", "time", item_id="click").write_parquet(clicks)
-    options = ["--users", clicks, "--log", place / "log" / "set", "--out", out, *ASK]
-    code, text, _ = run("recommend", place / "run", *options)
+    options = ["--users", clicks, "--log", folder / "log" / "set", "--out", out, *ASK]
+    code, text, _ = run("recommend", folder / "run", *options)
     assert code == 0
     said = " ".join(text.split())
     assert "Not known here: history beyond the clicks, slates without a click." in said
-    assert slates_of(out) == expected(place, slates=False, popular=True)
-    assert slates_of(out) != expected(place, slates=True, popular=True)
+    assert slates_of(out) == expected(folder, slates=False, popular=True)
+    assert slates_of(out) != expected(folder, slates=True, popular=True)
 
 
 def test_a_dataset_and_a_table_of_impressions_tell_the_same(
-    run: Run, place: Path, tmp_path: Path
+    run: Run, folder: Path, tmp_path: Path
 ) -> None:
-    rows = pl.read_parquet(place / "log.parquet").with_row_index("slate_id").explode("slate")
+    rows = pl.read_parquet(folder / "log.parquet").with_row_index("slate_id").explode("slate")
     clicked = (pl.col("slate") == pl.col("click")).fill_null(value=False)
     impressions = rows.select(
         "user_id", "time", "slate_id", "source", item_id="slate", clicked=clicked
     )
     impressions.write_csv(tmp_path / "impressions.csv")  # ids are text here, numbers in the run
-    whole = expected(place, slates=True, popular=False)
-    for number, users in enumerate((place / "log" / "set", tmp_path / "impressions.csv")):
+    whole = expected(folder, slates=True, popular=False)
+    for number, users in enumerate((folder / "log" / "set", tmp_path / "impressions.csv")):
         out = tmp_path / f"{number}.parquet"
-        code, text, errors = run("recommend", place / "run", "--users", users, "--out", out, *ASK)
+        code, text, errors = run("recommend", folder / "run", "--users", users, "--out", out, *ASK)
         assert code == 0, errors
         found = {int(user): slate for user, slate in slates_of(out).items()}
         assert found == whole
         assert "ignored      0" in text
 
 
-def test_popularity_of_a_later_time_has_faded(run: Run, place: Path) -> None:
-    ask = ["recommend", place / "run", "--clicks", "3", "--k", 3, "--strategy", "greedy"]
-    ask += ["--explain", "--log", place / "log.parquet"]
+def test_popularity_of_a_later_time_has_faded(run: Run, folder: Path) -> None:
+    ask = ["recommend", folder / "run", "--clicks", "3", "--k", 3, "--strategy", "greedy"]
+    ask += ["--explain", "--log", folder / "log.parquet"]
     now, later = run(*ask)[1], run(*ask, "--at", "2033-01-01")[1]
     assert "Popularity as of 2033-01-01 00:00:00 UTC" in later
     assert re.search(r"item +distance +bias +popularity +history +sum", now)
@@ -134,43 +134,45 @@ def test_popularity_of_a_later_time_has_faded(run: Run, place: Path) -> None:
     ],
 )
 def test_what_a_log_cannot_tell_is_refused(
-    options: list[str], message: str, run: Run, place: Path, tmp_path: Path
+    options: list[str], message: str, run: Run, folder: Path, tmp_path: Path
 ) -> None:
-    log = pl.read_parquet(place / "log.parquet")
+    log = pl.read_parquet(folder / "log.parquet")
     log.with_columns(source=pl.lit("billboard")).write_parquet(tmp_path / "ELSEWHERE.parquet")
     far = [pl.col("slate").list.eval(pl.element() + 900), pl.col("click") + 900]
     log.with_columns(far).write_parquet(tmp_path / "OTHERS.parquet")
     log.with_columns(time=pl.int_range(pl.len())).write_parquet(tmp_path / "ORDER.parquet")
     rows = '1,2024-01-01,"[1]",1,search\n1,2024-01-02,"[1,",1,search\n'
     (tmp_path / "BROKEN.csv").write_text(f"user_id,time,slate,click,source\n{rows}")
-    names = {"LOG": place / "log.parquet", "BROKEN": tmp_path / "BROKEN.csv"}
+    names = {"LOG": folder / "log.parquet", "BROKEN": tmp_path / "BROKEN.csv"}
     files = {name: tmp_path / f"{name}.parquet" for name in ("ELSEWHERE", "OTHERS", "ORDER")}
     asked = [(names | files).get(option, option) for option in options]
     out = tmp_path / "out.parquet"
-    code, _, errors = run("recommend", place / "run", *asked, "--out", out)
+    code, _, errors = run("recommend", folder / "run", *asked, "--out", out)
     assert (code, message in " ".join(errors.split())) == (2, True), errors
     assert not out.exists()
 
 
 def test_a_model_without_popularity_has_no_use_for_a_log(
-    run: Run, place: Path, tmp_path: Path
+    run: Run, folder: Path, tmp_path: Path
 ) -> None:
-    dataset = SlateDataset.open(place / "log" / "set")
+    dataset = SlateDataset.open(folder / "log" / "set")
     quick = TrainingConfig(max_epochs=1)
     save(fit(dataset, ModelConfig(dimensions=2), quick), tmp_path / "run")
     code, _, errors = run("recommend", tmp_path / "run", "--clicks", "3", "--log", dataset.path)
     assert (code, "does not rank by popularity" in errors) == (2, True)
 
 
-def test_what_is_wrong_with_a_log_and_mended_is_said(run: Run, place: Path, tmp_path: Path) -> None:
-    log = pl.read_parquet(place / "log.parquet")
+def test_what_is_wrong_with_a_log_and_mended_is_said(
+    run: Run, folder: Path, tmp_path: Path
+) -> None:
+    log = pl.read_parquet(folder / "log.parquet")
     pl.concat([log, log.head(2)]).write_parquet(tmp_path / "log.parquet")
     options = ["--users", tmp_path / "log.parquet", "--out", tmp_path / "out.parquet", *ASK]
-    code, text, _ = run("recommend", place / "run", *options)
+    code, text, _ = run("recommend", folder / "run", *options)
     assert (code, "2 times: interaction is there twice" in text) == (0, True)
     asked = log.select("user_id", items="slate").head(1)
     asked.write_parquet(tmp_path / "asked.parquet")
     options[3] = tmp_path / "ranked.parquet"
     lists = ["--candidates", tmp_path / "asked.parquet"]
-    code, text, _ = run("recommend", place / "run", *options[:4], *lists)
+    code, text, _ = run("recommend", folder / "run", *options[:4], *lists)
     assert (code, "2 times: interaction is there twice" in text) == (0, True)

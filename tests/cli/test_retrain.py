@@ -37,26 +37,26 @@ promote = "always"
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with a service and its settings."""
-    place = tmp_path_factory.mktemp("retrain")
-    (place / "shop").mkdir()
-    store = Store.open(f"sqlite:///{place}/shop/store.sqlite")
+    folder = tmp_path_factory.mktemp("retrain")
+    (folder / "shop").mkdir()
+    store = Store.open(f"sqlite:///{folder}/shop/store.sqlite")
     fill(store, visits(users=30))
     store.close()
-    (place / "quick.toml").write_text(SETTINGS)
-    return place
+    (folder / "quick.toml").write_text(SETTINGS)
+    return folder
 
 
 @pytest.fixture
-def shop(place: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(place / "shop", tmp_path / "shop"))
+def shop(folder: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(folder / "shop", tmp_path / "shop"))
 
 
 def test_nights_follow_one_another_and_the_last_can_be_taken_back(
-    run: Run, place: Path, shop: Path
+    run: Run, folder: Path, shop: Path
 ) -> None:
-    quick = ("--config", place / "quick.toml")
+    quick = ("--config", folder / "quick.toml")
     code, out, _ = run("retrain", shop, *quick, "--now", "2024-01-01T01:00")
     assert (code, "not enough yet" in out) == (0, True)
     code, out, _ = run("retrain", shop, *quick, "--now", "2024-01-03")
@@ -70,7 +70,7 @@ def test_nights_follow_one_another_and_the_last_can_be_taken_back(
     assert (code, "no earlier version" in errors) == (2, True)
 
 
-def test_what_cannot_be_done_is_said(run: Run, place: Path, shop: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_done_is_said(run: Run, folder: Path, shop: Path, tmp_path: Path) -> None:
     code, _, errors = run("retrain", tmp_path)
     assert (code, "is not the directory of a service" in errors) == (2, True)
     code, _, errors = run("retrain", shop, "--model", "x")
@@ -87,26 +87,26 @@ def test_what_cannot_be_done_is_said(run: Run, place: Path, shop: Path, tmp_path
 
 
 def test_a_night_that_fails_is_told_by_the_exit_status(
-    run: Run, place: Path, shop: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, folder: Path, shop: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*arguments: object, **more: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("slatewise.service.nights.window.prepare", full)
-    code, out, _ = run("retrain", shop, "--config", place / "quick.toml", "--now", "2024-01-03")
+    code, out, _ = run("retrain", shop, "--config", folder / "quick.toml", "--now", "2024-01-03")
     assert code == 2
     assert "main: failed; the prior serves on." in out
     assert "No space left on device" in out
 
 
 def test_ctrl_c_ends_it_cleanly(
-    run: Run, place: Path, shop: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, folder: Path, shop: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def press(*arguments: object) -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
     monkeypatch.setattr("slatewise.training.loop.Training._end_epoch", press)
-    code, _, errors = run("retrain", shop, "--config", place / "quick.toml", "--now", "2024-01-03")
+    code, _, errors = run("retrain", shop, "--config", folder / "quick.toml", "--now", "2024-01-03")
     assert (code, errors) == (130, "stopped.\n")
     assert not (shop / FOLDER).exists()
     assert Models.of(shop, "main").current() is None

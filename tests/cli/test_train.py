@@ -19,34 +19,34 @@ from tests.cli.conftest import Run
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with a tiny dataset and a quick configuration."""
-    place = tmp_path_factory.mktemp("train")
-    write_log(load_config("tiny"), place / "log")
-    prepare(place / "log", place / "log", place / "set")
+    folder = tmp_path_factory.mktemp("train")
+    write_log(load_config("tiny"), folder / "log")
+    prepare(folder / "log", folder / "log", folder / "set")
     quick = "dimensions = 3\n[training]\nmax_epochs = 3\nbatch_users = 100\n"
-    (place / "quick.toml").write_text(f"[model]\nterms = []\n{quick}")
-    (place / "usual.toml").write_text(f"[model]\nnetwork_units = 4\n{quick}")
-    return place
+    (folder / "quick.toml").write_text(f"[model]\nterms = []\n{quick}")
+    (folder / "usual.toml").write_text(f"[model]\nnetwork_units = 4\n{quick}")
+    return folder
 
 
-def test_train_then_evaluate(run: Run, place: Path, tmp_path: Path) -> None:
+def test_train_then_evaluate(run: Run, folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    options = ["--config", place / "quick.toml", "--dynamics", "linear", "--prior", "flat"]
-    code, text, _ = run("train", place / "set", out, *options)
+    options = ["--config", folder / "quick.toml", "--dynamics", "linear", "--prior", "flat"]
+    code, text, _ = run("train", folder / "set", out, *options)
     assert code == 0
     assert "slate-linear-flat" in text
     assert "validation log-likelihood" in text
     model = load(out)
     assert (model.config.dynamics, model.config.dimensions) == ("linear", 3)
     assert model.calibration is not None
-    code, text, _ = run("evaluate", out, place / "set", "--samples", 2)
+    code, text, _ = run("evaluate", out, folder / "set", "--samples", 2)
     assert code == 0
     for part in ("base rate", "smoothed CTR", "co-click", "2 draws", "P(click) by source"):
         assert part in text
     said = " ".join(text.split())
     assert "Verdict: slate-linear-flat" in said
-    code, text, _ = run("evaluate", out, place / "set", "--samples", 2, "--json", "--k", 5)
+    code, text, _ = run("evaluate", out, folder / "set", "--samples", 2, "--json", "--k", 5)
     assert code == 0
     judged, verdict = (json.loads(text)[name] for name in ("slate-linear-flat", "verdict"))
     assert verdict["metric"] == "log_likelihood"
@@ -59,41 +59,41 @@ def test_train_then_evaluate(run: Run, place: Path, tmp_path: Path) -> None:
 
 
 def test_a_log_with_slates_gets_terms_unless_none_are_asked_for(
-    run: Run, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fitting, "EPOCHS", 1)
-    options = ["--config", place / "usual.toml"]
-    _, text, _ = run("train", place / "set", tmp_path / "usual", *options)
+    options = ["--config", folder / "usual.toml"]
+    _, text, _ = run("train", folder / "set", tmp_path / "usual", *options)
     said = " ".join(text.split())
     assert "Terms, as the log has what they need: history, network, position" in said
     assert "no popularity: items stay" in said
     usual = load(tmp_path / "usual").config
     assert usual.terms == ("history", "network", "position", "propensity", "source")
-    _, text, _ = run("train", place / "set", tmp_path / "paper", *options, "--terms", "none")
+    _, text, _ = run("train", folder / "set", tmp_path / "paper", *options, "--terms", "none")
     assert "Terms" not in text
     assert load(tmp_path / "paper").config.terms == ()
-    code, _, errors = run("train", place / "set", tmp_path / "wrong", "--terms", "bias, bais")
+    code, _, errors = run("train", folder / "set", tmp_path / "wrong", "--terms", "bias, bais")
     assert (code, "'bais'" in errors) == (2, True)
 
 
 def test_an_all_item_model_says_what_its_likelihood_is_not(
-    run: Run, place: Path, tmp_path: Path
+    run: Run, folder: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "run"
-    run("train", place / "set", out, "--config", place / "quick.toml", "--likelihood", "all-item")
-    _, text, _ = run("evaluate", out, place / "set", "--samples", 1)
+    run("train", folder / "set", out, "--config", folder / "quick.toml", "--likelihood", "all-item")
+    _, text, _ = run("evaluate", out, folder / "set", "--samples", 1)
     assert "no usable P(click)" in " ".join(text.split())
     assert "Difference in recall@20" in " ".join(text.split())
 
 
-def test_resuming_from_the_command_line(run: Run, place: Path, tmp_path: Path) -> None:
+def test_resuming_from_the_command_line(run: Run, folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    options = ["--config", place / "quick.toml"]
-    assert run("train", place / "set", out, *options)[0] == 0
-    code, _, errors = run("train", place / "set", out, *options)
+    options = ["--config", folder / "quick.toml"]
+    assert run("train", folder / "set", out, *options)[0] == 0
+    code, _, errors = run("train", folder / "set", out, *options)
     assert (code, "exists already" in errors, "--resume" in errors) == (2, True, True)
-    assert run("train", place / "set", out, *options, "--resume")[0] == 0
-    code, _, errors = run("train", place / "set", out, *options, "--resume", "--seed", 5)
+    assert run("train", folder / "set", out, *options, "--resume")[0] == 0
+    code, _, errors = run("train", folder / "set", out, *options, "--resume", "--seed", 5)
     assert (code, "another seed" in errors) == (2, True)
 
 
@@ -109,42 +109,42 @@ def test_resuming_from_the_command_line(run: Run, place: Path, tmp_path: Path) -
     ],
 )
 def test_mistakes_in_the_configuration(
-    text: str, message: str, remedy: str, run: Run, place: Path, tmp_path: Path
+    text: str, message: str, remedy: str, run: Run, folder: Path, tmp_path: Path
 ) -> None:
     config = tmp_path / "config.toml"
     config.write_text(text)
-    code, _, errors = run("train", place / "set", tmp_path / "run", "--config", config)
+    code, _, errors = run("train", folder / "set", tmp_path / "run", "--config", config)
     assert code == 2
     assert message in errors
     assert remedy in errors
     assert not (tmp_path / "run").exists()
 
 
-def test_devices_and_runs_that_are_not_there(run: Run, place: Path, tmp_path: Path) -> None:
-    code, _, errors = run("train", place / "set", tmp_path / "run", "--device", "abacus")
+def test_devices_and_runs_that_are_not_there(run: Run, folder: Path, tmp_path: Path) -> None:
+    code, _, errors = run("train", folder / "set", tmp_path / "run", "--device", "abacus")
     assert (code, "abacus" in errors, "cuda" in errors) == (2, True, True)
-    code, _, errors = run("evaluate", tmp_path, place / "set")
+    code, _, errors = run("evaluate", tmp_path, folder / "set")
     assert (code, "not a run" in errors) == (2, True)
 
 
 def test_tensorboard_gets_every_epoch(
-    run: Run, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "run"
-    options = ["--config", place / "quick.toml", "--tensorboard"]
-    assert run("train", place / "set", out, *options)[0] == 0
+    options = ["--config", folder / "quick.toml", "--tensorboard"]
+    assert run("train", folder / "set", out, *options)[0] == 0
     events = EventAccumulator(str(out / "tensorboard"))
     events.Reload()
     log = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
     logged = [event.value for event in events.Scalars("validation")]
     assert logged == pytest.approx([record["validation"] for record in log])
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    code, _, errors = run("train", place / "set", tmp_path / "other", *options)
+    code, _, errors = run("train", folder / "set", tmp_path / "other", *options)
     assert (code, "slatewise[tensorboard]" in errors) == (2, True)
 
 
 def test_resuming_leaves_the_epochs_on_the_board_as_they_are(
-    run: Run, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Here the last checkpoint is of the second epoch, and the third is on the board twice."""
     out = tmp_path / "run"
@@ -156,20 +156,20 @@ def test_resuming_leaves_the_epochs_on_the_board_as_they_are(
 
     monkeypatch.setattr(trainer, "_SECONDS_BETWEEN_CHECKPOINTS", 0.0)
     monkeypatch.setattr(trainer._Checkpoint, "write", until_second)
-    options = ["--config", place / "quick.toml", "--tensorboard"]
-    assert run("train", place / "set", out, *options)[0] == 0
+    options = ["--config", folder / "quick.toml", "--tensorboard"]
+    assert run("train", folder / "set", out, *options)[0] == 0
     ended = len(list((out / "tensorboard").iterdir()))
-    assert run("train", place / "set", out, *options, "--resume")[0] == 0
+    assert run("train", folder / "set", out, *options, "--resume")[0] == 0
     assert len(list((out / "tensorboard").iterdir())) > ended
     events = EventAccumulator(str(out / "tensorboard"))
     events.Reload()
     assert [event.step for event in events.Scalars("validation")] == [0, 1, 2]
 
 
-def test_ctrl_c_saves_and_says_how_to_go_on(run: Run, place: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "slatewise", "train", place / "set", tmp_path / "run"]
+def test_ctrl_c_saves_and_says_how_to_go_on(run: Run, folder: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "slatewise", "train", folder / "set", tmp_path / "run"]
     with subprocess.Popen(
-        [*command, "--config", place / "quick.toml"], stdout=subprocess.PIPE
+        [*command, "--config", folder / "quick.toml"], stdout=subprocess.PIPE
     ) as work:
         log = tmp_path / "run" / "checkpoint.safetensors"
         while not log.exists():
@@ -179,25 +179,25 @@ def test_ctrl_c_saves_and_says_how_to_go_on(run: Run, place: Path, tmp_path: Pat
     assert work.returncode == 130
     assert b"--resume" in out
     resumed = run(
-        "train", place / "set", tmp_path / "run", "--config", place / "quick.toml", "--resume"
+        "train", folder / "set", tmp_path / "run", "--config", folder / "quick.toml", "--resume"
     )
     assert resumed[0] == 0
-    whole = run("train", place / "set", tmp_path / "whole", "--config", place / "quick.toml")
+    whole = run("train", folder / "set", tmp_path / "whole", "--config", folder / "quick.toml")
     assert whole[0] == 0
     vectors = [load(tmp_path / name).item_vectors for name in ("run", "whole")]
     assert (vectors[0] == vectors[1]).all()
 
 
-def test_exposure_is_given_on_the_command_line(run: Run, place: Path, tmp_path: Path) -> None:
-    aware = ["--config", place / "quick.toml", "--likelihood", "source-aware"]
+def test_exposure_is_given_on_the_command_line(run: Run, folder: Path, tmp_path: Path) -> None:
+    aware = ["--config", folder / "quick.toml", "--likelihood", "source-aware"]
     given = ["--exposure", "search=0.4", "--exposure", "recommendation=0.1"]
-    code, text, _ = run("train", place / "set", tmp_path / "run", *aware, *given)
+    code, text, _ = run("train", folder / "set", tmp_path / "run", *aware, *given)
     assert code == 0
     assert "Exposure: recommendation=0.1, search=0.4" in text
     assert load(tmp_path / "run").config.exposure == {"search": 0.4, "recommendation": 0.1}
-    code, _, errors = run("train", place / "set", tmp_path / "no", *aware, "--exposure", "search")
+    code, _, errors = run("train", folder / "set", tmp_path / "no", *aware, "--exposure", "search")
     assert code == 2
     assert "--exposure search: this is not a source and its weight." in errors
-    code, _, errors = run("train", place / "set", tmp_path / "no", *aware, "--exposure", "mail=1")
+    code, _, errors = run("train", folder / "set", tmp_path / "no", *aware, "--exposure", "mail=1")
     assert code == 2
     assert "exposure names 'mail', which is not a source of the log" in errors

@@ -36,8 +36,8 @@ class Beside(FeatureTerm):
             item
             for showing in history.showings()
             if showing.clicks
-            for place, item in enumerate(showing.items)
-            if place not in showing.clicks
+            for position, item in enumerate(showing.items)
+            if position not in showing.clicks
         }
         items = np.array(sorted(found), np.int64) if items is None else items
         return items, np.isin(items, list(found)).astype(np.float32)[:, None]

@@ -15,8 +15,8 @@ def rows_of(dataset: SlateDataset) -> dict[Any, list[tuple[int, tuple[Any, ...],
         for i in range(int(dataset.user_offsets[number]), int(dataset.user_offsets[number + 1])):
             start, stop = dataset.slate_offsets[i], dataset.slate_offsets[i + 1]
             slate = tuple(items[code] for code in dataset.slate_items[start:stop])
-            place = int(dataset.clicks[i])
-            click = slate[place] if place >= 0 else None
+            position = int(dataset.clicks[i])
+            click = slate[position] if position >= 0 else None
             source = dataset.source_names[dataset.sources[i]]
             rows.append((int(dataset.times[i]), slate, click, source))
         result[user] = rows

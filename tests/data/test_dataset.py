@@ -48,11 +48,11 @@ def test_batches_hold_what_the_arrays_hold(path: Path) -> None:
     users = torch.tensor([7, 0, 49, 7])
     batch = everything.of_users(users)
     assert batch.num_users == 4
-    for place, user in enumerate(users.tolist()):
+    for index, user in enumerate(users.tolist()):
         rows = range(dataset.user_offsets[user], dataset.user_offsets[user + 1])
-        assert batch.train_end[place] == dataset.train_end[user]
-        assert batch.valid_end[place] == dataset.valid_end[user]
-        start, stop = batch.user_offsets[place : place + 2].tolist()
+        assert batch.train_end[index] == dataset.train_end[user]
+        assert batch.valid_end[index] == dataset.valid_end[user]
+        start, stop = batch.user_offsets[index : index + 2].tolist()
         assert stop - start == len(rows)
         for here, there in zip(range(start, stop), rows, strict=True):
             assert batch.times[here] == dataset.times[there]

@@ -73,10 +73,10 @@ def test_random_logs_come_back_whatever_the_order_of_rows(with_ids: bool, tmp_pa
                     time=time,
                     slate_id=time,
                     item=item,
-                    position=place,
+                    position=position,
                     clicked=int(item == click),
                 )
-                for place, item in enumerate(slate)
+                for position, item in enumerate(slate)
             ]
         wanted[user] = entries
     rng.shuffle(rows)

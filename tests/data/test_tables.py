@@ -49,10 +49,10 @@ def test_parquet_tells_how_many_items_its_slates_hold(kind: str, tmp_path: Path)
 
 @pytest.mark.parametrize("suffix", WRITERS)
 def test_paths_are_no_patterns(suffix: str, tmp_path: Path) -> None:
-    place = tmp_path / "a[1]*?"
-    log = write(place / f"log{suffix}")
-    ITEMS.write_parquet(place / "items.parquet")
-    dataset = prepare(log, place / "items.parquet", place / "out")
+    folder = tmp_path / "a[1]*?"
+    log = write(folder / f"log{suffix}")
+    ITEMS.write_parquet(folder / "items.parquet")
+    dataset = prepare(log, folder / "items.parquet", folder / "out")
     assert rows_of(dataset) == {"ann": [(1, ("a", "b"), "b", "search")]}
 
 

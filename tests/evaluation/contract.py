@@ -72,9 +72,9 @@ class RecommenderContract:
         users = torch.arange(world.num_users).flip(0)
         turned = world.of_users(users)
         again = recommender.predict(turned, torch.ones(len(turned.clicks), dtype=torch.bool))
-        for place, user in enumerate(users.tolist()):
+        for index, user in enumerate(users.tolist()):
             first = everything.log_likelihood()[everything.users == user]
-            second = again.log_likelihood()[again.users == place]
+            second = again.log_likelihood()[again.users == index]
             assert np.allclose(first, second, atol=self.tolerance)
 
     def test_nothing_at_or_after_an_interaction_changes_its_prediction(

@@ -110,7 +110,7 @@ def test_co_click_ranks_agree_with_scoring_every_item(seed: int) -> None:
     last = last_clicked(data)[clicked.numpy()]
     targets = data.clicked_items[clicked]
     order = torch.from_numpy(model.order)
-    place = torch.from_numpy(model.rank_of)
+    index = torch.from_numpy(model.rank_of)
 
     def score(rows: slice) -> torch.Tensor:
         every = np.tile(model.order, (len(last[rows]), 1))
@@ -126,7 +126,7 @@ def test_co_click_ranks_agree_with_scoring_every_item(seed: int) -> None:
     everything = torch.ones_like(clicked)
     ranks = model.target_ranks(data, everything)
     if len(targets):
-        direct = target_ranks(score, place[targets.long()], items, cells=30)
+        direct = target_ranks(score, index[targets.long()], items, cells=30)
         assert ranks.tolist() == direct.tolist()
         best = order[top_items(score(slice(None)), 4)]
         users = np.repeat(np.arange(data.num_users), np.diff(data.user_offsets.numpy()))

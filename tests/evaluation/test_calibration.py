@@ -38,8 +38,8 @@ def simulated(count: int, seed: int = 0, sources: int = 2) -> Predictions:
     chance = truth.log_probabilities + rng.gumbel(size=offsets[-1])
     none = truth.no_click_log_probabilities + rng.gumbel(size=count)
     best = max_rows(chance, offsets)
-    places = np.flatnonzero(chance == np.repeat(best, lengths)) - offsets[:-1]
-    return replace(truth, clicks=np.where(best > none, places, -1).astype(np.int32))
+    positions = np.flatnonzero(chance == np.repeat(best, lengths)) - offsets[:-1]
+    return replace(truth, clicks=np.where(best > none, positions, -1).astype(np.int32))
 
 
 def test_known_temperatures_and_offsets_are_recovered() -> None:

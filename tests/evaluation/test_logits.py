@@ -57,9 +57,9 @@ def test_known_weights_are_found(chosen: SlateDataset) -> None:
     plain = history_features(chosen.interactions()).numpy()
     size = plain[:, 0][before[:, 0] != 0] / before[:, 0][before[:, 0] != 0]
     assert logit.item_weights[0] / size[0] == pytest.approx(1.5, abs=0.2)
-    place = before.shape[1] - 2  # then comes the click rate
-    assert np.array_equal(before[:, place], np.log1p(positions(chosen.interactions()).numpy()))
-    assert logit.item_weights[place] == pytest.approx(-0.8, abs=0.2)
+    index = before.shape[1] - 2  # then comes the click rate
+    assert np.array_equal(before[:, index], np.log1p(positions(chosen.interactions()).numpy()))
+    assert logit.item_weights[index] == pytest.approx(-0.8, abs=0.2)
 
 
 def test_each_is_worth_something_where_its_cause_exists_alone(chosen: SlateDataset) -> None:

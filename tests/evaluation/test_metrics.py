@@ -20,7 +20,7 @@ from slatewise.evaluation import (
     PredictedClickRate,
     Predictions,
     Recall,
-    Recommended,
+    RecommendedLists,
     TargetRanks,
     reliability,
 )
@@ -55,8 +55,8 @@ def test_in_slate_metrics_are_expectations_over_tie_breaks(seed: int) -> None:
     shares = [
         fmean(
             1.0 if row[click] > other else 0.5 if row[click] == other else 0.0
-            for place, other in enumerate(row)
-            if place != click
+            for position, other in enumerate(row)
+            if position != click
         )
         for row, click in slates
     ]
@@ -129,7 +129,7 @@ def test_hitrate_counts_the_intersection_of_sets(seed: int) -> None:
     users = int(rng.integers(1, 7))
     items = np.array([rng.choice(12, 5, replace=False) for _ in range(users)])
     clicked = [rng.integers(0, 15, rng.integers(0, 9)) for _ in range(users)]
-    observed = Recommended(
+    observed = RecommendedLists(
         np.arange(users),
         items,
         np.concatenate(clicked),

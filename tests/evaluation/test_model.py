@@ -64,9 +64,9 @@ class TestAmortisedContract(RecommenderContract):
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> tuple[SlateDataset, SlateModel]:
-    place = tmp_path_factory.mktemp("model")
-    write_log(load_config("tiny"), place / "log")
-    dataset = prepare(place / "log", place / "log", place / "set")
+    folder = tmp_path_factory.mktemp("model")
+    write_log(load_config("tiny"), folder / "log")
+    dataset = prepare(folder / "log", folder / "log", folder / "set")
     return dataset, fit(dataset, ModelConfig(dimensions=4), QUICK)
 
 

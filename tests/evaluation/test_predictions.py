@@ -93,9 +93,9 @@ def test_prefixes_are_what_came_first(seed: int) -> None:
     whole = data.of_users(users)
     _, end = part_bounds(whole, "validation")
     cut = data.of_users(users, end)
-    for place in range(4):
-        there, here = int(whole.user_offsets[place]), int(cut.user_offsets[place])
-        for step in range(int(end[place])):
+    for index in range(4):
+        there, here = int(whole.user_offsets[index]), int(cut.user_offsets[index])
+        for step in range(int(end[index])):
             assert cut.clicked_items[here + step] == whole.clicked_items[there + step]
             assert cut.times[here + step] == whole.times[there + step]
             assert cut.sources[here + step] == whole.sources[there + step]

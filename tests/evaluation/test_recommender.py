@@ -17,10 +17,10 @@ def test_ranks_and_best_items_agree_with_a_full_sort(seed: int) -> None:
     scores = torch.tensor(rng.integers(0, 6, (rows, items)), dtype=torch.float32)
     targets = torch.tensor(rng.integers(0, items, rows))
     order = scores.sort(dim=1, descending=True, stable=True).indices
-    places = 1 + (order == targets[:, None]).int().argmax(dim=1)
+    positions = 1 + (order == targets[:, None]).int().argmax(dim=1)
     for cells in (1, 2 * items, 10_000):
         ranks = target_ranks(lambda part: scores[part], targets, items, cells=cells)
-        assert ranks.tolist() == places.tolist()
+        assert ranks.tolist() == positions.tolist()
     k = int(rng.integers(1, items + 1))
     assert top_items(scores, k).tolist() == order[:, :k].tolist()
 

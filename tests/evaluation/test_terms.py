@@ -56,7 +56,7 @@ def test_predictions_follow_the_equations(world: tuple[SlateDataset, SlateModel]
     plain = ModelRecommender(without).predict(batch, scored)
     for n in range(0, len(batch.clicks), 7):
         cells = slice(int(batch.slate_offsets[n]), int(batch.slate_offsets[n + 1]))
-        places = range(cells.stop - cells.start)
+        positions = range(cells.stop - cells.start)
         utility = plain.log_probabilities[cells].copy()
         utility += model.item_biases[batch.slate_items[cells]]
         utility += (described.cell_features[cells] @ mean.cell_weights).detach().numpy()
@@ -64,7 +64,7 @@ def test_predictions_follow_the_equations(world: tuple[SlateDataset, SlateModel]
         *of_source, returning, regular = mean.position_factors.tolist()
         before = n - int(batch.user_offsets[batch.user_offsets <= n].max())
         factor = of_source[batch.sources[n]] + returning * (before > 0) + regular * (before > 4)
-        utility += np.exp(factor) * mean.positions[list(places)].detach().numpy()
+        utility += np.exp(factor) * mean.positions[list(positions)].detach().numpy()
         nothing = plain.no_click_log_probabilities[n]
         nothing += float((described.step_features[n] @ mean.step_weights).detach())
         whole = np.logaddexp(np.logaddexp.reduce(utility), nothing)

@@ -14,7 +14,7 @@ QUICK = {"max_epochs": 3}
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> SlateDataset:
     """A simulated log as somebody might bring it."""
-    place: Path = tmp_path_factory.mktemp("tiny")
-    write_log(load_config("tiny", seed=5), place / "log")
+    folder: Path = tmp_path_factory.mktemp("tiny")
+    write_log(load_config("tiny", seed=5), folder / "log")
     split = SplitConfig(valid_share=0.2, test_share=0.2)
-    return prepare(place / "log", place / "log", place / "dataset", division=split)
+    return prepare(folder / "log", folder / "log", folder / "dataset", division=split)

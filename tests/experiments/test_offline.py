@@ -28,13 +28,13 @@ def config(**values: Any) -> OfflineConfig:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("studies")
 
 
 @pytest.fixture(scope="module")
-def result(place: Path) -> StudyResult:
-    return run_study(STUDY, config(), place)
+def result(folder: Path) -> StudyResult:
+    return run_study(STUDY, config(), folder)
 
 
 def test_every_recommender_is_judged_on_every_seed(result: StudyResult) -> None:
@@ -54,9 +54,9 @@ def test_seeds_are_worlds_of_their_own(result: StudyResult) -> None:
     assert len(set(hashes)) == 2
 
 
-def test_the_numbers_are_those_of_evaluate(result: StudyResult, place: Path) -> None:
+def test_the_numbers_are_those_of_evaluate(result: StudyResult, folder: Path) -> None:
     name = "slate-linear-hier"
-    (world,) = (place / "shared").glob("tiny-1-*")
+    (world,) = (folder / "shared").glob("tiny-1-*")
     dataset = SlateDataset.open(world)
     model = fit(dataset, variant_config(name, {}), config().training, seed=1)
     found = evaluate(ModelRecommender(model), dataset, seed=1, resamples=200)["log_likelihood"]
@@ -178,8 +178,8 @@ def test_units_are_one_model_each() -> None:
     assert names == [BASELINES, *VARIANTS]
 
 
-def test_the_tables_are_json_too(result: StudyResult, place: Path) -> None:
-    pooled = json.loads((place / "offline" / "pooled.json").read_text())
+def test_the_tables_are_json_too(result: StudyResult, folder: Path) -> None:
+    pooled = json.loads((folder / "offline" / "pooled.json").read_text())
     assert pooled == result.tables["pooled"].to_dicts()
 
 

@@ -110,7 +110,7 @@ def test_stopping_changes_no_number(toy: Toy, tmp_path: Path) -> None:
     run_study(toy.study, config(), tmp_path / "stopped")
     run_study(toy.study, config(), tmp_path / "whole")
     for file in ("values.json", "total.json", "findings.json"):
-        stopped, whole = (tmp_path / place / "toy" / file for place in ("stopped", "whole"))
+        stopped, whole = (tmp_path / folder / "toy" / file for folder in ("stopped", "whole"))
         assert stopped.read_bytes() == whole.read_bytes()
 
 
@@ -179,7 +179,7 @@ def test_several_jobs_give_the_same_numbers(tmp_path: Path) -> None:
     run_study(posterior.STUDY, asked, tmp_path / "one")
     assert seen == [("posterior", done, 2) for done in range(3)]
     for file in ("correlation.json", "histogram.json", "findings.json"):
-        two, one = (tmp_path / place / "posterior" / file for place in ("two", "one"))
+        two, one = (tmp_path / folder / "posterior" / file for folder in ("two", "one"))
         assert two.read_bytes() == one.read_bytes()
 
 

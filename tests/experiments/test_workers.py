@@ -32,9 +32,9 @@ def test_every_task_is_done_once_and_elsewhere(tmp_path: Path) -> None:
     run_in_processes(partial(leave, tmp_path), range(5), 2, lambda: heard.append(1))
     assert sorted(file.name for file in tmp_path.iterdir()) == list("01234")
     assert len(heard) == 5
-    places = {file.read_text() for file in tmp_path.iterdir()}
-    assert str(os.getpid()) not in places
-    assert len(places) <= 2
+    processes = {file.read_text() for file in tmp_path.iterdir()}
+    assert str(os.getpid()) not in processes
+    assert len(processes) <= 2
 
 
 def test_the_first_failure_ends_all_at_once_and_arrives_in_words(tmp_path: Path) -> None:

@@ -65,8 +65,8 @@ def slow_features(known: Popularity, log: Interactions, item: int, time: int) ->
 
 def streamed(known: Popularity, log: Interactions) -> np.ndarray:
     out = np.empty((len(log.slate_items), len(known.names)), dtype=np.float32)
-    places = log.slate_offsets.numpy()
-    stream(known, log, Sums.empty(ITEMS, known), places, out)
+    offsets = log.slate_offsets.numpy()
+    stream(known, log, Sums.empty(ITEMS, known), offsets, out)
     return out
 
 
@@ -160,7 +160,7 @@ def test_events_that_are_counted_one_by_one_count_as_slates() -> None:
         [s.time for s in slates for _ in s.items],
         np.array([item for s in slates for item in s.items]),
         np.ones(5, np.bool_),
-        np.array([place in s.clicks for s in slates for place in range(len(s.items))]),
+        np.array([position in s.clicks for s in slates for position in range(len(s.items))]),
         np.array([1 / len(s.items) for s in slates for _ in s.items]),
     )
     for cut in range(6):

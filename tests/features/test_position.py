@@ -4,5 +4,5 @@ from tests.features.logs import random_log, slate
 
 def test_items_are_counted_from_0_in_every_slate() -> None:
     log = random_log(0)
-    wanted = [place for n in range(len(log.clicks)) for place in range(len(slate(log, n)))]
+    wanted = [position for n in range(len(log.clicks)) for position in range(len(slate(log, n)))]
     assert positions(log).tolist() == wanted

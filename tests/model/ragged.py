@@ -41,14 +41,14 @@ def random_interactions(
     lengths = whole(1, min(longest_slate, items), count)
     slates = [torch.randperm(items, generator=generator)[:length] for length in lengths.tolist()]
     clicked = torch.rand(count, generator=generator) < click_share
-    place = (torch.rand(count, generator=generator) * lengths).long()
+    position = (torch.rand(count, generator=generator) * lengths).long()
     return Interactions(
         user_offsets=torch.cat([torch.zeros(1, dtype=torch.int64), steps.cumsum(0)]),
         train_end=steps.int(),
         valid_end=steps.int(),
         times=torch.arange(count),
         sources=whole(0, 1, count).to(torch.uint8),
-        clicks=torch.where(clicked, place, -1).int(),
+        clicks=torch.where(clicked, position, -1).int(),
         slate_offsets=torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)]),
         slate_items=torch.cat([torch.empty(0, dtype=torch.int64), *slates]).int(),
     )
@@ -71,8 +71,8 @@ def histories(batch: Interactions) -> Iterator[list[Met]]:
         met = []
         for index in range(first, end):
             slate = batch.slate_items[slates[index] : slates[index + 1]].tolist()
-            place = int(batch.clicks[index])
-            click = slate[place] if place >= 0 else -1
+            position = int(batch.clicks[index])
+            click = slate[position] if position >= 0 else -1
             met.append(Met(index, slate, click, int(batch.sources[index])))
         yield met
 

@@ -62,8 +62,8 @@ def by_hand(parameters: Parameters, config: ModelConfig, past: list[Met]) -> Ten
 def _moved(state: Tensor, met: Met, parameters: Parameters) -> Tensor:
     weights, evidence = parameters.weights, parameters.evidence
     assert evidence is not None
-    place = int(evidence.source_index[met.source])
-    if met.click < 0 and place < 0:
+    index = int(evidence.source_index[met.source])
+    if met.click < 0 and index < 0:
         return state
     seen = parameters.items[[met.click] if met.click >= 0 else met.slate].mean(0)
     if isinstance(weights, LinearWeights):
@@ -75,7 +75,7 @@ def _moved(state: Tensor, met: Met, parameters: Parameters) -> Tensor:
         target = torch.tanh(w_in @ seen + reset * (w_hn @ state))
         share = 1 - torch.sigmoid(w_id @ seen + w_hd @ state)
     if met.click < 0:
-        fraction = evidence.fractions[place]
+        fraction = evidence.fractions[index]
         share = fraction if fraction > 0 else fraction * torch.exp(-(target - state).norm())
     return state + share * (target - state)
 
@@ -91,8 +91,8 @@ def test_profiles_are_those_of_one_user_after_the_other(
     before = predicted_from(parameters, config, batch)
     now = present_profiles(replace(parameters, parts=Parts.of(config)), batch)
     for user, met in enumerate(histories(batch)):
-        for place, each in enumerate(met):
-            torch.testing.assert_close(before[each.index], by_hand(parameters, config, met[:place]))
+        for index, each in enumerate(met):
+            torch.testing.assert_close(before[each.index], by_hand(parameters, config, met[:index]))
         torch.testing.assert_close(now[user], by_hand(parameters, config, met))
 
 
@@ -106,20 +106,20 @@ def test_a_prediction_does_not_move_with_its_own_slate_or_later_ones(
     batch = random_interactions(seed, users=3, longest_user=8, click_share=0.4)
     lengths = batch.user_offsets.diff()
     user_of = torch.repeat_interleave(lengths)
-    place = torch.arange(len(user_of)) - batch.user_offsets[:-1][user_of]
+    index = torch.arange(len(user_of)) - batch.user_offsets[:-1][user_of]
     cut = data.draw(st.integers(0, 8))
     changed = replace(
         batch,
-        clicks=torch.where(place >= cut, -1 - batch.clicks.clamp(max=0), batch.clicks).int(),
-        sources=torch.where(place >= cut, 1 - batch.sources, batch.sources),
+        clicks=torch.where(index >= cut, -1 - batch.clicks.clamp(max=0), batch.clicks).int(),
+        sources=torch.where(index >= cut, 1 - batch.sources, batch.sources),
         slate_items=torch.where(
-            (place >= cut).repeat_interleave(batch.scroll_lengths),
+            (index >= cut).repeat_interleave(batch.scroll_lengths),
             (batch.slate_items + 1) % ITEMS,
             batch.slate_items,
         ),
     )
     before, after = (predicted_from(parameters, config, each) for each in (batch, changed))
-    assert torch.equal(before[place <= cut], after[place <= cut])
+    assert torch.equal(before[index <= cut], after[index <= cut])
 
 
 def test_what_came_before_does_move_the_prediction() -> None:
@@ -128,8 +128,8 @@ def test_what_came_before_does_move_the_prediction() -> None:
     parameters = theta("linear", BOTH)
     profiles = predicted_from(parameters, config, batch)
     for met in histories(batch):
-        places = [each.index for each in met]
-        assert (profiles[places].diff(dim=0).norm(dim=1) > 1e-3).all()
+        indices = [each.index for each in met]
+        assert (profiles[indices].diff(dim=0).norm(dim=1) > 1e-3).all()
 
 
 @pytest.mark.parametrize("dynamics", ["linear", "gru"])
@@ -168,8 +168,8 @@ def test_states_know_how_many_clicks_led_to_them(batch: Interactions) -> None:
     found = steps.clicks_before
     for user, met in enumerate(histories(batch)):
         clicks = [int(each.click >= 0) for each in met]
-        for place, each in enumerate(met):
-            assert int(found[steps.state_of[each.index]]) == sum(clicks[:place])
+        for index, each in enumerate(met):
+            assert int(found[steps.state_of[each.index]]) == sum(clicks[:index])
         assert int(found[steps.last_state[user]]) == sum(clicks)
 
 

@@ -58,7 +58,7 @@ def test_the_state_is_the_decayed_average_of_the_prefix(batch: Interactions, see
             assert torch.equal(states.mean[user], UNKNOWN)
             continue
         vectors = [VECTORS[item].tolist() for item in clicked[:count]]
-        weight = [MEMORY ** (count - 1 - place) for place in range(count)]
+        weight = [MEMORY ** (count - 1 - index) for index in range(count)]
         for k in range(D):
             column = [vector[k] for vector in vectors]
             mean = sum(w * x for w, x in zip(weight, column, strict=True)) / sum(weight)
@@ -153,11 +153,11 @@ def altered(batch: Interactions, chosen: Tensor, seed: int) -> Interactions:
     """Other slates and other clicks in the chosen interactions [N]."""
     generator = torch.Generator().manual_seed(seed)
     lengths = batch.scroll_lengths
-    place = (torch.rand(len(lengths), generator=generator) * (lengths + 1)).long() - 1
+    index = (torch.rand(len(lengths), generator=generator) * (lengths + 1)).long() - 1
     other = (batch.slate_items + 1) % ITEMS
     return replace(
         batch,
-        clicks=torch.where(chosen, place, batch.clicks).int(),
+        clicks=torch.where(chosen, index, batch.clicks).int(),
         slate_items=torch.where(chosen.repeat_interleave(lengths), other, batch.slate_items).int(),
     )
 
@@ -173,10 +173,10 @@ def test_a_prediction_does_not_move_with_what_comes_later(
     batch = random_interactions(seed, users=4)
     before = predicted_from(config, batch)
     users = torch.repeat_interleave(batch.user_offsets.diff())
-    place = torch.arange(len(users)) - batch.user_offsets[:-1][users]
+    index = torch.arange(len(users)) - batch.user_offsets[:-1][users]
     for cut in range(5):
-        after = predicted_from(config, altered(batch, place >= cut, seed % 1_000 + cut))
-        torch.testing.assert_close(after[place <= cut], before[place <= cut], rtol=0, atol=1e-12)
+        after = predicted_from(config, altered(batch, index >= cut, seed % 1_000 + cut))
+        torch.testing.assert_close(after[index <= cut], before[index <= cut], rtol=0, atol=1e-12)
 
 
 @every_user_model
@@ -186,13 +186,13 @@ def test_a_prediction_moves_with_what_came_before(initial_state: str, dynamics: 
     )
     batch = random_interactions(1, users=30, click_share=1.0)
     users = torch.repeat_interleave(batch.user_offsets.diff())
-    place = torch.arange(len(users)) - batch.user_offsets[:-1][users]
+    index = torch.arange(len(users)) - batch.user_offsets[:-1][users]
     before, after = (
-        predicted_from(config, each) for each in (batch, altered(batch, place == 0, 0))
+        predicted_from(config, each) for each in (batch, altered(batch, index == 0, 0))
     )
     moved = (after - before).abs().sum(1) > 1e-9
-    assert not moved[place == 0].any()
-    assert moved[place > 0].float().mean() > 0.9  # a few altered clicks are the same ones
+    assert not moved[index == 0].any()
+    assert moved[index > 0].float().mean() > 0.9  # a few altered clicks are the same ones
 
 
 def test_amortised_predictions_are_those_of_each_prefix_by_itself() -> None:

@@ -151,9 +151,9 @@ def test_draws_lie_around_the_mean_as_the_scales_say(config: ModelConfig) -> Non
     parts = {0: posterior.items, -2: posterior.shared[names[0]], -1: posterior.shared[names[1]]}
     if config.dynamics == "gru":
         gru = ("from_item", "from_state", "output")
-        parts |= {1 + place: posterior.shared[name] for place, name in enumerate(gru)}
-    for place, part in parts.items():
-        values = torch.stack([draw[place] for draw in draws])
+        parts |= {1 + index: posterior.shared[name] for index, name in enumerate(gru)}
+    for index, part in parts.items():
+        values = torch.stack([draw[index] for draw in draws])
         scale = part.scale
         assert ((values.mean(0) - part.mean).abs() < 5 * scale / 45).all()
         assert ((values.std(0) - scale).abs() < 5 * scale / 63).all()

@@ -32,8 +32,8 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> SlateDataset:
         slate = number // 10 - rng.permutation(20)[:4]
         slate = slate[slate >= 0]
         utility = np.append(1.5 * good[slate], 0.5) + rng.gumbel(size=len(slate) + 1)
-        place = int(utility.argmax())
-        click = int(slate[place]) if place < len(slate) else None
+        position = int(utility.argmax())
+        click = int(slate[position]) if position < len(slate) else None
         row = {"user_id": number % 150, "time": 1_700_000_000 + 60 * number, "source": "feed"}
         log.append(row | {"slate": slate.tolist(), "click": click})
     pl.DataFrame([row for row in log if row["slate"]]).write_parquet(folder / "log.parquet")

@@ -74,10 +74,10 @@ class Postgres:
             f"?{query}" if query else ""
         )
 
-    def own(self, place: Path) -> None:
+    def own(self, folder: Path) -> None:
         """Let the server write to a place."""
         if os.geteuid() == 0:
-            shutil.chown(place, "postgres")
+            shutil.chown(folder, "postgres")
 
     def start(self) -> None:
         options = (

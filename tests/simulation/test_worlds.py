@@ -180,8 +180,8 @@ def loss(true: Choice, other: Choice, shift: float) -> float:
     """Mean divergence of `other`, its items raised by `shift` against no click, from the truth."""
     items = other.items * np.exp(shift)
     total = items.sum(axis=1) + other.no_click
-    row, place = np.nonzero(true.items)
-    p, q = true.items[row, place], items[row, place] / total[row]
+    row, position = np.nonzero(true.items)
+    p, q = true.items[row, position], items[row, position] / total[row]
     nothing = true.no_click * np.log(true.no_click * total / other.no_click)
     return float(((p * np.log(p / q)).sum() + nothing.sum()) / len(total))
 

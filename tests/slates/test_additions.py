@@ -73,7 +73,7 @@ def popularity_of(model: SlateModel) -> PopularityTerm:
 def as_event(model: SlateModel, showing: Showing) -> Seen:
     """Return what was shown as a caller of `recommend` would tell it."""
     seen = [model.item_ids[item] for item in showing.items]
-    clicked = [seen[place] for place in showing.clicks]
+    clicked = [seen[position] for position in showing.clicks]
     return Seen(seen, clicked, model.source_names[showing.source])
 
 
@@ -106,7 +106,7 @@ def test_a_replayed_log_has_the_utilities_of_its_evaluation(
     if "popularity" in terms:
         state = popularity_of(model).item_state(ITEMS)
     past: dict[int, list[Seen]] = {user: [] for user in range(batch.num_users)}
-    places = torch.zeros(6) if "position" not in terms else model.posterior.mean().positions
+    positions = torch.zeros(6) if "position" not in terms else model.posterior.mean().positions
     moments = sorted(
         (showing.time, user, number, showing)
         for user in range(batch.num_users)
@@ -126,7 +126,7 @@ def test_a_replayed_log_has_the_utilities_of_its_evaluation(
         parts = recommender.ranker.mean_parts(slate.user, np.array(showing.items))
         mean = model.posterior.mean()
         factor = mean.position_factor(torch.tensor(showing.source), torch.tensor(number))
-        added = places * (1 if factor is None else factor)
+        added = positions * (1 if factor is None else factor)
         utility = sum(parts.values()) + added[: len(showing.items)].detach().numpy()
         first = int(batch.slate_offsets[n])
         wanted = judged[first : first + len(showing.items)]
@@ -204,8 +204,8 @@ def test_an_explanation_says_what_each_term_adds(
     slate = recommender.recommend(events, 4, clicked="show", seed=2)
     assert slate.history.showings()[2].items == (7, 3)
     parts = recommender.ranker.mean_parts(slate.user, slate.numbers)
-    for place, reason in enumerate(recommender.explain(slate, draws=20)):
-        assert reason.adds == {name: values[place] for name, values in parts.items()}
+    for position, reason in enumerate(recommender.explain(slate, draws=20)):
+        assert reason.adds == {name: values[position] for name, values in parts.items()}
     plain = Recommender(model_of(dataset, ()))
     assert list(plain.explain(plain.recommend([3], 1, seed=0), 20)[0].adds) == ["distance", "bias"]
 

@@ -65,8 +65,8 @@ def test_served_profiles_are_those_with_which_a_replayed_log_is_predicted(
         before = known_profiles(parameters, batch, steps)[steps.state_of].numpy()
     ranker = ranker_of(model)
     for met in histories(batch):
-        for place, each in enumerate(met):
-            served = ranker.mean_profiles(user_of(met[:place]))[0]
+        for index, each in enumerate(met):
+            served = ranker.mean_profiles(user_of(met[:index]))[0]
             np.testing.assert_allclose(served, before[each.index], rtol=1e-4, atol=1e-5)
 
 
@@ -92,8 +92,8 @@ def test_drawn_profiles_have_the_moments_of_the_models_own_draws(dynamics: Dynam
     assert (np.abs(drawn.profiles.mean(axis=0) - theirs.mean(axis=0)) < 5 * error).all()
     assert (np.abs(drawn.profiles.std(axis=0) / theirs.std(axis=0) - 1) < 0.05).all()
     # The vectors that moved the user are those that are ranked: as correlated as in the model.
-    for place, item in enumerate(drawn.items):
-        mine = np.corrcoef(drawn.profiles[:, 0], drawn.vectors[:, place, 0])[0, 1]
+    for index, item in enumerate(drawn.items):
+        mine = np.corrcoef(drawn.profiles[:, 0], drawn.vectors[:, index, 0])[0, 1]
         expected = np.corrcoef(theirs[:, 0], items[:, item, 0].numpy())[0, 1]
         assert abs(mine - expected) < 5 * np.sqrt(2 / draws)
 

@@ -68,9 +68,9 @@ def test_a_table_is_opened_with_the_items_of_the_model(
     rows().write_parquet(file)
     assert is_log(file)
     with opened_log(file, recommender) as dataset:
-        place = dataset.path
+        folder = dataset.path
         assert set(recommender.items.ids) <= {*dataset.item_ids}
-        assert SlateDataset.open(place).num_users == 12
-    assert not place.exists()
+        assert SlateDataset.open(folder).num_users == 12
+    assert not folder.exists()
     pl.DataFrame({"user_id": ["u"], "item_id": ["a00"]}).write_csv(tmp_path / "clicks.csv")
     assert not is_log(tmp_path / "clicks.csv")

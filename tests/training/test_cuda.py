@@ -38,9 +38,9 @@ variants = pytest.mark.parametrize("config", VARIANTS.values(), ids=VARIANTS)
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> SlateDataset:
-    place = tmp_path_factory.mktemp("cuda")
-    write_log(load_config("tiny"), place / "log")
-    return prepare(place / "log", place / "log", place / "set")
+    folder = tmp_path_factory.mktemp("cuda")
+    write_log(load_config("tiny"), folder / "log")
+    return prepare(folder / "log", folder / "log", folder / "set")
 
 
 @variants

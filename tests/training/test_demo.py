@@ -32,9 +32,9 @@ def judged(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> tuple[dict[str, Evaluation], dict[str, float], SlateModel]:
     """The variants on one demo: how they were judged, their CPU seconds, and the first itself."""
-    place: Path = tmp_path_factory.mktemp("demo")
-    write_log(load_config("demo", seed=0), place / "log")
-    dataset = prepare(place / "log", place / "log", place / "set")
+    folder: Path = tmp_path_factory.mktemp("demo")
+    write_log(load_config("demo", seed=0), folder / "log")
+    dataset = prepare(folder / "log", folder / "log", folder / "set")
     evaluations, seconds, models = {}, {}, {}
     for name, config in VARIANTS.items():
         assert config.name == name

@@ -25,9 +25,9 @@ NEVER = TrainingConfig(max_epochs=1, learning_rate=1e3)
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> SlateDataset:
-    place = tmp_path_factory.mktemp("evidence")
-    write_log(load_config("tiny", seed=0, users=800), place / "log")
-    return prepare(place / "log", place / "log", place / "dataset")
+    folder = tmp_path_factory.mktemp("evidence")
+    write_log(load_config("tiny", seed=0, users=800), folder / "log")
+    return prepare(folder / "log", folder / "log", folder / "dataset")
 
 
 @pytest.fixture(scope="module")
@@ -56,12 +56,12 @@ def test_a_run_keeps_it(model: SlateModel, dataset: SlateDataset, tmp_path: Path
     predictions = [ModelRecommender(each).predict(part, scored) for each in (model, back)]
     assert (predictions[0].log_probabilities == predictions[1].log_probabilities).all()
     # It is these slates that the predictions come from.
-    model.posterior.evidence.source_index, places = (
+    model.posterior.evidence.source_index, kept = (
         torch.tensor([-1, -1]),
         model.posterior.evidence.source_index,
     )
     without = ModelRecommender(model).predict(part, scored)
-    model.posterior.evidence.source_index = places
+    model.posterior.evidence.source_index = kept
     assert (predictions[0].log_probabilities != without.log_probabilities).any()
 
 

@@ -32,9 +32,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> tuple[SlateDataset, ItemF
     for number in range(USERS * 10):
         slate = rng.permutation(SEEN)[:5]
         utility = np.append(1.5 * good[slate], 0.0) + rng.gumbel(size=6)
-        place = int(utility.argmax())
+        position = int(utility.argmax())
         row = {"user_id": number % USERS, "time": number, "source": "feed", "slate": slate.tolist()}
-        rows.append(row | {"click": int(slate[place]) if place < 5 else None})
+        rows.append(row | {"click": int(slate[position]) if position < 5 else None})
     pl.DataFrame(rows).write_parquet(folder / "log.parquet")
     colours = rng.choice(["red", "blue"], ITEMS)
     items = pl.DataFrame({"item_id": range(ITEMS), "group": ["one"] * ITEMS})

@@ -38,7 +38,7 @@ def simulated(users: int) -> tuple[Interactions, Chunk]:
     chunk = Chunk(*(column[order] for column in chunk))
     counts = np.bincount(chunk.user, minlength=everybody)
     seen = np.arange(chunk.slates.shape[1]) < chunk.scroll[:, None]  # [N, S]
-    place = np.argmax(chunk.slates == chunk.clicks[:, None], axis=1)
+    position = np.argmax(chunk.slates == chunk.clicks[:, None], axis=1)
     user = np.arange(everybody)
     interactions = Interactions(
         user_offsets=torch.tensor([0, *np.cumsum(counts)]),
@@ -46,7 +46,7 @@ def simulated(users: int) -> tuple[Interactions, Chunk]:
         valid_end=torch.tensor(np.where(user < users + VALIDATION, counts, 0), dtype=torch.int32),
         times=torch.tensor(chunk.time),
         sources=torch.tensor(chunk.searched, dtype=torch.uint8),
-        clicks=torch.tensor(np.where(chunk.clicks >= 0, place, -1), dtype=torch.int32),
+        clicks=torch.tensor(np.where(chunk.clicks >= 0, position, -1), dtype=torch.int32),
         slate_offsets=torch.tensor([0, *np.cumsum(chunk.scroll)]),
         slate_items=torch.tensor(chunk.slates[seen], dtype=torch.int32),
     )

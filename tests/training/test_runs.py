@@ -30,9 +30,9 @@ TRAINING = TrainingConfig(batch_users=64, max_epochs=4)
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> SlateDataset:
-    place = tmp_path_factory.mktemp("training")
-    write_log(load_config("tiny"), place / "log")
-    return prepare(place / "log", place / "log", place / "set")
+    folder = tmp_path_factory.mktemp("training")
+    write_log(load_config("tiny"), folder / "log")
+    return prepare(folder / "log", folder / "log", folder / "set")
 
 
 @pytest.fixture(scope="module")
@@ -214,9 +214,9 @@ def test_damaged_runs_are_refused(copy: Path, tmp_path: Path) -> None:
 def test_a_file_that_is_not_the_one_saved_is_refused(name: str, copy: Path) -> None:
     file = copy / name
     whole = file.read_bytes()
-    for place in (0, len(whole) // 2, len(whole) - 1):
+    for index in (0, len(whole) // 2, len(whole) - 1):
         flipped = bytearray(whole)
-        flipped[place] ^= 1
+        flipped[index] ^= 1
         file.write_bytes(flipped)
         with pytest.raises(InputError, match="damaged") as error:
             load(copy)

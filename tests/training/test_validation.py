@@ -91,8 +91,8 @@ def test_items_that_training_never_saw_are_scored_as_they_will_be_predicted() ->
     log, _ = log_and_posterior()
     items = torch.where(log.slate_items >= 6, 6 + log.slate_items % 6, log.slate_items)
     users = torch.repeat_interleave(log.user_offsets.diff())
-    place = torch.arange(len(users)) - log.user_offsets[:-1][users]
-    training = torch.repeat_interleave(place < log.train_end[users], log.scroll_lengths)
+    index = torch.arange(len(users)) - log.user_offsets[:-1][users]
+    training = torch.repeat_interleave(index < log.train_end[users], log.scroll_lengths)
     log = log.with_items(torch.where(training, items % 6, items).int())
     groups = torch.zeros(ITEMS).long()
     work = Training(

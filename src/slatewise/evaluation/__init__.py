@@ -54,7 +54,7 @@ from slatewise.evaluation.metrics import (
     Metric,
     PredictedClickRate,
     Recall,
-    Recommended,
+    RecommendedLists,
     TargetRanks,
 )
 from slatewise.evaluation.off_policy import (
@@ -114,7 +114,7 @@ __all__ = [
     "Predictor",
     "Ranker",
     "Recall",
-    "Recommended",
+    "RecommendedLists",
     "Slates",
     "SmoothedCTR",
     "TargetRanks",

@@ -18,7 +18,7 @@ from slatewise.evaluation.metrics import (
     HitRate,
     Metric,
     Recall,
-    Recommended,
+    RecommendedLists,
     TargetRanks,
     slate_metrics,
 )
@@ -229,7 +229,7 @@ def _target_ranks(recommender: Ranker, batch: Interactions, part: Part) -> Targe
     return TargetRanks(slates.users, slates.sources, ranks)
 
 
-def _recommended(recommender: Ranker, batch: Interactions, part: Part, k: int) -> Recommended:
+def _recommended(recommender: Ranker, batch: Interactions, part: Part, k: int) -> RecommendedLists:
     """Recommend once, from what came before the part, and look at the clicks in it."""
     first, _ = part_bounds(batch, part)
     before = batch.of_users(torch.arange(batch.num_users), first)
@@ -237,7 +237,7 @@ def _recommended(recommender: Ranker, batch: Interactions, part: Part, k: int) -
     items = recommender.rank(before, k, times=asked).cpu().numpy().astype(np.int64)
     later = scored_interactions(batch, part) & (batch.clicks >= 0)
     slates = Slates.of(batch, later)
-    return Recommended(
+    return RecommendedLists(
         users=np.arange(batch.num_users),
         items=items,
         clicked=batch.clicked_items[later].numpy().astype(np.int64),

@@ -16,7 +16,7 @@ from slatewise.evaluation.predictions import Predictions
 from slatewise.evaluation.rows import Floats, row_numbers, sum_rows
 
 
-class Observed(Protocol):
+class Observations(Protocol):
     """Anything with one row per thing observed, each belonging to a user."""
 
     @property
@@ -25,7 +25,7 @@ class Observed(Protocol):
         ...
 
 
-T_contra = TypeVar("T_contra", bound=Observed, contravariant=True)
+T_contra = TypeVar("T_contra", bound=Observations, contravariant=True)
 
 
 class Metric(ABC, Generic[T_contra]):
@@ -242,7 +242,7 @@ class MRR(AtK[TargetRanks]):
 
 
 @dataclass(frozen=True)
-class Recommended:
+class RecommendedLists:
     """One recommendation to each of U users, made before the held-out interactions."""
 
     users: Int64Array
@@ -255,7 +255,7 @@ class Recommended:
     """[U + 1] the clicks of each user"""
 
 
-class HitRate(AtK[Recommended]):
+class HitRate(AtK[RecommendedLists]):
     """Mean number of recommended items that were clicked later (equation hitrate of the paper).
 
     Favours what the platform will show anyway; for comparison with the paper, not for decisions.
@@ -263,7 +263,7 @@ class HitRate(AtK[Recommended]):
 
     label = "hitrate"
 
-    def per_interaction(self, observed: Recommended) -> Floats:
+    def per_interaction(self, observed: RecommendedLists) -> Floats:
         """Return |recommended ∩ clicked later| of each user; repeated clicks count once."""
         span = 1 + max(observed.items.max(initial=0), observed.clicked.max(initial=0))
         rows = row_numbers(observed.offsets)

@@ -1,11 +1,11 @@
 """How likely a strategy was to make a whole slate, exactly, where that can be worked out.
 
 A strategy without chance makes one slate. An ε-mix around one makes others, each with a
-probability that a recursion over its places finds. For strategies that draw from a posterior there
-is no such formula: places of one slate are not independent (an item stands in one place only, and
-all places share the draw of the user), so the product over places of each item's probability is an
-approximation. The share of repeated draws that give just this slate is an unbiased estimate: good
-enough for the target of an evaluation, but not for the log, by which is divided.
+probability that a recursion over its positions finds. For strategies that draw from a posterior
+there is no such formula: positions of one slate are not independent (an item stands in one of them
+only, and all share the draw of the user), so the product over positions of each item's probability
+is an approximation. The share of repeated draws that give just this slate is an unbiased estimate,
+good enough for the target of an evaluation, but not for the log, by which is divided.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ def epsilon_mix_probability(
     """Return P(slate) of the ε-mix (`EpsilonMix`) around a strategy without chance.
 
     `own` are the k items of that strategy, of `offered` that may be shown; no group has a cap.
-    Place after place a coin takes the next item of chance (uniform, none twice) or the next of its
+    For each position a coin takes the next item of chance (uniform, none twice) or the next of its
     own; what is in the slate already is passed over, and its own items fill what is left at the
     end. After some coins, n own items and r of chance were taken, e of them are in the slate; all
     items of chance so far are among those e, so that the next one is passed over with probability
@@ -67,6 +67,6 @@ def _toss(
 
 
 def _filled(begun: Sequence[int], own: Sequence[int], k: int) -> list[int]:
-    """Fill the places that are left with own items, best first."""
+    """Fill the positions that are left with own items, best first."""
     left = [item for item in own if item not in begun]
     return [*begun, *left][:k]

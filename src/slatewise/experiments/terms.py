@@ -77,7 +77,7 @@ class TermsConfig(StudyConfig):
         return self
 
     @property
-    def places(self) -> tuple[str, ...]:
+    def datasets(self) -> tuple[str, ...]:
         """The worlds, or the one dataset instead."""
         return self.worlds if self.dataset is None else (DATASET,)
 
@@ -101,7 +101,7 @@ def units(config: TermsConfig) -> list[Unit]:
     return [
         Unit(seed, f"{world}+{part}")
         for seed in config.seeds
-        for world in config.places
+        for world in config.datasets
         for part in _parts(config, world)
     ]
 
@@ -118,12 +118,12 @@ def _parts(config: TermsConfig, world: str) -> list[str]:
 def run(config: TermsConfig, unit: Unit, bench: Bench) -> Tables:
     """Fit and judge one model in one world, or all baselines; or ask what causes are worth."""
     world, _, part = unit.part.partition("+")
-    place = config.of_world(world)
-    dataset = dataset_of(place, unit.seed, bench)
+    world_config = config.of_world(world)
+    dataset = dataset_of(world_config, unit.seed, bench)
     head: Row = {"seed": unit.seed, "world": world}
     tables: Tables = {"scores": [], "replicates": []}
     if part == WORTH:
-        found = worth_of_causes(place.simulated(unit.seed), dataset)
+        found = worth_of_causes(world_config.simulated(unit.seed), dataset)
         return {"worths": [head | {"term": term, "worth": found[term]} for term in found]}
     if part == BASELINES:
         for name, baseline in fit_baselines(dataset).items():
@@ -215,7 +215,7 @@ def _judge(
 
 def summarise(config: TermsConfig, tables: Tables) -> Summary:
     """Pool over seeds; compare terms with none, and `--auto` with the baselines."""
-    return summary_of(TermScores(tables, config.places, same_users=config.dataset is not None))
+    return summary_of(TermScores(tables, config.datasets, same_users=config.dataset is not None))
 
 
 STUDY: Final = Study(

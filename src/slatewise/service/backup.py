@@ -130,9 +130,9 @@ def _link(source: Path, target: Path) -> None:
 
 def _files(folder: Path) -> Iterator[Path]:
     """Return all files of a folder; hidden ones are half-written."""
-    for place, folders, names in os.walk(folder):  # it minds no folder that vanishes
+    for parent, folders, names in os.walk(folder):  # it minds no folder that vanishes
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield from (Path(place, name) for name in sorted(names) if not name.startswith("."))
+        yield from (Path(parent, name) for name in sorted(names) if not name.startswith("."))
 
 
 def _write(stage: Path, out: Path, store: str) -> Backup:

@@ -140,7 +140,7 @@ class PosteriorMean(NamedStrategy):
 
 
 class EpsilonMix(NamedStrategy):
-    """Fill each place with an item at random with probability ε, else as another strategy would."""
+    """Fill each position at random with probability ε, else as another strategy would."""
 
     name: ClassVar[str] = "epsilon-mix"
 
@@ -160,8 +160,8 @@ class EpsilonMix(NamedStrategy):
         """Return slates [B, k]."""
         chance = np.stack([_coins(seed, k) for seed in users.seeds]) < self.epsilon  # [B, k]
         own, random = self.rest.slates(ranker, users, k), ranker.at_random(users, k)
-        place = np.cumsum(~chance, axis=1) - 1  # [B, k] which of its own items is next
-        mixed = np.where(chance, random, np.take_along_axis(own, np.maximum(place, 0), axis=1))
+        turn = np.cumsum(~chance, axis=1) - 1  # [B, k] which of its own items is next
+        mixed = np.where(chance, random, np.take_along_axis(own, np.maximum(turn, 0), axis=1))
         # An item of chance may be one of its own, or its group full: its own items make up for it.
         return ranker.interleave(users, np.concatenate([mixed, own], axis=1)[:, None], k)
 

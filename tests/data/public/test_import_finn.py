@@ -75,7 +75,7 @@ def many(copies: int) -> Arrays:
 
 
 @pytest.mark.parametrize(
-    ("column", "place", "value", "written"),
+    ("column", "index", "value", "written"),
     [
         ("click_idx", (0, 0), 1, 5 * 60),
         ("slate_lengths", (0, 0), 2, 5 * 60),
@@ -83,16 +83,16 @@ def many(copies: int) -> Arrays:
     ],
 )
 def test_a_rare_disagreement_is_reported_and_a_frequent_one_is_damage(
-    tmp_path: Path, column: str, place: tuple[int, int], value: int, written: int
+    tmp_path: Path, column: str, index: tuple[int, int], value: int, written: int
 ) -> None:
     arrays = many(60)
-    arrays[column][place] = value
+    arrays[column][index] = value
     log, _, tally = imported("finn", write_finn(tmp_path / "rare", arrays), tmp_path / "out")
     assert tally.notes[f"interactions whose {column} disagrees with the slate"] == 1
     assert log.height == written
 
     arrays = many(60)
-    arrays[column][3 + place[0] :: 3, place[1]] = value
+    arrays[column][3 + index[0] :: 3, index[1]] = value
     with pytest.raises(InputError) as error:
         import_public("finn", write_finn(tmp_path / "often", arrays), tmp_path / "none")
     assert (error.value.row, error.value.column) == (4, column)
@@ -100,7 +100,7 @@ def test_a_rare_disagreement_is_reported_and_a_frequent_one_is_damage(
 
 
 @pytest.mark.parametrize(
-    ("column", "place", "value"),
+    ("column", "index", "value"),
     [
         ("slate", (1, 2, 1), 8),
         ("slate", (1, 2, 1), -1),
@@ -109,11 +109,11 @@ def test_a_rare_disagreement_is_reported_and_a_frequent_one_is_damage(
     ],
 )
 def test_ids_that_do_not_exist_are_damage(
-    tmp_path: Path, column: str, place: tuple[int, ...], value: int
+    tmp_path: Path, column: str, index: tuple[int, ...], value: int
 ) -> None:
     arrays = finn_arrays()
-    arrays[column][place] = value
-    with pytest.raises(InputError, match=f"found {value} at step {place[1]}") as error:
+    arrays[column][index] = value
+    with pytest.raises(InputError, match=f"found {value} at step {index[1]}") as error:
         import_public("finn", write_finn(tmp_path / "finn", arrays), tmp_path / "out", chunk_size=1)
     assert (error.value.row, error.value.column) == (2, column)
 

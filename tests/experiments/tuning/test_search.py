@@ -31,9 +31,9 @@ def config(dataset: SlateDataset, **changes: object) -> TuneConfig:
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory, tiny: SlateDataset) -> Path:
     """A search for two variants that ran in one go."""
-    place = tmp_path_factory.mktemp("search")
-    run_study(STUDY, config(tiny, variants=("slate-gru-hier", "slate-gru-flat")), place)
-    return place
+    folder = tmp_path_factory.mktemp("search")
+    run_study(STUDY, config(tiny, variants=("slate-gru-hier", "slate-gru-flat")), folder)
+    return folder
 
 
 @pytest.fixture

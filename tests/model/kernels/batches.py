@@ -154,7 +154,7 @@ def by_hand(batch: Batch) -> tuple[float, list[float], list[float]]:
     for n, click in enumerate(batch.clicks.tolist()):
         state = batch.states[batch.state_of[n]].tolist()
         utilities, exposing = [], []
-        for place, cell in enumerate(range(int(batch.offsets[n]), int(batch.offsets[n + 1]))):
+        for position, cell in enumerate(range(int(batch.offsets[n]), int(batch.offsets[n + 1]))):
             vector = batch.items[batch.cells[cell]].tolist()
             bias = vector.pop() if len(vector) > len(state) else 0.0
             relevant = -math.dist(state, vector)
@@ -168,7 +168,7 @@ def by_hand(batch: Batch) -> tuple[float, list[float], list[float]]:
                 )
             if batch.positions is not None:
                 factor = 1.0 if batch.position_factors is None else batch.position_factors[n]
-                added = batch.positions[min(place, len(batch.positions) - 1)]
+                added = batch.positions[min(position, len(batch.positions) - 1)]
                 utilities[-1] += float(factor * added)
             if batch.taken is not None and batch.taken[cell]:
                 utilities[-1] = exposing[-1] = -math.inf
@@ -177,7 +177,7 @@ def by_hand(batch: Batch) -> tuple[float, list[float], list[float]]:
         everything = math.exp(nothing) + sum(math.exp(utility) for utility in utilities)
         log_likelihood.append(math.log(relevance / everything))
         if batch.stops is not None and batch.enough is not None and batch.stops[n]:
-            left = [utility for place, utility in enumerate(utilities) if place != click]
+            left = [utility for position, utility in enumerate(utilities) if position != click]
             enough = math.exp(batch.enough[n])
             log_likelihood[-1] += math.log(enough / (enough + sum(map(math.exp, left))))
         counted = [*exposing, nothing] if batch.include_no_click else exposing

@@ -205,13 +205,13 @@ def test_the_fused_gradient_is_that_of_finite_differences(
     exact = case.double()
     for name, gradient in gradients.items():
         differences = torch.zeros_like(getattr(exact, name))
-        for place in range(differences.numel()):
+        for index in range(differences.numel()):
             ends = []
             for shift in (1e-6, -1e-6):
                 moved = getattr(exact, name).clone()
-                moved.view(-1)[place] += shift
+                moved.view(-1)[index] += shift
                 ends.append(by_hand(replace(exact, **{name: moved})))
-            differences.view(-1)[place] = 3 * (ends[0] - ends[1]) / 2e-6
+            differences.view(-1)[index] = 3 * (ends[0] - ends[1]) / 2e-6
         assert_close(gradient, differences)
 
 

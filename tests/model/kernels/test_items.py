@@ -136,13 +136,13 @@ def test_the_fused_gradient_is_that_of_finite_differences() -> None:
     exact = rows.to(torch.float64)
     for name, gradient in rows.gradients("numba").items():
         differences = torch.zeros_like(getattr(exact, name))
-        for place in range(differences.numel()):
+        for index in range(differences.numel()):
             ends = []
             for shift in (1e-6, -1e-6):
                 moved = getattr(exact, name).clone()
-                moved.view(-1)[place] += shift
+                moved.view(-1)[index] += shift
                 ends.append(replace(exact, **{name: moved}).total("torch").item())
-            differences.view(-1)[place] = (ends[0] - ends[1]) / 2e-6
+            differences.view(-1)[index] = (ends[0] - ends[1]) / 2e-6
         assert_close(gradient, differences, 1e-5)
 
 

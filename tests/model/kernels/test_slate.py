@@ -125,13 +125,13 @@ def test_the_fused_gradient_is_that_of_finite_differences(
     exact = batch.to(torch.float64)
     for name, gradient in gradients.items():
         differences = torch.zeros_like(getattr(exact, name))
-        for place in range(differences.numel()):
+        for index in range(differences.numel()):
             ends = []
             for shift in (1e-6, -1e-6):
                 moved = getattr(exact, name).clone()
-                moved.view(-1)[place] += shift
+                moved.view(-1)[index] += shift
                 ends.append(by_hand(replace(exact, **{name: moved}))[0])
-            differences.view(-1)[place] = 3 * (ends[0] - ends[1]) / 2e-6
+            differences.view(-1)[index] = 3 * (ends[0] - ends[1]) / 2e-6
         assert_close(gradient, differences, 1e-5)
 
 
@@ -317,9 +317,9 @@ def test_an_index_out_of_range_is_an_error_not_a_crash(name: str, value: int) ->
 
 def test_offsets_must_stay_within_the_cells() -> None:
     batch = random_batch(15)
-    for place, value in ((-1, 10_000), (0, -1), (3, 10_000)):
+    for index, value in ((-1, 10_000), (0, -1), (3, 10_000)):
         wrong = batch.offsets.clone()
-        wrong[place] = value
+        wrong[index] = value
         with pytest.raises(IndexError):
             replace(batch, offsets=wrong).terms("numba")
 

@@ -5,12 +5,12 @@ import pytest
 import torch
 
 from slatewise.model.network.architecture import SlateInputs, SlateNetwork
-from slatewise.model.network.candidates import ALWAYS, Candidates
+from slatewise.model.network.candidates import ALWAYS, SlateCandidates
 
 COUNT, HIDDEN = 6, 4
 
 
-def candidates(*, can_pass: bool = True) -> Candidates:
+def candidates(*, can_pass: bool = True) -> SlateCandidates:
     """Return six candidates to a network with weights at random."""
     with torch.random.fork_rng():
         torch.manual_seed(2)
@@ -18,7 +18,7 @@ def candidates(*, can_pass: bool = True) -> Candidates:
         torch.nn.init.normal_(network.weights.weight)
         torch.nn.init.normal_(network.of_group.weight)
         inputs = inputs_of(torch.randn(COUNT, 3), torch.randn(1, 2), torch.arange(COUNT) % 3)
-        return Candidates(network, inputs, torch.randn(HIDDEN, HIDDEN), can_pass)
+        return SlateCandidates(network, inputs, torch.randn(HIDDEN, HIDDEN), can_pass)
 
 
 def inputs_of(items: torch.Tensor, slate: torch.Tensor, groups: torch.Tensor) -> SlateInputs:

@@ -75,11 +75,11 @@ def test_its_certainty_is_the_curvature_of_the_likelihood(passes: bool) -> None:
     network = fitted(choices, 100, hidden=4).network
     with torch.no_grad():
         last, none = network.hidden_units(choices.inputs)
-        place = network.place_utilities(choices.inputs)
+        position = network.position_utilities(choices.inputs)
 
     def log_likelihood(weights: torch.Tensor) -> torch.Tensor:
         total = weights.new_zeros(())
-        slates = torch.split(last.double() @ weights + place, choices.inputs.lengths.tolist())
+        slates = torch.split(last.double() @ weights + position, choices.inputs.lengths.tolist())
         for slate, option, click in zip(slates, none, choices.clicks.tolist(), strict=True):
             options = torch.cat([slate, option[None]]) if passes else slate
             total = total + options.log_softmax(0)[click]

@@ -21,13 +21,13 @@ def rows_of(seed: int, *, users: int = 40) -> Rows:
     for user in range(users):
         for second in np.sort(rng.integers(0, 2 * 86_400, 10)).tolist():
             slate = rng.permutation(ITEMS)[: rng.integers(1, 6)].tolist()
-            place = int(rng.integers(-1, len(slate)))
+            position = int(rng.integers(-1, len(slate)))
             rows.append(
                 {
                     "user_id": user,
                     "time": START + second,
                     "slate": slate,
-                    "click": slate[place] if place >= 0 else None,
+                    "click": slate[position] if position >= 0 else None,
                     "source": ["search", "front page"][int(rng.integers(2))],
                 }
             )

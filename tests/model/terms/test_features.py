@@ -99,7 +99,7 @@ def test_words_of_features_are_words(terms: FittedTerms) -> None:
 
 
 def test_popularity_needs_clock_times_and_a_log(tmp_path: Path, terms: FittedTerms) -> None:
-    ordered = [row | {"time": place} for place, row in enumerate(rows_of(0))]
+    ordered = [row | {"time": index} for index, row in enumerate(rows_of(0))]
     with pytest.raises(SlatewiseError, match="only an order"):
         FittedTerms.fit(CONFIG, dataset_of(tmp_path / "log", ordered, clock=False))
     with pytest.raises(SlatewiseError, match="not known without a log"):

@@ -28,9 +28,9 @@ def visits(seed: int, users: int = 160) -> Rows:
             source = ("front page", "search")[int(rng.integers(2))]
             factor = (RETURNING if number else 1.0) * (SEARCH if source == "search" else 1.0)
             worth = np.append(SLOPE * factor * np.arange(5), -1.0)
-            place = int(rng.choice(6, p=np.exp(worth) / np.exp(worth).sum()))
+            position = int(rng.choice(6, p=np.exp(worth) / np.exp(worth).sum()))
             slate = rng.permutation(ITEMS)[:5].tolist()
-            click = slate[place] if place < 5 else None
+            click = slate[position] if position < 5 else None
             rows.append(
                 {"user_id": user, "time": START + 3600 * number, "source": source}
                 | {"slate": slate, "click": click}

@@ -35,12 +35,12 @@ def commands() -> list[tuple[str, str]]:
     return found
 
 
-def said_by(script: str, server: Server, place: Path) -> str:
+def said_by(script: str, server: Server, folder: Path) -> str:
     """Run commands in one shell, with the address and the token of the test's server."""
     names = f'SHOP={server.client.base_url} AUTH="Authorization: Bearer {TOKENS["admin"]}"'
     ran = subprocess.run(
         ["bash", "-ec", f"export {names}\n{script}"],
-        cwd=place,
+        cwd=folder,
         capture_output=True,
         text=True,
         check=True,

@@ -297,13 +297,13 @@ def _act(rng: random.Random, items: Sequence[str]) -> dict[str, Any]:
 
 
 @contextmanager
-def small_disk(place: Path, megabytes: int) -> Iterator[Path]:
+def small_disk(folder: Path, megabytes: int) -> Iterator[Path]:
     """Mount a disk of its own at `place`; needs root."""
-    place.mkdir()
+    folder.mkdir()
     subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(place)], check=True
+        ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(folder)], check=True
     )
     try:
-        yield place
+        yield folder
     finally:
-        subprocess.run(["umount", "--lazy", str(place)], check=True)
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)

@@ -118,5 +118,5 @@ def test_the_same_visits_in_another_order_make_the_same_tables(tmp_path: Path, n
     other = taken(Shelf(found[::-1], ITEMS[::-1]), tmp_path / "other", START, START + DAY)
     assert one.slates > 0
     assert other.slates == one.slates
-    first, second = (pl.read_parquet(tmp_path / place / name) for place in ("one", "other"))
+    first, second = (pl.read_parquet(tmp_path / folder / name) for folder in ("one", "other"))
     assert first.equals(second)

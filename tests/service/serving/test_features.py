@@ -199,7 +199,7 @@ class Forgetful(Store):
 def test_a_store_that_fails_meanwhile_is_asked_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("slatewise.service.serving.service._PAUSE", 0.0)
+    monkeypatch.setattr("slatewise.service.serving.store_access._PAUSE", 0.0)
     a_service(tmp_path, a_model(described=True), GREEDY)
     store = Forgetful.open(GREEDY.store_url(tmp_path))
     assert isinstance(store, Forgetful)

@@ -323,10 +323,10 @@ def test_propensities_are_logged_where_asked_for(tmp_path: Path) -> None:
     assert logged is not None
     plain = a_service(tmp_path, None, config(arms={"main": {"strategy": "thompson"}}))
     again = [slate(plain, "ann", k=3, allow=("a01", "a02", "a03")) for _ in range(200)]
-    for place in range(3):
-        share = sum(one[place] == record.items[place] for one in again) / 200
+    for position in range(3):
+        share = sum(one[position] == record.items[position] for one in again) / 200
         # The difference of two shares of 200: four standard errors are at most 0.2.
-        assert logged[place] == pytest.approx(share, abs=0.2)
+        assert logged[position] == pytest.approx(share, abs=0.2)
     empty = service.recommend(Request("ann", allow=()))[0]
     assert empty.serving is not None
     assert empty.serving.propensities == ()

@@ -62,9 +62,9 @@ def test_without_a_store_slates_go_on_without_history_and_say_so(
     service.changed_items()
     assert "items may have changed" in service.recommend(Request(k=5))[2][0]
     store.down = False
-    service._paused_until = math.inf
+    service._access._paused_until = math.inf
     assert "history unavailable" in service.recommend(Request("bob", k=5))[2][-1]
-    service._paused_until = 0.0
+    service._access._paused_until = 0.0
     record, _, notes = service.recommend(Request("bob", k=5))
     assert record.items == warm
     assert notes == []
@@ -85,7 +85,7 @@ def test_while_the_store_is_in_trouble_only_one_request_waits_for_it(tmp_path: P
         assert answer.wait(60)
 
     store._fail = silent  # type: ignore[method-assign]
-    service._paused_until = 0.0
+    service._access._paused_until = 0.0
     waiting = threading.Thread(target=lambda: told.append(service.recommend(Request("ann"))[2]))
     waiting.start()
     assert asked.wait(60)
@@ -106,7 +106,7 @@ def test_a_service_starts_without_its_store(tmp_path: Path) -> None:
     assert record.items == ()
     assert len(notes) == 2
     store.down = False  # type: ignore[attr-defined]
-    service._paused_until = 0.0
+    service._access._paused_until = 0.0
     assert len(slate(service, "ann", k=5)) == 5
 
 

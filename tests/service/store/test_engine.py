@@ -59,14 +59,14 @@ def require_whole(store: Store, acknowledged: int) -> None:
 @pytest.fixture
 def small_disk() -> Iterator[Path]:
     """A file system of 6 MB, where PostgreSQL's user may go, too."""
-    place = Path(tempfile.mkdtemp(prefix="slatewise-small-"))
-    mount = ["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(place)]
+    folder = Path(tempfile.mkdtemp(prefix="slatewise-small-"))
+    mount = ["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(folder)]
     if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
         pytest.skip("NOT TESTED ON A FULL DISK: only root can make a small one")
-    place.chmod(0o755)
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
-    place.rmdir()
+    folder.chmod(0o755)
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+    folder.rmdir()
 
 
 def make_room(disk: Path) -> None:
@@ -87,11 +87,11 @@ def test_a_full_disk_stops_sqlite_with_nothing_half_written(small_disk: Path) ->
 @on_postgresql
 def test_a_full_disk_stops_postgresql_with_nothing_half_written(small_disk: Path) -> None:
     with running() as postgres:  # One of its own: it would not start again without the small disk.
-        place = small_disk / "space"
-        place.mkdir()
-        postgres.own(place)
+        folder = small_disk / "space"
+        folder.mkdir()
+        postgres.own(folder)
         with psycopg.connect(postgres.url(), autocommit=True) as connection:
-            connection.execute(f"CREATE TABLESPACE small LOCATION '{place}'")
+            connection.execute(f"CREATE TABLESPACE small LOCATION '{folder}'")
         store = Store.open(postgres.url("options=-cdefault_tablespace%3Dsmall"))
         acknowledged = fill(store)
         assert acknowledged > 0

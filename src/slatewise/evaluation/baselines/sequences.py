@@ -160,7 +160,7 @@ class SelfAttention(Encoder):
 
     def __init__(self, num_items: int) -> None:
         super().__init__(num_items)
-        self.places = nn.Parameter(torch.zeros(WINDOW, DIMENSIONS))
+        self.positions = nn.Parameter(torch.zeros(WINDOW, DIMENSIONS))
         self.layers = nn.ModuleList(
             nn.TransformerEncoderLayer(
                 *(DIMENSIONS, 2, 2 * DIMENSIONS, DROPOUT),
@@ -176,7 +176,7 @@ class SelfAttention(Encoder):
         """Return the outputs of the last layer [w, L, D]."""
         length = tokens.shape[1]
         causal = nn.Transformer.generate_square_subsequent_mask(length)
-        states = self.dropout(self.vectors(tokens) * DIMENSIONS**0.5 + self.places[:length])
+        states = self.dropout(self.vectors(tokens) * DIMENSIONS**0.5 + self.positions[:length])
         for layer in self.layers:
             states = layer(states, src_mask=causal, is_causal=True)
         normed: Tensor = self.norm(states)

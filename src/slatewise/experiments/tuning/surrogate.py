@@ -59,22 +59,22 @@ def contours(space: Space, trials: Sequence[Trial], best: Trial, seed: int) -> I
     """Yield the surrogate over two settings, the others as in the best trial (Figures 6 and 7)."""
     if sum(trial.value is not None for trial in trials) < TO_LEARN_FROM:
         return
-    places: list[Row] = []
+    cells: list[Row] = []
     for figure, names in FIGURES.items():
         # Under a flat prior, σ_v has the part of κ_μ.
         across, up = (name if name in space.ranges else "sigma_v" for name in names)
         head = {"figure": figure, "across": across, "up": up}
-        places += [
+        cells += [
             head | {"x": x, "y": y}
             for y in space.grid(up, _GRID)
             for x in space.grid(across, _GRID)
         ]
     points = [
-        best.parameters | {place["across"]: place["x"], place["up"]: place["y"]} for place in places
+        best.parameters | {cell["across"]: cell["x"], cell["up"]: cell["y"]} for cell in cells
     ]
     believed = predict(space, trials, points, seed)
-    for place, (mean, deviation) in zip(places, believed, strict=True):
-        yield place | {"mean": mean, "deviation": deviation}
+    for cell, (mean, deviation) in zip(cells, believed, strict=True):
+        yield cell | {"mean": mean, "deviation": deviation}
 
 
 def _asked(

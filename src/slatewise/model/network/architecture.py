@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 CLIP: Final = 6.0
 """Standard deviations beyond which a feature counts no more."""
-PLACES: Final = 5
+POSITION_FEATURES: Final = 5
 """Features of a position."""
 
 
@@ -78,7 +78,8 @@ class SlateNetwork(nn.Module):
         self.weights = nn.Linear(hidden, 1, bias=False)
         self.none_hidden = nn.Linear(2 * hidden + slate_features, hidden)
         self.none_weights = nn.Linear(hidden, 1)
-        self.place_hidden = nn.Linear(PLACES + slate_features, 16)
+        # `place_…` are keys of saved runs.
+        self.place_hidden = nn.Linear(POSITION_FEATURES + slate_features, 16)
         self.place_weights = nn.Linear(16, 1, bias=False)
         nn.init.zeros_(self.of_group.weight)
         # Close to a choice at random: from there every direction is open.
@@ -121,21 +122,21 @@ class SlateNetwork(nn.Module):
         utility: Tensor = self.none_weights(torch.relu(self.none_hidden(seen)))[:, 0]
         return utility
 
-    def place_utilities(self, inputs: SlateInputs) -> Tensor:
+    def position_utilities(self, inputs: SlateInputs) -> Tensor:
         """Return what the position of each item adds: [F]."""
-        places = place_features(inputs.offsets)
+        positions = position_features(inputs.offsets)
         slates = inputs.slates.index_select(0, inputs.rows)
-        hidden = torch.relu(self.place_hidden(torch.cat([places, slates], 1)))
+        hidden = torch.relu(self.place_hidden(torch.cat([positions, slates], 1)))
         out: Tensor = self.place_weights(hidden)[:, 0]
         return out
 
     def forward(self, inputs: SlateInputs) -> tuple[Tensor, Tensor]:
         """Return the utilities of items [F], positions included, and of clicking nothing [N]."""
         last, none = self.hidden_units(inputs)
-        return self.weights(last)[:, 0] + self.place_utilities(inputs), none
+        return self.weights(last)[:, 0] + self.position_utilities(inputs), none
 
 
-def place_features(offsets: Tensor) -> Tensor:
+def position_features(offsets: Tensor) -> Tensor:
     """Return the features of each position of slates: [F, 5]."""
     lengths = offsets.diff()
     first = torch.repeat_interleave(offsets[:-1], lengths)

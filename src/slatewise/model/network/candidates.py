@@ -22,7 +22,7 @@ ALWAYS: Final = 10.0
 
 
 @dataclass(frozen=True)
-class Candidates:
+class SlateCandidates:
     """The candidates for one slate to one user."""
 
     network: SlateNetwork

@@ -25,7 +25,7 @@ def covariance_root(network: SlateNetwork, choices: Choices, rows: Tensor) -> Te
         for part in torch.split(rows, 2_048):
             inputs, _ = choices.inputs.take(part)
             last, none = network.hidden_units(inputs)
-            utilities = network.weights(last)[:, 0] + network.place_utilities(inputs)
+            utilities = network.weights(last)[:, 0] + network.position_utilities(inputs)
             odds = (utilities - none.index_select(0, inputs.rows)).double()
             peak = torch.segment_reduce(odds, "max", offsets=inputs.offsets, axis=0).clamp(min=0)
             share = (odds - peak.index_select(0, inputs.rows)).exp()

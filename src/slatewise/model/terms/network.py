@@ -29,7 +29,7 @@ from slatewise.features.popularity import Popularity, PopularityConfig
 from slatewise.features.popularity_state import PopularityState
 from slatewise.features.user_history import UserHistory
 from slatewise.model.network.architecture import CLIP, SlateInputs, SlateNetwork, log_sums
-from slatewise.model.network.candidates import ALWAYS, Candidates
+from slatewise.model.network.candidates import ALWAYS, SlateCandidates
 from slatewise.model.network.fitting import Choices, fit_network
 from slatewise.model.network.laplace import covariance_root
 from slatewise.model.network.responses import responses
@@ -222,7 +222,7 @@ class NetworkTerm(FeatureTerm):
                 below = none if self.can_pass else level - ALWAYS
                 level = torch.where(interactions.first_choices[rows], below, level)
                 utility = utility - level.index_select(0, some.rows)
-                found.append(torch.stack([utility, network.place_utilities(some)], 1))
+                found.append(torch.stack([utility, network.position_utilities(some)], 1))
         return torch.cat(found) if found else torch.zeros(0, 2)
 
     @property
@@ -260,7 +260,7 @@ class NetworkTerm(FeatureTerm):
         source: int,
         moment: ListMoment,
         length: int,
-    ) -> Candidates:
+    ) -> SlateCandidates:
         """Return what the network says of candidates [K] for a slate to a user."""
         log = _with_list(history, items, source, moment.time)
         first, known = len(log.slate_items) - len(items), self._tensors["item_groups"].numpy()
@@ -282,7 +282,7 @@ class NetworkTerm(FeatureTerm):
         of_items = torch.from_numpy(groups[local[first:]]).long()
         offsets = torch.tensor([0, len(items)])
         inputs = SlateInputs(*_standardised(scales, own), of_items, offsets)
-        return Candidates(self.network, inputs, self._tensors["root"], self.can_pass)
+        return SlateCandidates(self.network, inputs, self._tensors["root"], self.can_pass)
 
     def learned(self, dataset: SlateDataset) -> list[dict[str, Any]]:
         """Return how features of items move the odds of a click, as rows: what moves most first.

@@ -1,4 +1,4 @@
-"""Which arm a user is in: by a salted hash, without memory, the same on every machine.
+"""The arms that run, and in which a user is: by a salted hash, the same on every machine.
 
 Weighted rendezvous hashing: every arm draws −ln(u) / share with a u of its own from the hash of
 salt, arm and user, and the smallest wins. That is the race of exponential clocks: an arm wins with
@@ -8,7 +8,22 @@ lose them in proportion, so that a change of one share moves no more users than 
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from hashlib import blake2b
+
+
+@dataclass(frozen=True)
+class Arm:
+    """An arm as it runs."""
+
+    name: str
+    share: float
+    """of the users, from 0 to 1"""
+    model: str
+    version: str
+    strategy: str
+    digest: str = ""
+    """of the posterior of the version; none before training"""
 
 
 def assign(shares: Mapping[str, float], salt: str, user: str) -> str:

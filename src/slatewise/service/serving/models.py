@@ -32,7 +32,7 @@ _OF_ITS_OWN: Final = ("table-*", COUNTS, "catalogue.json", ".*", runs.CHECKPOINT
 
 
 @dataclass(frozen=True)
-class Current:
+class CurrentVersion:
     """Which version serves."""
 
     version: str
@@ -44,7 +44,7 @@ class Current:
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedVersion:
     """A version that could be read, and what was wrong with those that should have been."""
 
     version: str
@@ -95,7 +95,7 @@ class Models:
         partial.rename(self.path(version))
         return version
 
-    def current(self) -> Current | None:
+    def current(self) -> CurrentVersion | None:
         """Return which version serves; None before the first.
 
         A damaged `current.json` is reported in the log, and what it was before counts.
@@ -106,7 +106,7 @@ class Models:
             logger.error("%s", error)
         return self._fallback()
 
-    def promote(self, version: str, why: str) -> Current:
+    def promote(self, version: str, why: str) -> CurrentVersion:
         """Let a complete version serve from now on."""
         runs.read_run(self.path(version))
         before = self.current()
@@ -114,9 +114,9 @@ class Models:
         if before is not None:
             past = (before.version, *before.previous)
             previous = tuple(one for one in past if one != version)
-        return self._replace(Current(version, previous, _now(), why))
+        return self._replace(CurrentVersion(version, previous, _now(), why))
 
-    def rollback(self, why: str = "") -> Current:
+    def rollback(self, why: str = "") -> CurrentVersion:
         """Let the version before serve again; the present one stays, and serves no more."""
         before = self.current()
         usable = [] if before is None else self._usable(before.previous)
@@ -128,10 +128,10 @@ class Models:
         version = usable[0]
         rest = before.previous[before.previous.index(version) + 1 :]
         return self._replace(
-            Current(version, rest, _now(), why or f"rolled back from {before.version}")
+            CurrentVersion(version, rest, _now(), why or f"rolled back from {before.version}")
         )
 
-    def load(self) -> Loaded | None:
+    def load(self) -> LoadedVersion | None:
         """Read the version that serves, or the newest before it that is whole; None for none."""
         problems: list[str] = []
         try:
@@ -141,7 +141,7 @@ class Models:
             now = self._fallback()
         for version in (now.version, *now.previous) if now else ():
             try:
-                return Loaded(version, runs.load(self.path(version)), tuple(problems))
+                return LoadedVersion(version, runs.load(self.path(version)), tuple(problems))
             except (SlatewiseError, OSError) as error:
                 problems.append(f"version {version} cannot serve: {error}")
         if problems:
@@ -182,7 +182,7 @@ class Models:
         whole = set(self.versions())
         return [version for version in versions if version in whole]
 
-    def _current(self) -> Current | None:
+    def _current(self) -> CurrentVersion | None:
         """Read `current.json`; None where there never was one."""
         if not (self.directory / CURRENT).exists() and not self.versions():
             return None
@@ -195,7 +195,7 @@ class Models:
             )
         return found
 
-    def _fallback(self) -> Current | None:
+    def _fallback(self) -> CurrentVersion | None:
         """Return what served before a damaged `current.json`, or else the newest version."""
         found = self._read(PREVIOUS)
         if found is not None:
@@ -203,13 +203,13 @@ class Models:
         whole = self.versions()[::-1]
         if not whole:
             return None
-        return Current(whole[0], tuple(whole[1:]), _now(), "current.json was damaged")
+        return CurrentVersion(whole[0], tuple(whole[1:]), _now(), "current.json was damaged")
 
-    def _read(self, name: str) -> Current | None:
+    def _read(self, name: str) -> CurrentVersion | None:
         """Read a description; None where it is missing or damaged."""
         try:
             values = json.loads((self.directory / name).read_text(encoding="utf-8"))
-            found = Current(
+            found = CurrentVersion(
                 str(values["version"]),
                 tuple(str(version) for version in values["previous"]),
                 int(values["since"]),
@@ -220,7 +220,7 @@ class Models:
         named = (found.version, *found.previous)
         return found if all(one.isascii() and one.isdigit() for one in named) else None
 
-    def _replace(self, new: Current) -> Current:
+    def _replace(self, new: CurrentVersion) -> CurrentVersion:
         old = self._read(CURRENT)
         if old is not None:
             _write(self.directory / PREVIOUS, old)
@@ -232,6 +232,6 @@ def _now() -> int:
     return time.time_ns() // 1_000
 
 
-def _write(file: Path, value: Current) -> None:
+def _write(file: Path, value: CurrentVersion) -> None:
     with atomic_file(file, durable=True) as partial:
         partial.write_text(json.dumps(asdict(value), indent=2) + "\n", encoding="utf-8")

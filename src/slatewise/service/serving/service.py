@@ -4,19 +4,20 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from slatewise.errors import SlatewiseError
 from slatewise.model.terms import FeatureTerm
-from slatewise.service.serving.arms import assign
+from slatewise.service.serving.arms import Arm, assign
 from slatewise.service.serving.item_states import ItemStates, MissingPast
 from slatewise.service.serving.items import ItemLog
 from slatewise.service.serving.live import Live, ServedSlate
 from slatewise.service.serving.models import Models
 from slatewise.service.serving.request import Request
+from slatewise.service.serving.store_access import StoreAccess
 from slatewise.service.serving.users import ANONYMOUS, User, UserCache
 from slatewise.service.settings import ServiceConfig
 from slatewise.service.store import Store, StoreError
@@ -31,28 +32,8 @@ from slatewise.slates.slate import Slate
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
-_PAUSE: Final = 1.0
-"""Seconds for which the store is not asked again after it could not be reached."""
-_TRIAL: Final = 10.0
-"""Seconds for which no other thread asks while one tries whether it can be reached again."""
 _LOOK: Final = 60.0
 """Seconds between looks at whether the store is dated ahead of the clock."""
-
-
-@dataclass(frozen=True)
-class Arm:
-    """An arm as it runs."""
-
-    name: str
-    share: float
-    """of the users, from 0 to 1"""
-    model: str
-    version: str
-    strategy: str
-    digest: str = ""
-    """of the posterior of the version; none before training"""
 
 
 class Service:
@@ -78,8 +59,7 @@ class Service:
         self._strategies = {name: arm.made for name, arm in config.arms.items()}
         self._lines = {name: arm.line for name, arm in config.arms.items()}
         self._items_stamp: int | None = None
-        self._paused_until = 0.0
-        self._in_trouble = False
+        self._access = StoreAccess()
         self._live: dict[str, Live] = {}
         self._current: dict[str, tuple[int, int] | None] = {}
         self._problems: dict[str, str] = {}
@@ -154,10 +134,10 @@ class Service:
         self._follow_items([], look=True)
         for live in list(self._live.values()):
             self._follow_popularity(live)
-        self._ask(lambda: self._past.look(self.store))
+        self._access.ask(lambda: self._past.look(self.store))
         if time.monotonic() - self._looked >= _LOOK:
             self._looked = time.monotonic()
-            self.newest = self._ask(self.store.last_shown) or self.newest
+            self.newest = self._access.ask(self.store.last_shown) or self.newest
 
     def changed_items(self) -> None:
         """Tell all workers that items in the store have changed."""
@@ -267,7 +247,7 @@ class Service:
         known = self._users.known(user_id)
         if known is not None:
             return known
-        read = self._ask(lambda: self._users.read(user_id))
+        read = self._access.ask(lambda: self._users.read(user_id))
         if read is not None:
             return read
         notes.append("history unavailable: the store cannot be reached")
@@ -278,7 +258,7 @@ class Service:
         stamp = self._stamps.items()
         if stamp == self._items_stamp and not look:
             return
-        number = self._ask(self._read_items)
+        number = self._access.ask(self._read_items)
         if number is None:
             notes.append("items may have changed: the store cannot be reached")
             return
@@ -294,7 +274,7 @@ class Service:
         try:
             live.apply_items(number, self.store)
         except StoreError as error:
-            self._pause(error)
+            self._access.pause(error)
             return False
         return live.applied >= live.base
 
@@ -340,11 +320,11 @@ class Service:
         try:
             ItemStates.begin(loaded.model.terms, self._log, run, self.store, before)
         except StoreError as error:
-            self._pause(error)
-        self._ask(self._read_items)
+            self._access.pause(error)
+        self._access.ask(self._read_items)
         live = Live.of_run(name, loaded.version, loaded.model, run, self._log)
         if live.base > self._log.number:  # another worker was first, and has read more
-            self._ask(self._read_items)
+            self._access.ask(self._read_items)
         return live
 
     def _join(self, live: Live) -> None:
@@ -362,34 +342,11 @@ class Service:
     def _follow_popularity(self, live: Live) -> None:
         now = self.clock.now()
         if live.due(now):
-            self._ask(lambda: live.refresh(self.store, now))
+            self._access.ask(lambda: live.refresh(self.store, now))
 
     def _report(self, name: str, problem: str) -> None:
         self._problems[name] = problem
         logger.error("%s", problem)
-
-    def _ask(self, work: Callable[[], T]) -> T | None:
-        """Ask the store; None if it cannot be reached.
-
-        While it is in trouble one at a time tries again: all others would wait with it for a server
-        that says nothing.
-        """
-        now = time.monotonic()
-        if now < self._paused_until:
-            return None
-        if self._in_trouble:
-            self._paused_until = now + _TRIAL
-        try:
-            result = work()
-        except StoreError as error:
-            self._pause(error)
-            return None
-        self._in_trouble, self._paused_until = False, 0.0
-        return result
-
-    def _pause(self, error: StoreError) -> None:
-        logger.warning("The store cannot be reached: %s", error)
-        self._in_trouble, self._paused_until = True, time.monotonic() + _PAUSE
 
 
 def _last_served(store: Store) -> int:

@@ -1,0 +1,41 @@
+"""How the source is kept: names that are used once, modules of a readable length, plain words."""
+
+import ast
+from collections import defaultdict
+from functools import cache
+from pathlib import Path
+
+import slatewise
+
+SOURCE = Path(slatewise.__file__).parent
+LONGEST = 400
+"""Lines of a module."""
+PARTICIPLES = {"Told", "Said", "Met", "Known", "Settled", "Weighed", "Understood", "Described"}
+PARTICIPLES |= {"Judged", "Tried", "Loaded", "Observed", "Recommended", "Given", "Taken"}
+
+
+@cache
+def classes() -> list[tuple[str, str, str]]:
+    """Return the package, name and module of every public class."""
+    return [
+        (module.relative_to(SOURCE).parts[0], node.name, module.relative_to(SOURCE).as_posix())
+        for module in sorted(SOURCE.rglob("*.py"))
+        for node in ast.parse(module.read_text()).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    ]
+
+
+def test_no_package_has_two_public_classes_of_one_name() -> None:
+    homes = defaultdict(list)
+    for package, name, module in classes():
+        homes[package, name].append(module)
+    assert {key: modules for key, modules in homes.items() if len(modules) > 1} == {}
+
+
+def test_a_class_is_called_by_a_noun() -> None:
+    assert [name for _, name, _ in classes() if name in PARTICIPLES] == []
+
+
+def test_no_module_is_too_long_to_read() -> None:
+    lengths = {path: len(path.read_text().splitlines()) for path in SOURCE.rglob("*.py")}
+    assert {path.name: length for path, length in lengths.items() if length > LONGEST} == {}
