@@ -21,6 +21,8 @@ from slatewise.service.serving import Replayer, Request
 from slatewise.service.settings import ServiceConfig
 from slatewise.service.store.records import Outcome, SlateRecord
 from slatewise.slates import Greedy, Recommender, Seen, Slate, Users
+from slatewise.slates.learning import ItemLearner, learning_obstacle
+from slatewise.slates.shown import ShownSlate
 from slatewise.slates.users import KnownUser
 from slatewise.training import TrainingConfig, runs
 from slatewise.training.dense import DenseSteps
@@ -225,6 +227,27 @@ def live_service(case: Case, directory: Path) -> None:
     service.store.close()
 
 
+def learning(case: Case, directory: Path) -> None:
+    """What is learned from an answer goes by the utilities of its slate, or is refused."""
+    recommender = Recommender(case.model)
+    if learning_obstacle(case.model) is not None:
+        with pytest.raises(SlatewiseError, match="cannot learn from answers"):
+            recommender.observe([])
+        return
+    on_items = case.slate_utilities[0].numpy() - case.in_slates_alone + case.in_lists_alone
+    for row in case.log.first_choices.nonzero()[5::60, 0].tolist():
+        time, source = int(case.log.times[row]), int(case.log.sources[row])
+        if states := case.states(time):
+            recommender.refresh(states, time)
+        cells = slice(int(case.log.slate_offsets[row]), int(case.log.slate_offsets[row + 1]))
+        items = case.log.slate_items[cells].numpy().astype(np.int64)
+        shown = recommender.view.of(case.history_before(row), items, source)
+        shown = ShownSlate.unpacked(shown.packed(), case.model.config.dimensions)
+        found, none = ItemLearner(case.model, recommender.ranker.table).utilities(shown, len(items))
+        require_same(found, on_items[cells], 1e-4)
+        require_same(none, case.slate_utilities[1][row], 1e-4)
+
+
 def saving(case: Case, directory: Path) -> None:
     """A saved model comes back as it was."""
     runs.save(case.model, directory / "run")
@@ -287,6 +310,7 @@ CHECKS: Final[dict[str, Callable[[Case, Path], None]]] = {
         rankings,
         explanations,
         live_service,
+        learning,
         saving,
         warm_start,
     )

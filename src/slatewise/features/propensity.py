@@ -23,6 +23,7 @@ from slatewise.data import SlateDataset
 from slatewise.data.interactions import Interactions
 from slatewise.errors import SlatewiseError
 from slatewise.features.showings import Showing, showing_starts, training_counts
+from slatewise.features.user_history import UserHistory
 
 Rate = Annotated[float, Field(gt=0, lt=1)]
 
@@ -89,6 +90,17 @@ class Propensity(Config):
         if bad >= 0:
             raise ValueError(f"interaction {bad} has a source that the rates do not know")
         return torch.from_numpy(out).to(interactions.clicks.device)
+
+    def after(self, history: UserHistory) -> float:
+        """Return x for the next slate of a user; slates of unknown sources count at the rate."""
+        from slatewise.features import _numba  # noqa: PLC0415 (numba takes time to load)
+
+        clicks = np.bincount(history.click_slates, minlength=len(history))
+        counts = np.maximum(clicks, 1)  # each click is an interaction, as in a log
+        rates = np.array([*self.rates, self.rate])[history.sources]  # −1: the rate of all
+        expected = float((counts * rates).sum())
+        total, clicked = int(counts.sum()), int(clicks.sum())
+        return float(_numba.propensity_value(total, clicked, expected, self.rate, self.strength))
 
 
 class PropensityState:

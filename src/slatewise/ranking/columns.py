@@ -90,18 +90,29 @@ def fill(
     for first in range(0, len(means), _ROWS_AT_ONCE):
         rows = slice(first, min(first + _ROWS_AT_ONCE, len(means)))
         indices = np.arange(start + rows.start, start + rows.stop)
-        there = slice(start + rows.start, start + rows.stop)
-        columns.means[indices // LANES, :, indices % LANES] = means[rows]
-        columns.rows[there, 0] = means[rows]
-        columns.rows[there, 1] = scales[rows]
-        squares = np.square(columns.rows[there, 1], dtype=np.float64)
-        columns.spreads[0, there] = squares.sum(1)
-        columns.spreads[1, there] = squares.max(1)
-        columns.groups[there] = groups[rows]
-        columns.biases[there] = biases[rows]
-        if len(columns.spreads) > 2:
-            columns.spreads[2, there] = bias_scales[rows]
+        put(columns, indices, means[rows], scales[rows], biases[rows], bias_scales[rows])
+        columns.groups[start + rows.start : start + rows.stop] = groups[rows]
     columns.offers[start : start + len(means)] = biases
+
+
+def put(
+    columns: Columns,
+    indices: npt.NDArray[np.int64],
+    means: npt.NDArray[Any],
+    scales: npt.NDArray[Any],
+    biases: npt.NDArray[Any],
+    bias_scales: npt.NDArray[Any],
+) -> None:
+    """Write what is believed of the items at indices [n]; groups and offers stay as they are."""
+    columns.means[indices // LANES, :, indices % LANES] = means
+    columns.rows[indices, 0] = means
+    columns.rows[indices, 1] = scales
+    squares = np.square(columns.rows[indices, 1], dtype=np.float64)
+    columns.spreads[0, indices] = squares.sum(1)
+    columns.spreads[1, indices] = squares.max(1)
+    columns.biases[indices] = biases
+    if len(columns.spreads) > 2:
+        columns.spreads[2, indices] = bias_scales
 
 
 def write(

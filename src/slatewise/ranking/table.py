@@ -22,9 +22,9 @@ class ItemTable:
     An item has the vector v_i ~ N(mean_i, diag scale_i²), the bias b_i ~ N(bias_i, bias_scale_i²)
     and features x_i, on which weights w of a request act: its score for a profile z is
     b_i + w · x_i − ‖z − v_i‖ or, by dot product, b_i + w · x_i + z · v_i.
-    A table on disk is memory-mapped, so that processes share it; changes (`append`, `set_biases`,
-    `set_features`, `set_available`, `set_groups`) are private to the process and hold for requests
-    that begin later.
+    A table on disk is memory-mapped, so that processes share it; changes (`append`, `put`,
+    `set_biases`, `set_features`, `set_available`, `set_groups`) are private to the process and hold
+    for requests that begin later.
     """
 
     def __init__(self, columns: Columns, num_items: int) -> None:
@@ -33,6 +33,9 @@ class ItemTable:
         self._num_groups = int(columns.groups[:num_items].max(initial=-1)) + 1
         self._changing = threading.Lock()
         self._spare: list[Floats32] = []
+        self.moves = 0
+        """how often `put` was called"""
+        self._moved: Ints | None = None  # [C] the last of those calls that moved an item
 
     @classmethod
     def create(
@@ -186,6 +189,48 @@ class ItemTable:
                 self._columns.features[indices // layout.LANES, :, indices % layout.LANES] = given
             self._num_groups = max(self._num_groups, int(rows[3].max(initial=-1)) + 1)
             self._num_items = end
+
+    def put(
+        self,
+        items: npt.ArrayLike,
+        means: npt.ArrayLike,
+        scales: npt.ArrayLike,
+        biases: npt.ArrayLike,
+        bias_scales: npt.ArrayLike | None = None,
+    ) -> None:
+        """Replace what is believed of items [n]: means and scales [n, D], biases and theirs [n].
+
+        Groups and availability stay. Where the table has no scales of biases, none can be given.
+        """
+        indices = self.checked(items)
+        groups = self._columns.groups[indices]
+        rows = _checked(means, scales, biases, groups, bias_scales, self.dimensions)
+        if len(rows[0]) != len(indices):
+            raise SlatewiseError("There are more or fewer rows than items.", "Give one for each.")
+        with self._changing:
+            columns = self._columns
+            if rows[4].any() and len(columns.spreads) < _spreads(rows):
+                raise SlatewiseError(
+                    "The biases of this table are certain.", "Leave out bias_scales."
+                )
+            layout.put(columns, indices, rows[0], rows[1], rows[2], rows[4])
+            on = columns.offers[indices] > -np.inf
+            columns.offers[indices] = np.where(on, rows[2], -np.inf)
+            if self._moved is None or len(self._moved) < columns.capacity:
+                larger = np.zeros(columns.capacity, np.int64)
+                if self._moved is not None:
+                    larger[: len(self._moved)] = self._moved
+                self._moved = larger
+            self.moves += 1
+            self._moved[indices] = self.moves
+
+    def moved_since(self, items: npt.NDArray[np.integer[Any]], moves: int) -> bool:
+        """Return whether any of items [n] has got other means since `moves` was this number."""
+        moved = self._moved
+        if moved is None or self.moves == moves:
+            return False
+        known = items[items < len(moved)]
+        return int(moved[known].max(initial=0)) > moves
 
     def set_biases(self, items: npt.ArrayLike, values: npt.ArrayLike) -> None:
         """Give items [n] other biases, [n] or one for all."""

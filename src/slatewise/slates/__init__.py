@@ -7,6 +7,7 @@ from slatewise.lazy import exports
 if TYPE_CHECKING:
     from slatewise.slates.exact import ExactRanker as ExactRanker
     from slatewise.slates.explanation import Reason as Reason
+    from slatewise.slates.learning import SlateOutcome as SlateOutcome
     from slatewise.slates.propensities import Propensities as Propensities
     from slatewise.slates.ranked import RankedItems as RankedItems
     from slatewise.slates.recommender import Recommender as Recommender
@@ -29,6 +30,7 @@ __all__, __dir__, __getattr__ = exports(
     {
         "exact": "ExactRanker",
         "explanation": "Reason",
+        "learning": "SlateOutcome",
         "propensities": "Propensities",
         "ranked": "RankedItems",
         "recommender": "Recommender",

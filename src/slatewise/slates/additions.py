@@ -141,6 +141,18 @@ class RankingTerms:
             self._sharpness,
         )
 
+    def in_slate(self, history: UserHistory, items: Ints, source: int) -> Doubles:
+        """Return what terms add together to the items [k] of a slate that a user is shown: [k].
+
+        By the posterior mean of the weights that act in slates, position apart.
+        """
+        in_list = self.in_list(history, items, source, len(items))
+        if in_list is None:
+            parts = self._parts(history, items, self._in_slates)
+        else:
+            parts = in_list.mean_parts(np.arange(len(items)))
+        return np.asarray(sum(parts.values(), np.zeros(len(items))))
+
     def _drawn(self, draws: int, rng: np.random.Generator) -> Weights:
         if self._root is None:
             return {

@@ -50,7 +50,7 @@ class ExactRanker:
         self.terms = RankingTerms(posterior, terms or FittedTerms(), table)
         self.dynamics = UserDynamics(posterior)
         self.relevance = posterior.parts.relevance
-        self._profiles: WeakKeyDictionary[UserHistory, Floats] = WeakKeyDictionary()
+        self._profiles: WeakKeyDictionary[UserHistory, tuple[int, Floats]] = WeakKeyDictionary()
 
     def by_mean(self, users: Users, k: int, length: int | None = None) -> Ints:
         """Rank by utility in closed form, at the mean and with the spread of items: [B, k].
@@ -179,19 +179,21 @@ class ExactRanker:
 
     def mean_profiles(self, users: Users) -> Floats:
         """Return the profiles of users at the posterior mean: [B, D]."""
-        return np.stack([self._mean_profile(history) for history in users.histories])
+        return np.stack([self.mean_profile(history) for history in users.histories])
 
-    def _mean_profile(self, history: UserHistory) -> Floats:
+    def mean_profile(self, history: UserHistory) -> Floats:
         """Return where the posterior mean has a user, [D], remembered as long as her history is.
 
-        A row of the table keeps its means, so nothing but a new history moves her.
+        Only a new history moves her, or items of it that were moved themselves.
         """
+        number = self.table.moves  # before the means are read: what comes later is another number
         known = self._profiles.get(history)
-        if known is None:
+        if known is None or self.table.moved_since(history.items, known[0]):
             moves = history.moves(self.dynamics.source_index)
             vectors = moves.averages(self.table.means_of(moves.items))
-            known = self._profiles[history] = self.dynamics.mean(vectors, moves.kinds)
-        return known
+            known = number, self.dynamics.mean(vectors, moves.kinds)
+            self._profiles[history] = known
+        return known[1]
 
     def mean_parts(self, users: Users, items: Ints) -> dict[str, Doubles]:
         """Return what each term adds to the utilities of items [k] to the first user: [k] each.

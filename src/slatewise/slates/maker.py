@@ -146,7 +146,9 @@ class SlateMaker:
         seed: int,
         notes: list[str],
     ) -> Slate:
-        if user.profiles is None:
+        table = self.ranker.table
+        if user.profiles is None or table.moved_since(user.history.items, user.moves):
+            user.moves = table.moves
             user.profiles = self.relevance.profiles(user.history)
         relevance, uncertainty = self.relevance.of(user.history, user.profiles, rows)
         return Slate(

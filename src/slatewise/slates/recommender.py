@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Literal, overload
 
@@ -15,10 +16,12 @@ from slatewise.ranking import ItemTable
 from slatewise.slates.catalogue import Catalogue
 from slatewise.slates.exact import ExactRanker
 from slatewise.slates.explanation import Reason, explain
+from slatewise.slates.learning import Answer, ItemLearner, SlateOutcome, learning_obstacle
 from slatewise.slates.maker import Constraints, SlateMaker, require_length
 from slatewise.slates.predictive import Predictive
 from slatewise.slates.propensities import Propensities, propensities
 from slatewise.slates.ranked import RankedItems
+from slatewise.slates.shown import SlateView
 from slatewise.slates.slate import Slate
 from slatewise.slates.strategies import Strategy, named_strategy
 from slatewise.slates.tables import table_of, table_of_run
@@ -148,13 +151,9 @@ class Recommender:
         """
         if k is not None:
             require_length(k)
-        names = self.model.source_names
-        if source is not None and source not in names:
-            raise SlatewiseError(
-                f"the model knows no source '{source}'.", f"Choose one of {', '.join(names)}."
-            )
-        user = KnownUser(*history_of_events(clicks, self.items.find, names))
-        return self.maker.rank(user, items, k, 0 if source is None else names.index(source))
+        number = self._source_number(source)
+        user = KnownUser(*history_of_events(clicks, self.items.find, self.model.source_names))
+        return self.maker.rank(user, items, k, number)
 
     def add_items(
         self, ids: Sequence[ItemId], groups: Sequence[str], features: Columns | None = None
@@ -194,6 +193,57 @@ class Recommender:
         features = self.ranker.terms.features(states, time)
         if features.shape[1]:  # terms that act in lists alone have none
             self.items.set_features(features)
+
+    def observe(self, outcomes: Iterable[SlateOutcome]) -> None:
+        """Learn from what became of slates, in the order given, until the model is trained again.
+
+        Each moves the vectors and biases of its items, by one step of assumed-density filtering
+        (`slatewise.slates.learning`); new items get beliefs of their own. Users, groups and weights
+        stay as they were trained. Slates that were made meanwhile are not changed.
+        """
+        self._learner.observe([self._answer(outcome) for outcome in outcomes])
+
+    @cached_property
+    def _learner(self) -> ItemLearner:
+        obstacle = learning_obstacle(self.model)
+        if obstacle is not None:
+            raise SlatewiseError(
+                f"the model cannot learn from answers: {obstacle}.",
+                "Train a model with likelihood = 'slate'.",
+            )
+        return ItemLearner(self.model, self.ranker.table)
+
+    @cached_property
+    def view(self) -> SlateView:
+        """What sums up the moment at which slates are shown, to learn from them."""
+        return SlateView(self.model, self.ranker)
+
+    def _answer(self, outcome: SlateOutcome) -> Answer:
+        slate, source = outcome.slate, self._source_number(outcome.source)
+        seen = len(slate) if outcome.seen is None else outcome.seen
+        if not 0 <= seen <= len(slate):
+            raise SlatewiseError(
+                f"{seen} items of a slate of {len(slate)} were seen.", "Give as many as there are."
+            )
+        missing = [item for item in outcome.clicked if item not in slate.items]
+        if missing:
+            raise SlatewiseError(
+                f"item {missing[0]!r} was clicked on a slate without it.",
+                "Give the slate on which it was clicked.",
+            )
+        clicked = tuple(slate.items.index(item) for item in dict.fromkeys(outcome.clicked))
+        # Whatever was clicked was seen, and so was all above it.
+        seen = max(seen, 1 + max(clicked, default=-1))
+        return Answer(self.view.of(slate.history, slate.numbers, source), seen, clicked)
+
+    def _source_number(self, source: str | None) -> int:
+        """Return the number of a source that the model knows, the first for None."""
+        names = self.model.source_names
+        if source is not None and source not in names:
+            raise SlatewiseError(
+                f"the model knows no source '{source}'.", f"Choose one of {', '.join(names)}."
+            )
+        return 0 if source is None else names.index(source)
 
     def explain(self, slate: Slate, draws: int = 100) -> list[Reason]:
         """Say of each item of a slate why it is there."""

@@ -94,6 +94,8 @@ class KnownUser:
     """ids in her past that the model does not know"""
     profiles: npt.NDArray[np.float32] | None = None
     """[J, D] where that leaves her in draws of the model, once they were asked for"""
+    moves: int = 0
+    """of the table of items when they were"""
 
 
 @dataclass(frozen=True)

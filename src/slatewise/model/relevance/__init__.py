@@ -64,6 +64,19 @@ class Relevance(Part):
         wider, items = self.with_spread(*given)
         return wider.numpy(), items.numpy()
 
+    def gradients(self, profile: Array, vectors: Array, variances: Array) -> tuple[Array, Array]:
+        """Return the utility of uncertain vectors, and its derivatives by their means.
+
+        Of vectors with means [k, D] and variances [k], summed over dimensions, to a profile [D]:
+        [k] and [k, D].
+        """
+        means = torch.from_numpy(vectors).requires_grad_()
+        given = torch.from_numpy(profile)[None], means, torch.from_numpy(variances)
+        wider, items = self.with_spread(*given)
+        utility = self.pairs(wider, items)
+        (slopes,) = torch.autograd.grad(utility.sum(), means)
+        return utility.detach().numpy(), slopes.numpy()
+
     def of_arrays(self, profiles: Array, vectors: Array) -> Array:
         """Return the same as `pairs`, of arrays [..., D] for the slate of one user: [...]."""
         found = self.pairs(torch.from_numpy(profiles), torch.from_numpy(vectors))

@@ -39,6 +39,12 @@ class Distance(Relevance):
         """
         return pad(profiles, (0, 1)), torch.cat([vectors, variances.sqrt()[:, None]], dim=1)
 
+    def gradients(self, profile: Array, vectors: Array, variances: Array) -> tuple[Array, Array]:
+        """Return −√(‖z − μ‖² + Σσ²), and its derivatives (z − μ) / √(‖z − μ‖² + Σσ²)."""
+        gaps = profile - vectors
+        length = np.sqrt(np.square(gaps).sum(axis=1) + variances)
+        return -length, gaps / np.maximum(length, 1e-12)[:, None]
+
     def of_arrays(self, profiles: Array, vectors: Array) -> Array:
         """Return −‖z − v‖."""
         gaps = profiles - vectors

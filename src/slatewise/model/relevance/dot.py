@@ -29,6 +29,10 @@ class Dot(Relevance):
         """Leave all as it is: E z · v is z · E v."""
         return profiles, vectors
 
+    def gradients(self, profile: Array, vectors: Array, variances: Array) -> tuple[Array, Array]:
+        """Return z · μ, and its derivatives z."""
+        return (profile * vectors).sum(axis=1), np.broadcast_to(profile, vectors.shape)
+
     def of_arrays(self, profiles: Array, vectors: Array) -> Array:
         """Return z · v."""
         return np.asarray(np.einsum("...d,...d->...", profiles, vectors))

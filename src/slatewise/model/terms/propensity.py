@@ -2,11 +2,15 @@
 
 from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
+import numpy as np
+
 from slatewise.data.dataset import SlateDataset
 from slatewise.features.propensity import Propensity
+from slatewise.features.user_history import UserHistory
 from slatewise.model.terms.term import (
     Describe,
     FeatureTerm,
+    Floats,
     Ranks,
     training_sample,
     typical_sizes,
@@ -43,6 +47,10 @@ class PropensityTerm(FeatureTerm):
     def describe_in(self, log: SlateDataset | None) -> Describe:
         """Of the log nothing is needed: what a user clicked is in her own interactions."""
         return lambda interactions: self.propensity.features(interactions)[:, None] / self.size
+
+    def before_slate(self, history: UserHistory) -> Floats:
+        """Return the feature of the next slate of a user with a history: [1]."""
+        return np.array([self.propensity.after(history) / self.size], np.float32)
 
     def words(self, column: str) -> str:
         """Return the meaning of the feature."""

@@ -236,6 +236,22 @@ class FeatureTerm(Term):
         """
         raise NotImplementedError
 
+    @property
+    def known_before_slate(self) -> bool:
+        """Whether serving can tell its features of a slate that is about to be shown."""
+        if self.acts_on == "items":
+            return self.ranks != "never" or self.in_lists
+        return getattr_static(type(self), "before_slate") is not getattr_static(
+            FeatureTerm, "before_slate"
+        )
+
+    def before_slate(self, history: UserHistory) -> Floats:
+        """Return the features [Q] of the next slate that a user with a history is shown.
+
+        For terms on clicking nothing; a model learns between nights only where they have it.
+        """
+        raise NotImplementedError
+
     def item_state(self, num_items: int) -> ItemState:
         """Return the state before any event. For terms that rank all items, or in lists."""
         raise NotImplementedError

@@ -1,0 +1,181 @@
+"""Learning from answers as they come: the beliefs about items of a slate, after what became of it.
+
+Between two trainings, an answered slate moves the vectors and biases of its items in the table that
+slates are ranked from, by one step of assumed-density filtering
+(`slatewise.model.assumed_density`). The utility of an item is taken for linear around its mean,
+with the slopes of its closed form. All else that the model knows (users, groups, weights of terms)
+stays as training left it.
+
+A new item begins with the prior's full uncertainty, and has beliefs of its own after its first
+impressions. Nothing is random: the same answers in the same order give the same table, to the bit,
+whatever they were read in.
+
+Shapes: k items seen, D dimensions, R items of some answers.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from slatewise.model.assumed_density import choice_slopes, filtered
+from slatewise.model.fitted import ItemId, SlateModel
+from slatewise.ranking import ItemTable
+from slatewise.slates.shown import ShownSlate
+from slatewise.slates.slate import Slate
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float32]
+Doubles = npt.NDArray[np.float64]
+
+_LEAST_SCALE: Final = 1e-4
+
+
+@dataclass(frozen=True)
+class SlateOutcome:
+    """What became of a slate that a recommender made."""
+
+    slate: Slate
+    clicked: Sequence[ItemId] = ()
+    """in the order of the clicks; none for a slate without a click"""
+    seen: int | None = None
+    """how many of its items, from the first; None for all"""
+    source: str | None = None
+    """where it was shown, of the sources that the model knows; the first without it"""
+
+
+class Answer(NamedTuple):
+    """What became of a slate, by positions."""
+
+    shown: ShownSlate
+    seen: int
+    """how many of its items, from the first"""
+    clicked: tuple[int, ...]
+    """positions, in the order of the clicks"""
+    before: tuple[int, ...] = ()
+    """positions that an earlier answer told of, which count no more"""
+
+
+def learning_obstacle(model: SlateModel) -> str | None:
+    """Return why a model cannot learn from answers as they come, None if it can."""
+    if model.config.likelihood == "all-item":
+        return "the all-item likelihood has no probability of a click on a slate"
+    silent = [name for name, term in model.terms.by_name.items() if not term.known_before_slate]
+    return f"the term {silent[0]} is not known before a slate is shown" if silent else None
+
+
+class ItemLearner:
+    """Moves the items of a table by answers, in the order in which they are given."""
+
+    def __init__(self, model: SlateModel, table: ItemTable) -> None:
+        posterior = model.posterior
+        parameters, pool = posterior.mean(), posterior.pool
+        self._table, self._relevance = table, posterior.parts.relevance
+        self._no_click = parameters.no_click.detach().cpu().numpy().astype(np.float64)  # [S]
+        enough = parameters.enough
+        self._enough = None if enough is None else enough.detach().cpu().numpy().astype(np.float64)
+        self._sharpness = 1.0 if pool is None else pool.sharpness
+        self._added_no_click = 0.0 if pool is None else pool.no_click
+
+    def observe(self, answers: Iterable[Answer]) -> Ints:
+        """Learn from answers, one after the other; return the rows that moved [R]."""
+        answers = [answer for answer in answers if answer.seen]
+        seen = [answer.shown.rows[: answer.seen] for answer in answers]
+        rows, local = np.unique(np.concatenate([*seen, np.empty(0, np.int64)]), return_inverse=True)
+        if not len(rows):
+            return rows
+        items = _Beliefs.of(self._table, rows)
+        ends = np.cumsum([len(one) for one in seen])
+        for answer, index in zip(answers, np.split(local, ends[:-1]), strict=True):
+            self._learn(items, index, answer)
+        size = self._table.dimensions
+        self._table.put(
+            rows,
+            items.means[:, :size],
+            items.scales[:, :size],
+            items.means[:, size],
+            items.scales[:, size],
+        )
+        return rows
+
+    def _learn(self, items: "_Beliefs", index: Ints, answer: Answer) -> None:
+        """Take each choice of an answer into account; `index` [k] are its items."""
+        made = list(answer.before)
+        for click in answer.clicked:
+            self._choose(items, index, answer.shown, made, click)
+            made.append(click)
+        stops = answer.clicked and self._enough is not None and len(made) < len(index)
+        if stops or not made:
+            self._choose(items, index, answer.shown, made, None)
+
+    def _choose(
+        self,
+        items: "_Beliefs",
+        index: Ints,
+        shown: ShownSlate,
+        made: Sequence[int],
+        click: int | None,
+    ) -> None:
+        """Filter one choice among the items [k] that were not clicked before."""
+        left = np.setdiff1d(np.arange(len(index)), made)
+        rows = index[left]
+        means = items.means[rows].astype(np.float64)  # [k, D + 1]
+        variances = np.square(items.scales[rows], dtype=np.float64)
+        centre, gradients = self._linear(means, variances, shown, left)
+        found = choice_slopes(
+            centre,
+            (np.square(gradients) * variances).sum(axis=1),
+            self._utility_of_none(len(index), len(made), shown),
+            None if click is None else int(np.flatnonzero(left == click)[0]),
+        )
+        means, variances = filtered(means, variances, gradients, found)
+        items.means[rows] = means
+        moved = np.maximum(np.sqrt(variances), _LEAST_SCALE)
+        items.scales[rows] = np.where(variances > 0, moved, 0.0)
+
+    def _linear(
+        self, means: Doubles, variances: Doubles, shown: ShownSlate, positions: Ints
+    ) -> tuple[Doubles, Doubles]:
+        """Return utilities [k] of items at positions, and their slopes by means [k, D + 1]."""
+        utility, slopes = self._relevance.gradients(
+            shown.profile.astype(np.float64),
+            np.ascontiguousarray(means[:, :-1]),
+            variances[:, :-1].sum(axis=1),
+        )
+        gradients = np.concatenate([slopes, np.ones((len(means), 1))], axis=1)
+        centre = utility + means[:, -1] + shown.offsets[positions]
+        return self._sharpness * centre, self._sharpness * gradients
+
+    def utilities(self, shown: ShownSlate, seen: int) -> tuple[Doubles, float]:
+        """Return the utilities of the items seen [k], and of clicking nothing, as they are now."""
+        items = _Beliefs.of(self._table, shown.rows[:seen])
+        means, scales = items.means.astype(np.float64), items.scales.astype(np.float64)
+        utilities = self._linear(means, np.square(scales), shown, np.arange(seen))[0]
+        return utilities, self._utility_of_none(seen, 0, shown)
+
+    def _utility_of_none(self, seen: int, clicks: int, shown: ShownSlate) -> float:
+        """Return the utility of no click among items seen, or of enough after clicks."""
+        if clicks and self._enough is not None:
+            own = self._enough[min(clicks, len(self._enough)) - 1]
+            return self._sharpness * float(own + np.log(max(1, seen - clicks)))
+        own = self._no_click[min(seen, len(self._no_click)) - 1]
+        return self._sharpness * (float(own) + shown.no_click) + self._added_no_click
+
+
+class _Beliefs(NamedTuple):
+    """Means and scales of items, biases last; in 32 bits as in the table, whatever the page."""
+
+    means: Floats
+    """[R, D + 1]"""
+    scales: Floats
+    """[R, D + 1]"""
+
+    @classmethod
+    def of(cls, table: ItemTable, rows: Ints) -> "_Beliefs":
+        biases, bias_scales = table.biases_of(rows), table.bias_scales_of(rows)
+        return cls(
+            np.concatenate([table.means_of(rows), biases[:, None]], axis=1),
+            np.concatenate([table.scales_of(rows), bias_scales[:, None]], axis=1),
+        )
