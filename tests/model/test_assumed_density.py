@@ -16,10 +16,10 @@ def exact_moments(
     def weighed(power: int) -> float:
         def density(u: float) -> float:
             chance = expit(u - no_click) if click else expit(no_click - u)
-            return u**power * chance * np.exp(-0.5 * ((u - mean) / scale) ** 2)
+            return float(u**power * chance * np.exp(-0.5 * ((u - mean) / scale) ** 2))
 
         reach = (mean - 12 * scale, mean + 12 * scale)
-        return quad(density, *reach, limit=200, epsabs=1e-13, epsrel=1e-12)[0]
+        return float(quad(density, *reach, limit=200, epsabs=1e-13, epsrel=1e-12)[0])
 
     total = weighed(0)
     first = weighed(1) / total

@@ -189,7 +189,7 @@ def test_a_slate_is_packed_and_unpacked() -> None:
         np.array([4, 1_300_000]), rng.random(D, np.float32), -0.25, rng.random(2, np.float32)
     )
     again = ShownSlate.unpacked(shown.packed(), D)
-    for one, other in zip(shown, again, strict=True):
+    for one, other in zip(map(np.asarray, shown), map(np.asarray, again), strict=True):
         assert np.array_equal(one, other)
     with pytest.raises(ValueError, match="not the numbers of a slate"):
         ShownSlate.unpacked(shown.packed(), D + 1)
