@@ -58,9 +58,10 @@ def analyse(
     """Compare the arms of a service, say when to stop, and estimate arms that did not run."""
     from slatewise.service import analysis  # noqa: PLC0415 (torch is slow to load)
     from slatewise.service.settings import ServiceConfig  # noqa: PLC0415
+    from slatewise.service.settings.changed_arms import with_changed_arms  # noqa: PLC0415
     from slatewise.service.store.clock import DAY  # noqa: PLC0415
 
-    settings = ServiceConfig.read(config)
+    settings = with_changed_arms(directory, ServiceConfig.read(config))
     targets = [analysis.read_target(text) for text in estimate or []]
     with opened_store(directory, settings) as store:
         tally = analysis.Tally()

@@ -118,7 +118,8 @@ class Catalogue:
         self.group_names = list(group_names)
         self._groups = {name: number for number, name in enumerate(group_names)}
         self._new_items = new_items
-        self._views = np.empty(0, np.int64) if views is None else views
+        self.views = np.empty(0, np.int64) if views is None else views
+        """[I] how often training saw its items, as far as that is known"""
         self._removed: set[int] = set()
         self._ids = IdIndex[ItemId]() if ids is None else ids
         self._rows = GrowingArray(np.int32, fill=-1)  # by index
@@ -160,8 +161,8 @@ class Catalogue:
 
     def views_of(self, rows: Ints) -> Ints:
         """Return how often items were seen in training; 0 for those added since."""
-        views, inside = np.zeros(len(rows), np.int64), rows < len(self._views)
-        views[inside] = self._views[rows[inside]]
+        views, inside = np.zeros(len(rows), np.int64), rows < len(self.views)
+        views[inside] = self.views[rows[inside]]
         return views
 
     def rows(self, items: Ints) -> Ints:

@@ -6,6 +6,8 @@ from collections.abc import Set
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 import torch
 from safetensors import SafetensorError, safe_open
@@ -239,6 +241,18 @@ def read_tensors(
             file=file,
         )
     return tensors
+
+
+def read_views(path: Path) -> npt.NDArray[np.int64]:
+    """Read how often training saw the items of a run, [I], and nothing else of its posterior."""
+    try:
+        with safe_open(path / POSTERIOR, "pt") as stored:
+            views: npt.NDArray[np.int64] = stored.get_tensor("views").numpy().astype(np.int64)
+            return views
+    except (SafetensorError, OSError) as error:
+        raise InputError(
+            "the file is missing or damaged.", "Train again.", file=path / POSTERIOR
+        ) from error
 
 
 def read_about(file: Path) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """What the log of a service says of its arms: click rates, when to stop, arms that did not run."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -10,6 +11,7 @@ from slatewise.service.analysis.estimates import (
     newest_visits,
     read_target,
 )
+from slatewise.service.analysis.history import Bools, history, history_json
 from slatewise.service.analysis.report import ArmReport, Report, as_json, report
 from slatewise.service.analysis.tally import Tally
 from slatewise.service.analysis.variety import Variety, varieties
@@ -31,12 +33,24 @@ def overview(store: Store, config: ServiceConfig) -> dict[str, Any]:
     The log is read once a process, after that only what is new in it. (So an erased person's slates
     stay in these sums, without a name, until the process ends.)
     """
+    found = report(_tally_of(store), config)
+    return as_json(found, varieties(store, found.start, found.end + 1, SAMPLE))
+
+
+def overview_over_time(
+    store: Store, config: ServiceConfig, is_little_seen: Callable[[Sequence[str]], Bools]
+) -> dict[str, Any]:
+    """Say how the arms did from period to period, for `GET /v1/experiment/history`."""
+    return history_json(history(_tally_of(store), store, config, is_little_seen))
+
+
+def _tally_of(store: Store) -> Tally:
+    """Return what is counted of a store, with what is new in it."""
     tally = _tallies.get(store)
     if tally is None:
         tally = _tallies[store] = Tally(store.last_served() - LONGEST_DAYS * DAY)
     tally.read(store)
-    found = report(tally, config)
-    return as_json(found, varieties(store, found.start, found.end + 1, SAMPLE))
+    return tally
 
 
 __all__ = [
@@ -50,6 +64,7 @@ __all__ = [
     "estimates_json",
     "newest_visits",
     "overview",
+    "overview_over_time",
     "read_target",
     "report",
     "varieties",

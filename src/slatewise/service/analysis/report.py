@@ -89,7 +89,7 @@ def report(
     configuration unless said; `worth` the least difference that matters, as a share of its click
     rate.
     """
-    slates = tally.slates(_start(tally, config) if since is None else since, until or FOREVER)
+    slates = tally.slates(beginning(tally, config) if since is None else since, until or FOREVER)
     totals = _in_order(slates.totals(), config)
     chosen = next(iter(config.arms)) if reference is None else reference
     if chosen not in totals:
@@ -118,7 +118,8 @@ def report(
     return Report(start, end, chosen, arms, assignment, slates.changed, rates)
 
 
-def _start(tally: Tally, config: ServiceConfig) -> int:
+def beginning(tally: Tally, config: ServiceConfig) -> int:
+    """Return since when the arms that run now can be compared."""
     first = tally.first()
     running = [first[arm] for arm, share in config.shares.items() if share and arm in first]
     return max([tally.settled(), *running])
@@ -188,10 +189,10 @@ def _arm_json(name: str, arm: ArmReport, reference: str, variety: Variety | None
         "users": arm.users,
         "slates": arm.slates,
         "seen": arm.seen,
-        "unanswered": _number(arm.unanswered),
+        "unanswered": finite(arm.unanswered),
         "clicks": arm.clicks,
         "click_rate": arm.rate.to_json(),
-        "best": _number(arm.best),
+        "best": finite(arm.best),
         "difference": arm.versus.difference.to_json() if arm.versus else None,
         "lift": arm.versus.lift.to_json() if arm.versus else None,
         "advice": _advice_json(arm.advice, name, reference) if arm.advice else None,
@@ -202,7 +203,7 @@ def _arm_json(name: str, arm: ArmReport, reference: str, variety: Variety | None
 def _variety_json(variety: Variety | None) -> dict[str, float | None] | None:
     if variety is None:
         return None
-    return {name: _number(value) for name, value in asdict(variety).items()}
+    return {name: finite(value) for name, value in asdict(variety).items()}
 
 
 def _advice_json(advice: Advice, arm: str, reference: str) -> dict[str, Any]:
@@ -216,5 +217,6 @@ def _advice_json(advice: Advice, arm: str, reference: str) -> dict[str, Any]:
     }
 
 
-def _number(value: float) -> float | None:
+def finite(value: float) -> float | None:
+    """Return a number, None for nan and infinities."""
     return value if math.isfinite(value) else None

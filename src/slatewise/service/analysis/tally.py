@@ -80,8 +80,12 @@ class Slates:
 
     def by_day(self) -> Mapping[int, "Slates"]:
         """Return the slates of each day (of UTC, as a number since 1970), days in order."""
-        days = self.time // DAY
-        return {int(day): self.where(days == day) for day in np.unique(days)}
+        return self.by_period(DAY)
+
+    def by_period(self, width: int) -> Mapping[int, "Slates"]:
+        """Return the slates of each period of `width` microseconds since 1970, by its number."""
+        periods = self.time // width
+        return {int(number): self.where(periods == number) for number in np.unique(periods)}
 
     def where(self, wanted: Bools) -> "Slates":
         """Return some of the slates."""

@@ -15,7 +15,14 @@ from slatewise.service.http.direct import DirectRoute
 from slatewise.service.http.document import describe
 from slatewise.service.http.guard import guarded
 from slatewise.service.http.metrics import Metrics
-from slatewise.service.http.routes import items, operations, slates, users
+from slatewise.service.http.routes import (
+    control,
+    insight,
+    items,
+    operations,
+    slates,
+    users,
+)
 from slatewise.service.http.security import Role
 
 document = APIRouter(prefix="/v1", route_class=guarded(Role.READ))
@@ -72,6 +79,8 @@ def application(open_backend: Callable[[Metrics], Backend]) -> FastAPI:
         items.changing,
         users.router,
         operations.experiment,
+        insight.router,
+        control.router,
         document,
         operations.health,
         operations.metrics,

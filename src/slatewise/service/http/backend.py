@@ -42,11 +42,10 @@ class Backend:
         self,
         service: Service,
         store: Store,
-        config: ServiceConfig,
         gate: Gate,
         metrics: Metrics,
     ) -> None:
-        self.service, self.store, self.config = service, store, config
+        self.service, self.store = service, store
         self.gate, self.metrics = gate, metrics
         self.writer = Writer(store, QUEUE, service.changed_users)
         # Apart: reads that wait for a store in trouble must not keep slates waiting.
@@ -76,11 +75,16 @@ class Backend:
                 # The first slate loads compiled code, for seconds: no request should wait for that.
                 warm_up(config)
                 service.recommend(Request())
-                return cls(service, store, config, gate, metrics)
+                return cls(service, store, gate, metrics)
             except StoreError as error:
                 # A worker that replaces a dead one must not end the others.
                 _log.warning("Waiting for the store: %s", error.problem)
                 pause.wait(1.0)
+
+    @property
+    def config(self) -> ServiceConfig:
+        """The settings, with arms that were changed since."""
+        return self.service.config
 
     def close(self) -> None:
         """Write what waits, and let go of everything."""

@@ -18,7 +18,7 @@ ABOUT = """Slates out, feedback in.
 `POST /v1/recommend` makes a slate; `POST /v1/feedback` tells what became of it; `POST /v1/rank`
 orders given items. Every error is a JSON problem with a remedy. Send a token as
 `Authorization: Bearer TOKEN`: role *read* makes slates and looks, *write* also tells what happened
-and changes items, *admin* also sees and erases people.
+and changes items, *admin* also sees and erases people, changes arms and rolls back.
 """
 
 _ANY = {
@@ -37,6 +37,11 @@ _BODY = {
 }
 _CONTRADICTED = {409: "What is told contradicts what is known of the slates."}
 _MISSING = {404: "There is no such item."}
+_NO_MODEL = "There is no such model."
+_CONFLICTS = {
+    "/v1/arms": "Such arms cannot run.",
+    "/v1/models/{model}/rollback": "There is no earlier version to return to.",
+}
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
@@ -81,8 +86,16 @@ def _complete(operation: dict[str, Any], route: APIRoute) -> None:
         problems |= _BODY
     if route.path_format == "/v1/feedback":
         problems |= _CONTRADICTED
+    if route.path_format in _CONFLICTS:
+        problems[409] = _CONFLICTS[route.path_format]
     if "{item_id}" in route.path_format:
         problems |= _MISSING
+    if "model" in (
+        one.alias for one in (*route.dependant.path_params, *route.dependant.query_params)
+    ):
+        problems[404] = _NO_MODEL
+    if route.path_format == "/v1/try":
+        problems[404] = _NO_MODEL
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     for status, about in problems.items():
         operation["responses"][str(status)] = {"description": about, "content": content}

@@ -5,12 +5,13 @@ of them can tell the sum; without, a process tells what it did itself.
 """
 
 import asyncio
+import math
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
@@ -152,13 +153,41 @@ class Metrics:
 
     def text(self) -> bytes:
         """Return the metrics of all workers in Prometheus' text format."""
+        return generate_latest(self._together())
+
+    def by_route(self, routes: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Return requests, failures and a cumulative histogram of times of routes, of all workers.
+
+        Those that were never asked have none.
+        """
+        found: dict[str, dict[str, Any]] = {
+            route: {"requests": 0, "failures": 0, "seconds": list[tuple[float, int]]()}
+            for route in routes
+        }
+        for family in self._together().collect():
+            for sample in family.samples:
+                route = found.get(sample.labels.get("route", ""))
+                if route is None:
+                    continue
+                if sample.name == "slatewise_requests_total":
+                    route["requests"] += int(sample.value)
+                    if sample.labels["status"] >= "500":
+                        route["failures"] += int(sample.value)
+                elif sample.name == "slatewise_request_seconds_bucket":
+                    most = float(sample.labels["le"])
+                    if math.isfinite(most):
+                        route["seconds"].append((most, int(sample.value)))
+        return found
+
+    def _together(self) -> CollectorRegistry:
+        """Return what all workers counted."""
         folder = os.environ.get(DIRECTORY)
         if not folder:
-            return generate_latest(self.registry)
+            return self.registry
         Path(folder).mkdir(parents=True, exist_ok=True)  # somebody may have cleared up too much
         together = CollectorRegistry()
         MultiProcessCollector(together)  # type: ignore[no-untyped-call]
-        return generate_latest(together)
+        return together
 
     def _counter(self, name: str, about: str, *labels: str) -> Counter:
         return Counter(f"slatewise_{name}", about, labels, registry=self.registry)

@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from slatewise.errors import SlatewiseError
-from slatewise.service.http import schemas
+from slatewise.service.http import page_schemas, schemas
 from slatewise.service.store import StoreError
 from slatewise.service.store.writer import QueueFullError
 
@@ -30,15 +30,24 @@ EXPECTED = (HTTPException, RequestValidationError, SlatewiseError)
 """errors that `respond` has an answer for; others are faults of ours"""
 _log = logging.getLogger(__name__)
 
-_BODIES = (schemas.RecommendBody, schemas.FeedbackBody, schemas.Event, schemas.NamedItemBody)
+_BODIES = (
+    schemas.RecommendBody,
+    schemas.FeedbackBody,
+    schemas.Event,
+    schemas.NamedItemBody,
+    page_schemas.TryBody,
+    page_schemas.ArmsBody,
+    page_schemas.ArmBody,
+)
 _NAMES = {"body", "query", "path", "after", "limit", "item_id", "items"}.union(
     *(body.model_fields for body in _BODIES)
 )
 _MEMBERS: dict[int | str, type[BaseModel]] = {
     "events": schemas.Event,
     "items": schemas.NamedItemBody,
+    "arms": page_schemas.ArmBody,
 }
-"""what the lists of bodies have in them"""
+"""what the lists and tables of bodies have in them"""
 _EXTRA = "extra_forbidden"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}")
 

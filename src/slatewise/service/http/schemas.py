@@ -30,13 +30,13 @@ PathId = Annotated[str, Path(max_length=ID_LENGTH, pattern=NO_NUL, examples=["9"
 """An id that stands in a path as `{name:id}`, encoded as URLs have it."""
 
 
-def _whole(value: Any) -> Any:
+def whole(value: Any) -> Any:
     """Take 5.0 for 5: JSON does not tell them apart."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _text(value: Any) -> Any:
-    value = _whole(value)
+    value = whole(value)
     if type(value) is int and -LARGEST <= value <= LARGEST:
         return str(value)
     return value
@@ -49,11 +49,11 @@ Id = Annotated[_Text, BeforeValidator(_text, json_schema_input_type=_Text | _Num
 Ids = Annotated[list[Id], Field(max_length=MOST)]
 StoredSlate = Annotated[list[Id], Field(min_length=1, max_length=MOST)]
 _Positive = Annotated[int, Field(ge=1, le=MOST)]
-Positive = Annotated[_Positive, BeforeValidator(_whole, json_schema_input_type=_Positive)]
+Positive = Annotated[_Positive, BeforeValidator(whole, json_schema_input_type=_Positive)]
 _Count = Annotated[int, Field(ge=0, le=MOST)]
-Count = Annotated[_Count, BeforeValidator(_whole, json_schema_input_type=_Count)]
+Count = Annotated[_Count, BeforeValidator(whole, json_schema_input_type=_Count)]
 _Large = Annotated[int, Field(ge=0, le=LARGEST)]
-Large = Annotated[_Large, BeforeValidator(_whole, json_schema_input_type=_Large)]
+Large = Annotated[_Large, BeforeValidator(whole, json_schema_input_type=_Large)]
 Name = Annotated[str, Field(min_length=1, max_length=ID_LENGTH, pattern=NO_NUL)]
 _Finite = Annotated[float, Field(ge=-1e300, le=1e300)]
 _Vector = Annotated[list[_Finite], Field(max_length=LONGEST_VECTOR)]
@@ -255,6 +255,17 @@ class ItemsBody(_Body):
     items: Annotated[list[NamedItemBody], Field(min_length=1, max_length=MOST)]
 
 
+class ItemNumbersAnswer(_Answer):
+    """What a model knows of an item."""
+
+    views: int
+    """how often training saw it; 0 for an item that came since"""
+    scale: float
+    """posterior standard deviation of its vector, the root mean square over dimensions"""
+    bias: float
+    """posterior mean of its bias; 0 where the model has none"""
+
+
 class ItemAnswer(_Answer):
     """An item as it is now."""
 
@@ -263,6 +274,8 @@ class ItemAnswer(_Answer):
     state: Literal["shown", "hidden", "removed"]
     features: dict[str, Any] | None = None
     """as sent to the service; left out if it has none"""
+    numbers: dict[str, ItemNumbersAnswer] | None = None
+    """what models that serve know of it, by their names, where that was asked for"""
 
 
 class ItemsAnswer(_Answer):

@@ -23,6 +23,7 @@ from slatewise.evaluation import (
     Predictions,
     bootstrap,
     predict_part,
+    reliability,
 )
 from slatewise.model.fitted import SlateModel
 
@@ -38,6 +39,8 @@ class Score:
     """nats per interaction, after calibration; what is decided by"""
     in_slate_mrr: Estimate
     """mean reciprocal rank of the clicked item in its slate, for people"""
+    reliability: tuple[dict[str, Any], ...] = ()
+    """predicted and observed click rate by bins of the prediction, after calibration"""
 
     def __sub__(self, other: "Score") -> "Score":
         """Return the paired differences."""
@@ -47,7 +50,11 @@ class Score:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
-        return {name: found.to_json() for name, found in vars(self).items()}
+        found: dict[str, Any] = {
+            "log_likelihood": self.log_likelihood.to_json(),
+            "in_slate_mrr": self.in_slate_mrr.to_json(),
+        }
+        return found | ({"reliability": list(self.reliability)} if self.reliability else {})
 
 
 def score(model: SlateModel, dataset: SlateDataset, seed: int) -> Score:
@@ -57,6 +64,7 @@ def score(model: SlateModel, dataset: SlateDataset, seed: int) -> Score:
     return Score(
         bootstrap(LogLikelihood(), calibrated, seed=seed),
         bootstrap(InSlateMRR(), calibrated, seed=seed),
+        tuple(reliability(calibrated)),
     )
 
 

@@ -89,10 +89,15 @@ def fit_recipe(
     progress: Progress,
     stage: str,
 ) -> SlateModel:
-    """Fit to the training part, from `start` if given, and calibrate by the validation part."""
+    """Fit to the training part, from `start` if given, and calibrate by the validation part.
+
+    Its metrics tell the `curve` too: the validation likelihood after each epoch.
+    """
+    curve: list[float] = []
 
     def observe(at: State) -> None:
         progress(stage, at.epoch, recipe.training.max_epochs)
+        curve.extend(round(one["validation"], 5) for one in at.history[len(curve) :])
 
     fitted = fit(
         dataset,
@@ -103,6 +108,7 @@ def fit_recipe(
         item_features=recipe.item_features,
         observer=observe,
     )
+    fitted.metrics["curve"] = curve
     fitted.calibration = calibrate(ModelRecommender(fitted, log=dataset), dataset).to_json()
     return fitted
 

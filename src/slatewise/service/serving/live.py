@@ -79,12 +79,13 @@ class Live:
         self.terms: FittedTerms = model.terms
         self.applied = 0
         """the number of the last change of items that is taken into account"""
+        self.table = table
         ids = map(str, model.item_ids)
         self.catalogue = Catalogue(table, ids, model.group_names, new_items, log.items, shown=False)
         self.ranker = ExactRanker(model.posterior, table, model.terms)
-        self._maker = SlateMaker(self.ranker, self.catalogue)
-        self._maker.relevance  # noqa: B018 (made now, so that no request waits for it)
-        self._log, self._features = log, features
+        self.maker = SlateMaker(self.ranker, self.catalogue)
+        self.maker.relevance  # noqa: B018 (made now, so that no request waits for it)
+        self._log, self._features, self._run = log, features, run
         self._sources = {name: number for number, name in enumerate(model.source_names)}
         self.states = ItemStates.of(model.terms, log, run)
         self._refreshed: tuple[int, int] | None = None  # time, number
@@ -170,23 +171,28 @@ class Live:
 
     def answer(self, know: Know, request: Request, strategy: Strategy, seed: int) -> ServedSlate:
         """Make a slate for the user that `know` returns, from one state of items and popularity."""
-        return self._consistently(lambda: self._answer(know, request, strategy, seed))
+        return self.consistently(lambda: self._answer(know, request, strategy, seed))
+
+    def count_views(self) -> None:
+        """Read how often training saw the items, once: slates do not ask for it, people do."""
+        if self._run is not None and not len(self.catalogue.views):
+            self.catalogue.views = runs.read_views(self._run)
 
     def rank(self, know: Know, request: Request) -> RankedItems:
         """Order the items that a request allows for the user that `know` returns."""
         source = self._sources.get(request.source or "", 0)
         items = list(request.allow or ())
-        return self._consistently(
-            lambda: self._maker.rank(self._known(know), items, request.k, source)
+        return self.consistently(
+            lambda: self.maker.rank(self.known(know), items, request.k, source)
         )
 
-    def _known(self, know: Know) -> KnownUser:
+    def known(self, know: Know) -> KnownUser:
         """Return a user as this version knows her."""
         sources = [self._sources.get(name, -1) for name in self._log.sources.ids]
         return know(self.catalogue, np.array(sources, np.int64))
 
     def _answer(self, know: Know, request: Request, strategy: Strategy, seed: int) -> ServedSlate:
-        (slate,) = self._maker.make([self._known(know)], request, request.k, strategy, [seed])
+        (slate,) = self.maker.make([self.known(know)], request, request.k, strategy, [seed])
         refreshed, counted = self._refreshed or (None, None)
         return ServedSlate(slate, self.applied, refreshed, counted)
 
@@ -199,7 +205,7 @@ class Live:
             finally:
                 self._moment = object()
 
-    def _consistently(self, make: Callable[[], T]) -> T:
+    def consistently(self, make: Callable[[], T]) -> T:
         """Make something of one state of things, without keeping changes waiting.
 
         A slate takes a millisecond and changes are rare: if one came meanwhile, make it again.

@@ -18,8 +18,8 @@ from slatewise.service.serving.live import Live, ServedSlate
 from slatewise.service.serving.models import Models
 from slatewise.service.serving.request import Request
 from slatewise.service.serving.store_access import StoreAccess
-from slatewise.service.serving.users import ANONYMOUS, User, UserCache
-from slatewise.service.settings import ServiceConfig
+from slatewise.service.serving.users import ANONYMOUS, Know, User, UserCache
+from slatewise.service.settings import ServiceConfig, changed_arms
 from slatewise.service.store import Store, StoreError
 from slatewise.service.store.clock import AHEAD, Clock, iso, wall_clock
 from slatewise.service.store.features import Features
@@ -29,6 +29,7 @@ from slatewise.slates.maker import require_length
 from slatewise.slates.propensities import propensities
 from slatewise.slates.ranked import RankedItems
 from slatewise.slates.slate import Slate
+from slatewise.slates.strategies import Strategy
 
 logger = logging.getLogger(__name__)
 
@@ -56,8 +57,12 @@ class Service:
             config.cache_users,
             config.cache_seconds,
         )
-        self._strategies = {name: arm.made for name, arm in config.arms.items()}
-        self._lines = {name: arm.line for name, arm in config.arms.items()}
+        self.given = config
+        """the settings without arms that were changed since"""
+        self._arms_stamp: tuple[int, int] | None = None
+        self._strategies: dict[str, Strategy] = {}
+        self._lines: dict[str, str] = {}
+        self._take_arms(config)
         self._items_stamp: int | None = None
         self._access = StoreAccess()
         self._live: dict[str, Live] = {}
@@ -124,11 +129,32 @@ class Service:
         arm = next(arm for arm in self.arms if arm.name == name)
         return replace(arm, version=live.version), ranked, notes
 
+    def live(self, model: str | None = None) -> Live:
+        """Return the version of a model that serves now, of the first without a name.
+
+        With the items of now, for which the store may be asked.
+        """
+        self._follow_items([])
+        name = next(iter(self.config.models)) if model is None else model
+        if name not in self._live:
+            raise SlatewiseError(
+                f"there is no model '{name}'.", f"The models are {', '.join(self._live)}."
+            )
+        return self._live[name]
+
+    def knowing(self, request: Request, notes: list[str]) -> Know:
+        """Return who asks as models know her, with the items of now; nothing is kept of it."""
+        _require_sensible(request)
+        request = self._recent(request, notes)
+        self._follow_items(notes)
+        return self._user(request.user_id, notes).knowing(request.clicks)
+
     def refresh(self) -> None:
         """Look for new versions of models, changes of items and popularity; never fails.
 
         To be called every second, by one thread.
         """
+        self.follow_arms()
         for name in self.config.models:
             self._follow_model(name)
         self._follow_items([], look=True)
@@ -201,6 +227,23 @@ class Service:
             )
             for name, arm in self.config.arms.items()
         ]
+
+    def follow_arms(self) -> None:
+        """Take over arms that were changed while the service ran."""
+        stamp = changed_arms.stamp(self.directory)
+        if stamp != self._arms_stamp:
+            self._arms_stamp = stamp
+            self._take_arms(changed_arms.with_changed_arms(self.directory, self.given))
+
+    def _take_arms(self, config: ServiceConfig) -> None:
+        """Let the arms of settings run; those that are gone rest, for requests under way."""
+        self._strategies |= {name: arm.made for name, arm in config.arms.items()}
+        self._lines |= {name: arm.line for name, arm in config.arms.items()}
+        gone = {name: arm for name, arm in self.config.arms.items() if name not in config.arms}
+        if gone:
+            resting = {name: arm.model_copy(update={"share": 0.0}) for name, arm in gone.items()}
+            config = config.model_copy(update={"arms": {**config.arms, **resting}})
+        self.config = config
 
     def _serving(
         self, name: str, live: Live, request: Request, answer: ServedSlate, user: User

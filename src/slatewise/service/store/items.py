@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Delete, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, Delete, bindparam, delete, insert, or_, select, update
 
 from slatewise.service.store.counters import Counter, advance, take_turn
 from slatewise.service.store.engine import LONG, Database
@@ -82,9 +82,17 @@ def item(connection: Connection, item_id: str) -> Item | None:
     return _current(connection, [item_id]).get(item_id)
 
 
-def page(connection: Connection, after: str, limit: int, *, removed: bool) -> list[Item]:
-    """Return the next items by id, with or without those that were removed."""
+def page(
+    connection: Connection, after: str, limit: int, *, removed: bool, search: str = ""
+) -> list[Item]:
+    """Return the next items by id, with or without those that were removed.
+
+    With `search`, those that have it in their id or group, whatever the case of its letters.
+    """
     wanted = select(ITEMS).where(ITEMS.c.item_id > after).order_by(ITEMS.c.item_id).limit(limit)
+    if search:
+        columns = (ITEMS.c.item_id, ITEMS.c.item_group)
+        wanted = wanted.where(or_(*(one.icontains(search, autoescape=True) for one in columns)))
     if not removed:
         wanted = wanted.where(ITEMS.c.state != ItemState.REMOVED)
     return [_item(row) for row in connection.execute(wanted)]

@@ -238,11 +238,16 @@ class Store:
         require_texts("the id of an item", (item_id,))
         return self._database.read(lambda connection: items.item(connection, item_id))
 
-    def items(self, after: str | None, limit: int) -> list[Item]:
-        """Return the next items by id, shown or hidden; None for the first."""
+    def items(self, after: str | None, limit: int, search: str = "") -> list[Item]:
+        """Return the next items by id, shown or hidden; None for the first.
+
+        With `search`, those that have it in their id or group.
+        """
         require_texts("the id of an item", () if after is None else (after,))
         return self._database.read(
-            lambda connection: items.page(connection, after or "", limit, removed=False)
+            lambda connection: items.page(
+                connection, after or "", limit, removed=False, search=search
+            )
         )
 
     def all_items(self) -> Iterator[list[Item]]:

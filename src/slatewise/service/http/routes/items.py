@@ -37,10 +37,18 @@ async def list_items(
         str | None, Query(max_length=ID_LENGTH, pattern=NO_NUL, description="the last id before")
     ] = None,
     limit: Annotated[int, Query(ge=1, le=1_000, description="how many at most")] = 100,
+    search: Annotated[
+        str, Query(max_length=ID_LENGTH, pattern=NO_NUL, description="part of an id or group")
+    ] = "",
+    numbers: Annotated[
+        bool, Query(description="whether to say what models know of the items")
+    ] = False,
 ) -> ItemsAnswer:
     """List the items by their ids, a page at a time, hidden ones too."""
     backend: Backend = request.app.state.backend
-    found = await backend.read(lambda: _page(backend, after, limit))
+    found = await backend.read(lambda: _page(backend, after, limit, search))
+    if numbers:
+        found = await backend.read(lambda: _with_numbers(backend, found))
     last = found[-1].id if len(found) == limit else None
     return ItemsAnswer(items=found, next=last)
 
@@ -115,8 +123,23 @@ async def _known(backend: Backend, item_id: str) -> Item:
     return item
 
 
-def _page(backend: Backend, after: str | None, limit: int) -> list[ItemAnswer]:
-    return _told(backend, backend.store.items(after or None, limit))
+def _page(backend: Backend, after: str | None, limit: int, search: str) -> list[ItemAnswer]:
+    return _told(backend, backend.store.items(after or None, limit, search))
+
+
+def _with_numbers(backend: Backend, items: Sequence[ItemAnswer]) -> list[ItemAnswer]:
+    """Return items with what every model knows of them."""
+    from slatewise.service.insight.numbers import item_numbers  # noqa: PLC0415 (slow to load)
+
+    ids = [item.id for item in items]
+    known = {name: item_numbers(backend.service.live(name), ids) for name in backend.config.models}
+    return [
+        ItemAnswer(
+            **item.model_dump(exclude_unset=True),
+            numbers={name: vars(one[item.id]) for name, one in known.items() if item.id in one},
+        )
+        for item in items
+    ]
 
 
 def _told(backend: Backend, items: Sequence[Item]) -> list[ItemAnswer]:

@@ -42,13 +42,17 @@ async def ready(request: Request) -> ReadyAnswer:
     if not backend.is_refreshing:
         remedy = "Restart the service; its log says what happened."
         raise Problem(503, "This worker no longer follows models and items.", remedy)
+    return ReadyAnswer(status="ready", notes=await readiness_notes(backend))
+
+
+async def readiness_notes(backend: Backend) -> list[str]:
+    """Say what is not as it should be, and does not keep the service from serving."""
     # What exactly is wrong names files and hosts: that is for the log, not for everybody.
     missing = backend.service.missing_past()
     damaged = set(await backend.read(backend.service.ready)) - set(missing)
     late = [LATE] if time() - backend.refreshed > LATE_SECONDS else []
     clock = backend.service.clock_notes()
-    notes = [*([DAMAGED] if damaged else []), *late, *clock, *missing]
-    return ReadyAnswer(status="ready", notes=notes)
+    return [*([DAMAGED] if damaged else []), *late, *clock, *missing]
 
 
 @metrics.get(
