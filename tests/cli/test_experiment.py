@@ -31,7 +31,7 @@ def test_a_study_and_its_report(run: Run, settings: Path, tmp_path: Path) -> Non
     code, printed, _ = run("report", out)
     assert code == 0
     assert f"Report: {out / 'report.html'}" in printed
-    code, printed, _ = run("report", out, "--markdown")
+    code, printed, _ = run("report", out, "--format", "markdown")
     assert code == 0
     assert (out / "report.md").is_file()
 

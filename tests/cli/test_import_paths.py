@@ -206,6 +206,6 @@ def test_a_study_of_ones_own(run: Run, tmp_path: Path, write_module: Write) -> N
     assert code == 0, errors
     assert printed.rstrip().endswith(f"Study: {tmp_path / 'out' / 'count'}")
     assert len(pl.read_parquet(tmp_path / "out" / "count" / "counts.parquet")) == 6
-    code, printed, _ = run("report", tmp_path / "out", "--markdown")
+    code, printed, _ = run("report", tmp_path / "out", "--format", "markdown")
     assert code == 0
     assert "Counting" in (tmp_path / "out" / "report.md").read_text()

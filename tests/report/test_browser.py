@@ -46,7 +46,7 @@ def test_every_figure_is_drawn_and_nothing_is_fetched(
     assert not complaints
     assert asked == [file.as_uri()]
     drawn = page.evaluate(DRAWN)
-    assert len(drawn) == 6
+    assert len(drawn) == 7
     for across, down, marks, room in drawn:
         assert 200 < across <= room + 1
         assert down > 100
@@ -65,6 +65,49 @@ def test_tables_scroll_inside_themselves_on_a_phone(browser: "Browser", studies:
     assert any(shown < whole for shown, whole in sizes)
     assert page.evaluate("document.documentElement.scrollWidth") <= 375
     page.close()
+
+
+def test_the_page_and_its_figures_are_dark_where_that_is_wanted(
+    browser: "Browser", studies: Path
+) -> None:
+    context = browser.new_context(color_scheme="dark")
+    page = context.new_page()
+    page.goto(build_report(studies).as_uri())
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('.plot')].every("
+        "(plot) => plot.layout && plot.layout.paper_bgcolor === '#15181d')",
+        timeout=120_000,
+    )
+    background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert background == "rgb(21, 24, 29)"
+    context.close()
+
+
+def test_wide_tables_say_that_they_go_on(browser: "Browser", studies: Path) -> None:
+    page, _, _ = opened(browser, build_report(studies), 1400)
+    wide = page.evaluate(
+        "[...document.querySelectorAll('section > .scroll')].map("
+        "(e) => [e.scrollWidth > e.clientWidth + 1, e.classList.contains('wide')])"
+    )
+    assert any(overflows for overflows, _ in wide)
+    assert all(overflows == said for overflows, said in wide)
+    page.close()
+
+
+def test_titles_of_axes_stay_inside_their_figures(browser: "Browser", studies: Path) -> None:
+    for width in (1200, 375):
+        page, _, _ = opened(browser, build_report(studies), width)
+        outside = page.evaluate(
+            """() => [...document.querySelectorAll('.plot')].flatMap((plot) => {
+              const room = plot.getBoundingClientRect();
+              return [...plot.querySelectorAll('.xtitle, .ytitle')].filter((title) => {
+                const box = title.getBoundingClientRect();
+                return box.left < room.left - 1 || box.right > room.right + 1;
+              }).map((title) => title.textContent);
+            })"""
+        )
+        assert not outside
+        page.close()
 
 
 def test_hovering_over_a_point_tells_its_number(browser: "Browser", studies: Path) -> None:

@@ -1,8 +1,11 @@
+import base64
+import io
 import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from slatewise.errors import InputError, SlatewiseError
@@ -81,17 +84,62 @@ def test_nothing_is_fetched(page: Reader) -> None:
         if tag in loading:
             assert "src" not in attrs, (tag, attrs)
             assert "href" not in attrs, (tag, attrs)
-    links = [attrs["href"] for tag, attrs in page.elements if tag == "a"]
+    links = [str(attrs["href"]) for tag, attrs in page.elements if tag == "a"]
     assert links
-    assert not any(re.match(r"[a-z]+:|//", str(link)) for link in links)
+    assert all(link.startswith(("#", "data:text/csv;base64,")) for link in links)
 
 
-def test_every_link_leads_somewhere(page: Reader, studies: Path) -> None:
+def test_every_link_leads_to_a_part_of_the_page_or_to_a_table_inside_it(
+    page: Reader, studies: Path
+) -> None:
     names = {attrs.get("id") for _, attrs in page.elements}
-    for tag, attrs in page.elements:
-        if tag == "a":
-            link = str(attrs["href"])
-            assert link[1:] in names if link.startswith("#") else (studies / link).is_file(), link
+    links = [attrs for tag, attrs in page.elements if tag == "a"]
+    inner = [str(attrs["href"])[1:] for attrs in links if str(attrs["href"]).startswith("#")]
+    assert inner
+    assert set(inner) <= names
+    inside = {attrs["download"]: str(attrs["href"]) for attrs in links if "download" in attrs}
+    text = base64.b64decode(inside["offline-differences.csv"].partition(",")[2]).decode()
+    rows = StudyResult.load(studies / "offline").tables["differences"]
+    read = pl.read_csv(io.StringIO(text))
+    assert read["value"].to_list() == pytest.approx(rows["value"].to_list())
+
+
+def test_the_first_screen_names_what_won_and_how_sure_that_is(page: Reader, studies: Path) -> None:
+    rows = StudyResult.load(studies / "offline").tables["differences"]
+    best = rows.filter(metric="log_likelihood").sort("value", descending=True).to_dicts()[0]
+    won = best["recommender"] if best["value"] > 0 else best["reference"]
+    first = page.shown[: page.shown.index("Findings")]
+    assert "At a glance" in first
+    assert won in first
+    settled = min(abs(best["low"]), abs(best["high"])) > 0 and best["low"] * best["high"] > 0
+    assert ("sure: the 95 % interval" if settled else "cannot be told apart") in first
+
+
+def test_a_user_and_her_slates_are_shown(page: Reader, studies: Path) -> None:
+    slates = StudyResult.load(studies / "posterior").tables["example_slates"]
+    assert slates["strategy"].n_unique() == 3
+    assert "What she would be shown next" in page.shown
+    assert f"{slates['item'][0]} ({slates['group'][0]})" in page.shown
+
+
+def test_csv_has_every_row_of_every_table(studies: Path) -> None:
+    build_report(studies, "csv")
+    for name in ("offline", "toy"):
+        for table, frame in StudyResult.load(studies / name).tables.items():
+            assert pl.read_csv(studies / name / f"{table}.csv").height == frame.height
+
+
+def test_latex_has_every_table_with_special_characters_escaped(studies: Path) -> None:
+    text = build_report(studies, "latex").read_text(encoding="utf-8")
+    assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == _tables(studies)
+    assert r"all-item-gru-hier & $-$2.81e7" in text
+    assert r"shoes \& " in text
+    body = re.sub(r"\\.|\$-\$", "", "\n".join(text.splitlines()[1:]))
+    assert not re.search(r"[#%_~^]", body)
+
+
+def _tables(studies: Path) -> int:
+    return sum(len(shown.section.tables) for shown in collect(studies).studies)
 
 
 def test_plotly_is_in_the_file_once(studies: Path) -> None:
@@ -102,7 +150,7 @@ def test_plotly_is_in_the_file_once(studies: Path) -> None:
 def test_figures_are_what_plotly_knows(studies: Path) -> None:
     graphs = pytest.importorskip("plotly.graph_objects")
     drawn = [figure for shown in collect(studies).studies for figure in shown.section.figures]
-    assert len(drawn) == 6
+    assert len(drawn) == 7
     for figure in drawn:
         graphs.Figure({"data": figure.data, "layout": figure.layout})
         assert figure.caption
@@ -156,7 +204,7 @@ def test_the_same_studies_give_the_same_file(studies: Path) -> None:
 
 
 def test_markdown_has_the_tables_and_links_to_the_numbers_of_figures(studies: Path) -> None:
-    text = build_report(studies, markdown=True).read_text(encoding="utf-8")
+    text = build_report(studies, "markdown").read_text(encoding="utf-8")
     assert "| slate-gru-hier | −4.96e7 |" in text
     assert "<script>" not in text.replace("\\<script\\>", "")
     links = re.findall(r"\]\(([^)]+)\)", text)

@@ -1,7 +1,7 @@
 """`slatewise report`: everything the studies found, on one page."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.table import Table
@@ -18,15 +18,18 @@ def report(
     out: Annotated[
         Path, typer.Argument(help="Directory of studies that slatewise experiment made.")
     ],
-    markdown: Annotated[
-        bool, typer.Option("--markdown", help="Write OUT/report.md, without figures.")
-    ] = False,
+    format: Annotated[
+        Literal["html", "markdown", "latex", "csv"],
+        typer.Option(
+            help="A page (html, markdown), the tables for a paper (latex), or all numbers (csv)."
+        ),
+    ] = "html",
 ) -> None:
-    """Write OUT/report.html: one file, with tables, figures and how they were made."""
+    """Write what the studies in OUT found: a page, LaTeX tables, or CSV files."""
     from slatewise.report import build_report  # noqa: PLC0415
     from slatewise.report.contents import agreement, collect  # noqa: PLC0415
 
-    file = build_report(out, markdown=markdown)
+    file = build_report(out, format)
     collected = collect(out)
     console.print(_headlines(collected))
     console.print()

@@ -1,8 +1,8 @@
 """`offline`: the variants and the baselines on held-out interactions (Table 1, left).
 
-Each model is judged by its posterior mean, as it is and after calibration by source on validation
-users. Seeds are pooled as `pooling` says; two recommenders of a seed are compared on the same users
-with the same resamples.
+Each model is judged by its closed-form prediction, as it is and after calibration by source on
+validation users. Seeds are pooled as `pooling` says; two recommenders of a seed are compared on the
+same users with the same resamples.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,6 +35,9 @@ from slatewise.model.config import ModelConfig
 from slatewise.plugins import is_import_path
 
 BASELINES: Final = "baselines"
+
+CURVE: Final = ("stage", "epoch", "validation", "rate")
+"""What is kept of each epoch of training."""
 
 PAPER: Final = {
     "slate-gru-hier": ("−4.96e7", "0.105"),
@@ -113,8 +116,9 @@ def run(config: OfflineConfig, unit: Unit, bench: Bench) -> Tables:
     fitted = fit_variant(unit.part, model, config, dataset, unit.seed, bench)
     recommender = ModelRecommender(fitted, log=dataset)
     tables = _judged(config, unit, dataset, {unit.part: recommender}, bench)
-    trained = {"seed": unit.seed, "recommender": unit.part, **fitted.metrics}
-    return tables | {"training": [trained]}
+    head = {"seed": unit.seed, "recommender": unit.part}
+    curve = [head | {name: epoch[name] for name in CURVE} for epoch in fitted.history]
+    return tables | {"training": [head | fitted.metrics], "curves": curve}
 
 
 def _judged(
@@ -222,11 +226,30 @@ def summarise(config: OfflineConfig, tables: Tables) -> Summary:
     order = sorted(
         dict.fromkeys(key.recommender for key in pooled), key=lambda name: name not in config.names
     )
+    compared = _differences(scores, order, config)
     shown = {
+        "differences": compared,
         "table1": [_table1(name, usable, config.k) for name in order],
         "headline": [_headline(name, usable, config.k) for name in order],
     }
     return Summary({"pooled": rows, **shown}, findings, headline="headline")
+
+
+def _differences(scores: Scores, order: Sequence[str], config: OfflineConfig) -> list[Row]:
+    """Compare everything with the first model on the same users: likelihood and next clicks."""
+    reference = config.names[0]
+    return [
+        {"metric": metric, "recommender": name, "reference": reference}
+        | {"value": found.value, "low": found.low, "high": found.high, "by_seed": found.by_seed}
+        for metric, calibrated in (("log_likelihood", True), (f"recall@{config.k}", False))
+        for name in order
+        if name != reference
+        and (
+            found := scores.difference(
+                Key(name, metric, calibrated), Key(reference, metric, calibrated)
+            )
+        )
+    ]
 
 
 def _misleads(key: Key, config: OfflineConfig) -> bool:

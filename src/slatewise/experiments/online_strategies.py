@@ -107,10 +107,18 @@ def summarise(config: OnlineStrategiesConfig, tables: Tables) -> Summary:
         shown[f"table3_{part}"] = _table3(config, rates, made["varied"], part)
         findings += _findings(config, rates, part)
     shown["headline"] = [
-        {name: row[name].partition(" [")[0] for name in row if name not in ("clicks", "slates")}
+        {short: row[name].partition(" [")[0] for name, short in _headings(config) if name in row}
         for row in shown[f"table3_{POOLED if config.days else OWN}"]
     ]
     return Summary(shown, findings, headline="headline")
+
+
+def _headings(config: OnlineStrategiesConfig) -> Sequence[tuple[str, str]]:
+    """Return which columns of Table 3 fit a terminal, with short names."""
+    return (
+        *(("algorithm", "algorithm"), ("paper: click rate", "paper"), ("click rate", "clicks")),
+        *(("expected", "expected"), (f"items under {config.few_views} views", "little-seen")),
+    )
 
 
 def _periods(config: OnlineStrategiesConfig) -> dict[str, dict[str, range]]:

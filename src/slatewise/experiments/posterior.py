@@ -14,6 +14,7 @@ from pydantic import PositiveInt, model_validator
 
 from slatewise.data.ragged import Int64Array
 from slatewise.errors import SlatewiseError
+from slatewise.experiments.example_user import example_tables
 from slatewise.experiments.findings import Direction, Finding
 from slatewise.experiments.pooling import PooledEstimate, pool
 from slatewise.experiments.store import Row, Tables
@@ -72,6 +73,8 @@ def run(config: PosteriorConfig, unit: Unit, bench: Bench) -> Tables:
         tables["dataset"] = [dataset_row(dataset, unit.seed)]
         chosen = variant_config(VARIANT, config.model)
         model = fit_variant(VARIANT, chosen, config, dataset, unit.seed, bench)
+        if unit.seed == config.seeds[0]:
+            tables |= example_tables(model, dataset, unit.seed)
     views = model.views.numpy().astype(np.int64)
     seen = views > 0
     groups = model.posterior.item_groups.numpy()[seen]

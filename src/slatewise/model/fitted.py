@@ -43,6 +43,8 @@ class SlateModel:
     """what the features of the utility's terms are computed with"""
     item_encoder: "ItemEncoder | None" = None
     """how features of items are made of their columns, where the model has any"""
+    history: list[dict[str, Any]] = field(default_factory=list)
+    """one record per epoch of training: stage, epoch, validation likelihood, rate; or none"""
 
     @property
     def config(self) -> "ModelConfig":

@@ -11,6 +11,7 @@ from slatewise.errors import SlatewiseError
 from slatewise.experiments.store import STUDY, StudyResult, read_json
 from slatewise.experiments.study import STUDIES
 from slatewise.report.section import Section, Table, text_of
+from slatewise.report.takeaway import Takeaway
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,12 @@ class StudyEntry:
 
     result: StudyResult
     section: Section
+
+    @property
+    def takeaway(self) -> Takeaway | None:
+        """What the first screen says of it."""
+        tried = str(self.result.about["title"])
+        return self.section.takeaway or Takeaway.of_findings(tried, self.result.findings)
 
 
 @dataclass(frozen=True)

@@ -26,12 +26,13 @@ def layout(x: str, y: str = "", *, height: int = 380, **changes: Any) -> dict[st
     axis = {"gridcolor": "#e5e7eb", "zerolinecolor": "#c4c8cf", "automargin": True}
     base: dict[str, Any] = {
         "height": height,
-        "margin": {"l": 8, "r": 16, "t": 8, "b": 8},
+        "margin": {"l": 8, "r": 40, "t": 8, "b": 8},  # the tools stand on the right
         "font": {"family": "system-ui, sans-serif", "size": 13, "color": "#22262c"},
         "paper_bgcolor": "#ffffff",
         "plot_bgcolor": "#ffffff",
         "colorway": list(COLOURS),
         "hoverlabel": {"align": "left"},
+        "modebar": {"orientation": "v"},
         "legend": {"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0},
         "xaxis": axis | {"title": {"text": plain(x)}},
         "yaxis": axis | {"title": {"text": plain(y)}},
@@ -99,6 +100,15 @@ class Line(NamedTuple):
     low: Sequence[float] | None = None
     high: Sequence[float] | None = None
     hover: str = "%{x}: %{y:.4f}"
+
+
+def training_curve(name: str, epochs: Sequence[Mapping[str, Any]]) -> Line:
+    """Draw the validation likelihood of each epoch, over all stages, less the best of its stage."""
+    best: dict[int, float] = {}
+    for epoch in epochs:
+        best[epoch["stage"]] = max(best.get(epoch["stage"], -np.inf), epoch["validation"])
+    fall = [epoch["validation"] - best[epoch["stage"]] for epoch in epochs]
+    return Line(name, list(range(1, len(fall) + 1)), fall, hover="epoch %{x}: %{y:.4f}")
 
 
 def lines(drawn: Sequence[Line]) -> list[dict[str, Any]]:

@@ -1,5 +1,6 @@
 """The report as one HTML file that needs nothing else: style, script and data are inside."""
 
+import base64
 import json
 import re
 from collections.abc import Iterator
@@ -9,8 +10,9 @@ from typing import Final
 
 from slatewise.errors import SlatewiseError
 from slatewise.experiments.findings import Finding
+from slatewise.experiments.store import StudyResult
 from slatewise.report.contents import Report, StudyEntry, agreement, run_tables, what_was_run
-from slatewise.report.section import Figure, Table
+from slatewise.report.section import Figure, Table, csv_text
 from slatewise.version import __version__
 
 TITLE: Final = "slatewise: the paper's experiments"
@@ -21,33 +23,14 @@ _POLICY: Final = (
     "img-src data: blob:; font-src data:"
 )
 
-_DRAW: Final = """
-const plots = [];
-for (const place of document.querySelectorAll('.plot')) {
-  const figure = JSON.parse(document.getElementById(place.id + '-data').textContent);
-  const narrow = place.clientWidth < 480;
-  if (narrow) { figure.layout.font.size = 11; }
-  Plotly.newPlot(place, figure.data, figure.layout, {
-    responsive: true, displaylogo: false, displayModeBar: narrow ? false : 'hover',
-    modeBarButtonsToRemove: ['select2d', 'lasso2d', 'autoScale2d'],
-  });
-  plots.push(place);
-}
-window.addEventListener('beforeprint', () => {
-  document.querySelectorAll('details').forEach((part) => { part.open = true; });
-  plots.forEach((place) => Plotly.relayout(place, { width: 620 }));
-});
-window.addEventListener('afterprint', () => {
-  plots.forEach((place) => Plotly.relayout(place, { width: null, autosize: true }));
-});
-"""
+MOST_BYTES: Final = 100_000
+"""The longest table that is put inside the page as CSV."""
 
 _INTERVAL: Final = re.compile(r"(\S+) (\[\S+, \S+\])")
 
 
 def html_page(report: Report) -> str:
     """Return the whole page."""
-    style = (files("slatewise.report") / "style.css").read_text(encoding="utf-8")
     numbers = iter(range(1, 10_000))
     body = "\n".join([*_top(report), *(_study(shown, numbers) for shown in report.studies)])
     return (
@@ -55,11 +38,15 @@ def html_page(report: Report) -> str:
         '<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(TITLE)}</title>\n<style>\n{style}</style>\n"
+        f"<title>{escape(TITLE)}</title>\n<style>\n{_resource('style.css')}</style>\n"
         f"<script>{_plotly()}</script>\n</head>\n<body>\n{body}\n"
         f"<footer>Written by slatewise {escape(__version__)}.</footer>\n</main>\n"
-        f"<script>{_DRAW}</script>\n</body>\n</html>\n"
+        f"<script>{_resource('page.js')}</script>\n</body>\n</html>\n"
     )
+
+
+def _resource(name: str) -> str:
+    return (files("slatewise.report") / name).read_text(encoding="utf-8")
 
 
 def _plotly() -> str:
@@ -69,7 +56,7 @@ def _plotly() -> str:
     except ImportError as error:
         raise SlatewiseError(
             "the HTML report draws with plotly, which is not installed.",
-            "pip install 'slatewise[report]', or write it with --markdown.",
+            "pip install 'slatewise[report]', or write it with --format markdown.",
         ) from error
     return str(get_plotlyjs())
 
@@ -85,6 +72,7 @@ def _top(report: Report) -> Iterator[str]:
         "a number and its interval. Figures can be hovered over and zoomed into.</p>"
     )
     yield f"<nav>{links}</nav></header>\n<main>"
+    yield from _glance(report)
     yield "<noscript><p>Without JavaScript the figures stay empty, not the tables.</p></noscript>"
     yield '<h2 id="findings">Findings</h2>'
     yield f"<p>{escape(agreement(report))}</p>"
@@ -98,6 +86,23 @@ def _top(report: Report) -> Iterator[str]:
     if report.missing:
         names = ", ".join(f"<code>{escape(name)}</code>" for name in report.missing)
         yield f"<p>Not run: {names}.</p>"
+
+
+def _glance(report: Report) -> Iterator[str]:
+    """Say on the first screen what was tried, what won, by how much, and how sure that is."""
+    cards = [
+        f'<article><h3><a href="#{escape(shown.result.name)}">{escape(shown.section.title)}</a>'
+        f'</h3>\n<p class="won">{escape(found.won)}</p>\n<p>{escape(found.margin)}</p>\n'
+        f'<p><span class="badge {"certain" if found.certain else "cannot-tell"}">'
+        f'{escape(found.sure)}</span></p>\n<p class="caption">Tried: {escape(found.tried)}</p>'
+        "</article>"
+        for shown in report.studies
+        if (found := shown.takeaway) is not None
+    ]
+    if cards:
+        yield '<h2 id="glance">At a glance</h2>\n<div class="glance">'
+        yield "\n".join(cards)
+        yield "</div>"
 
 
 def _finding(finding: Finding) -> str:
@@ -116,23 +121,23 @@ def _finding(finding: Finding) -> str:
 
 def _study(shown: StudyEntry, numbers: Iterator[int]) -> str:
     result, section = shown.result, shown.section
-    drawn = "\n".join(_figure(figure, result.name, next(numbers)) for figure in section.figures)
+    drawn = "\n".join(_figure(figure, result, next(numbers)) for figure in section.figures)
     parts = [
         f'<section><h2 id="{escape(result.name)}">{escape(section.title)}</h2>',
         f'<p class="ran">{escape(what_was_run(result))}</p>',
         *(f"<p>{escape(text)}</p>" for text in section.paragraphs),
-        *(_table(table, result.name) for table in section.tables),
+        *(_table(table, result) for table in section.tables),
         f'<div class="figures">\n{drawn}\n</div>' if drawn else "",
         "<details><summary>What was run: data, settings, units, raw numbers</summary>",
-        *(_table(table, result.name, facts=True) for table in run_tables(result)),
+        *(_table(table, result, facts=True) for table in run_tables(result)),
         "<h3>Raw numbers</h3>",
-        f"<p>{', '.join(_link(result.name, name) for name in result.tables)}</p>",
+        f"<p>{', '.join(_link(result, name) for name in result.tables)}</p>",
         "</details></section>",
     ]
     return "\n".join(part for part in parts if part)
 
 
-def _table(table: Table, study: str, *, facts: bool = False) -> str:
+def _table(table: Table, result: StudyResult, *, facts: bool = False) -> str:
     classes = ["paper" if column in table.paper else "" for column in table.columns]
     head = "".join(_cell("th", column, c) for column, c in zip(table.columns, classes, strict=True))
     rows = "\n".join(
@@ -145,7 +150,7 @@ def _table(table: Table, study: str, *, facts: bool = False) -> str:
     return (
         f"<h3>{escape(table.title)}</h3>\n"
         f'<div class="scroll" tabindex="0"><table{about}>\n<thead><tr>{head}</tr></thead>\n'
-        f"<tbody>\n{rows}\n</tbody></table></div>\n" + _caption(table.caption, table.file, study)
+        f"<tbody>\n{rows}\n</tbody></table></div>\n" + _caption(table.caption, table.file, result)
     )
 
 
@@ -159,23 +164,28 @@ def _cell(tag: str, text: str, kind: str) -> str:
     return f"<{tag}{about}>{content}</{tag}>"
 
 
-def _caption(caption: str, file: str, study: str) -> str:
-    link = f" Numbers: {_link(study, file)}." if file else ""
+def _caption(caption: str, file: str, result: StudyResult) -> str:
+    link = f" Numbers: {_link(result, file)}." if file else ""
     return f'<p class="caption">{escape(caption)}{link}</p>' if caption or link else ""
 
 
-def _link(study: str, table: str) -> str:
-    path = escape(f"{study}/{table}")
-    return f'{escape(table)} (<a href="{path}.parquet">Parquet</a>, <a href="{path}.json">JSON</a>)'
+def _link(result: StudyResult, table: str) -> str:
+    """Offer a table as CSV from inside the page, or name its file where it is too large."""
+    text = csv_text(result.tables[table]).encode() if table in result.tables else b""
+    if not 0 < len(text) <= MOST_BYTES:
+        return f"<code>{escape(f'{result.name}/{table}')}.parquet</code> beside this page"
+    inside = base64.b64encode(text).decode()
+    name = escape(f"{result.name}-{table}.csv")
+    return f'<a download="{name}" href="data:text/csv;base64,{inside}">{escape(table)} (CSV)</a>'
 
 
-def _figure(figure: Figure, study: str, number: int) -> str:
+def _figure(figure: Figure, result: StudyResult, number: int) -> str:
     name = f"figure-{number}"
     drawing = json.dumps({"data": figure.data, "layout": figure.layout}, allow_nan=False)
     # Inside a script element only "<" could end it.
     drawing = drawing.replace("<", "\\u003c")
     height = int(figure.layout.get("height", 380))
-    link = f" Numbers: {_link(study, figure.file)}." if figure.file else ""
+    link = f" Numbers: {_link(result, figure.file)}." if figure.file else ""
     return (
         f"<figure><h3>{escape(figure.title)}</h3>\n"
         f'<div class="plot" id="{name}" style="height:{height}px"></div>\n'

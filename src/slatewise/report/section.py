@@ -11,6 +11,8 @@ from typing import Any
 
 import polars as pl
 
+from slatewise.report.takeaway import Takeaway
+
 MOST_ROWS = 50
 """Rows of a table that are shown; the file has all."""
 
@@ -70,6 +72,15 @@ class Section:
     paragraphs: Sequence[str] = ()
     tables: Sequence[Table] = ()
     figures: Sequence[Figure] = ()
+    takeaway: Takeaway | None = None
+    """What the first screen says of it; without one, what follows from its findings."""
+
+
+def csv_text(frame: pl.DataFrame) -> str:
+    """Return a table as CSV; the values of a list are parted by spaces."""
+    lists = [name for name, kind in frame.schema.items() if isinstance(kind, pl.List)]
+    texts = [pl.col(name).cast(pl.List(pl.String)).list.join(" ") for name in lists]
+    return frame.with_columns(texts).write_csv()
 
 
 def text_of(value: object) -> str:

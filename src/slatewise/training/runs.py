@@ -159,7 +159,19 @@ def load(path: str | Path) -> SlateModel:
             read_tensors(path / TERMS) if has_arrays else {},
         ),
         encoder,
+        read_log(path),
     )
+
+
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """Read the epochs of a run: one record each; none where the model was saved without its log."""
+    file = path / LOG
+    if not file.exists():
+        return []
+    try:
+        return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    except ValueError as error:
+        raise InputError("the log of training is damaged.", "Delete it.", file=file) from error
 
 
 def update(path: str | Path, **changes: Any) -> None:

@@ -126,6 +126,7 @@ def fit(
         },
         terms=terms,
         item_encoder=None if item_features is None else item_features.encoder,
+        history=work.progress.history,
     )
     if run is not None:
         runs.write_model(fitted, Path(run), about)

@@ -8,8 +8,10 @@ import polars as pl
 from slatewise.experiments.store import StudyResult
 from slatewise.report import figures
 from slatewise.report.section import Figure, Section, Table
+from slatewise.report.takeaway import PairedDifference, Takeaway
 
 REFERENCE = "slate-gru-hier"
+"""The model whose predicted click rates are drawn."""
 
 
 def section(result: StudyResult) -> Section:
@@ -17,21 +19,23 @@ def section(result: StudyResult) -> Section:
     k = int(result.about["settings"]["k"])
     hitrate, recall = f"hitrate@{k}", f"recall@{k}"
     drawn = [
-        _intervals(
+        *_paired(
             result,
-            ("log_likelihood", True),
-            "Test log-likelihood after calibration",
-            "mean log-likelihood per interaction (nats)",
-            "Further right is better. Overlapping intervals do not settle a comparison: the "
-            "findings compare on the same users, which is far sharper.",
+            "log_likelihood",
+            "Who predicts choices best",
+            "log-likelihood per interaction (nats)",
+            "Right of 0 is better than the reference, left of it worse. Differences are on the "
+            "same users, after calibration by source.",
         ),
-        _intervals(
+        *_paired(
             result,
-            (recall, False),
-            "Next clicks found in the whole catalogue",
-            f"recall@{k}, one step ahead",
-            "How often the next click was among the best of all items just before it happened.",
+            recall,
+            "Who finds the next click in the whole catalogue",
+            recall,
+            "How much more often the next click was among the best of all items just before it "
+            "happened, on the same users.",
         ),
+        *_curves(result),
         _intervals(
             result,
             (hitrate, False),
@@ -47,7 +51,23 @@ def section(result: StudyResult) -> Section:
         _paragraphs(result),
         [_table1(result), *_left_out(result)],
         drawn,
+        _takeaway(result),
     )
+
+
+def _takeaway(result: StudyResult) -> Takeaway | None:
+    if "differences" not in result.tables:  # a study of an earlier release
+        return None
+    rows = result.tables["differences"].filter(metric="log_likelihood").to_dicts()
+    names = result.tables["table1"].height
+    on = "a log" if result.about["dataset"] else "simulated logs"
+    tried = f"{names} models and baselines predict held-out choices on {on}"
+    return Takeaway.of_differences(tried, list(map(_difference, rows)), "nats")
+
+
+def _difference(row: dict[str, Any]) -> PairedDifference:
+    names = ("recommender", "reference", "value", "low", "high")
+    return PairedDifference(*(row[name] for name in names))
 
 
 def _paragraphs(result: StudyResult) -> list[str]:
@@ -56,8 +76,8 @@ def _paragraphs(result: StudyResult) -> list[str]:
     several = "starts of training on one dataset" if fixed else "simulated worlds"
     return [
         "Each model predicts every held-out interaction from what the same user did before it. "
-        "Models are judged by their posterior mean, as in the paper, before and after a "
-        "calibration by source that is fitted on validation users.",
+        "Models are judged by a closed form that knows how uncertain items are, before and after "
+        "a calibration by source that is fitted on validation users.",
         f"Numbers are means over {seeds} {several if seeds > 1 else several.replace('s ', ' ', 1)} "
         "with 95 % intervals: users are resampled within each seed, and the interval is widened "
         "by what the seeds differ beyond that.",
@@ -81,6 +101,42 @@ def _table1(result: StudyResult) -> Table:
 def _left_out(result: StudyResult) -> Iterator[Table]:
     if "left_out" in result.tables:
         yield Table.of(result.tables["left_out"], "Left out", file="left_out")
+
+
+def _paired(
+    result: StudyResult, metric: str, title: str, axis: str, caption: str
+) -> Iterator[Figure]:
+    if "differences" not in result.tables:  # a study of an earlier release
+        return
+    rows = result.tables["differences"].filter(metric=metric)
+    if rows.is_empty():
+        return
+    bars = [
+        figures.Bar(row["recommender"], row["value"], row["low"], row["high"], row["by_seed"])
+        for row in rows.sort("value", descending=True).to_dicts()
+    ]
+    data, layout = figures.intervals(bars, f"{axis}, minus {rows['reference'][0]}'s")
+    yield Figure(title, data, layout, caption, "differences")
+
+
+def _curves(result: StudyResult) -> Iterator[Figure]:
+    if "curves" not in result.tables:  # a study of an earlier release
+        return
+    curves = result.tables["curves"]
+    first = curves.filter(pl.col("seed") == curves["seed"].min())
+    drawn = [
+        figures.training_curve(str(name), part.to_dicts())
+        for (name,), part in first.group_by("recommender", maintain_order=True)
+    ]
+    yield Figure(
+        "How training went",
+        figures.lines(drawn),
+        figures.layout("epoch", "validation log-likelihood less its best"),
+        "Each curve ends where training stopped, 0 is its best epoch; the model of that epoch is "
+        "kept. The likelihoods of slate and all-item models are not of the same choices, so "
+        "only shapes compare. First seed.",
+        "curves",
+    )
 
 
 def _intervals(

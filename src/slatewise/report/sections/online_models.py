@@ -7,6 +7,7 @@ import polars as pl
 from slatewise.experiments.store import StudyResult
 from slatewise.report import figures
 from slatewise.report.section import Figure, Section, Table, text_of
+from slatewise.report.takeaway import PairedDifference, Takeaway
 
 MEASURES = (
     "Two measures stand side by side. Realised clicks are what a platform would count of the users "
@@ -43,7 +44,22 @@ def section(result: StudyResult) -> Section:
             rate_bars(result.tables["rates"], "Expected click rate over all days"),
             daily(result.tables["daily"], "Figure 2: click rate by day", "daily"),
         ],
+        arms_takeaway(
+            f"{settings['days']} days of simulated users for each of the variants, all greedy",
+            result.tables["differences"],
+            len(result.about["seeds"]),
+        ),
     )
+
+
+def arms_takeaway(tried: str, differences: pl.DataFrame, worlds: int) -> Takeaway | None:
+    """Name the arm that is furthest ahead of its reference by exact click rates."""
+    rows = [] if differences.is_empty() else differences.filter(measure="expected").to_dicts()
+    compared = [
+        PairedDifference(row["arm"], row["reference"], row["value"], row["low"], row["high"])
+        for row in rows
+    ]
+    return Takeaway.of_differences(tried, compared, "click rate", worlds=worlds)
 
 
 def rate_bars(rates: pl.DataFrame, title: str) -> Figure:

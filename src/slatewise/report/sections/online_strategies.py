@@ -7,7 +7,8 @@ import polars as pl
 from slatewise.experiments.store import StudyResult
 from slatewise.report import figures
 from slatewise.report.section import Figure, Section, Table
-from slatewise.report.sections.online_models import MEASURES, daily, rate_bars
+from slatewise.report.sections.online_models import MEASURES, arms_takeaway, daily, rate_bars
+from slatewise.report.takeaway import Takeaway
 
 _TITLES = {
     "pooled": "Table 3: strategies that all learn from all",
@@ -34,7 +35,17 @@ def section(result: StudyResult) -> Section:
         ],
         [_table(result, part) for part in parts],
         [figure for part in parts for figure in _figures(result, part)],
+        _takeaway(result, parts[-1]),
     )
+
+
+def _takeaway(result: StudyResult, part: str) -> Takeaway | None:
+    """Take where every strategy learns from its own slates, if that was run."""
+    whole = result.tables["rates"].filter(part=part)["period"][0]
+    rows = result.tables["differences"].filter(part=part, period=whole)
+    how = "all learning from all" if part == "pooled" else "each learning from its own slates"
+    tried = f"greedy and Thompson strategies serve the same simulated users, {how}"
+    return arms_takeaway(tried, rows, len(result.about["seeds"]))
 
 
 def _table(result: StudyResult, part: str) -> Table:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
+import polars as pl
 
 from slatewise.experiments.posterior import FIGURES, view_edges
 from slatewise.experiments.store import StudyResult
@@ -37,10 +38,45 @@ def section(result: StudyResult) -> Section:
                 caption="Rank correlation over items, with its 95 % interval.",
                 file="correlation",
                 paper=("paper",),
-            )
+            ),
+            *_example(result),
         ],
         list(_figures(result)),
     )
+
+
+def _example(result: StudyResult) -> Iterator[Table]:
+    """Show a test user, and what each strategy would show her next."""
+    if "example_slates" not in result.tables:  # of a run alone, or of an earlier release
+        return
+    yield Table.of(
+        result.tables["example_past"],
+        "A user: her last slates",
+        caption="A test user with as many clicks as the median one. First seed.",
+        file="example_past",
+    )
+    slates = result.tables["example_slates"]
+    cell = pl.format(
+        "{} ({}) {} [{}]",
+        *("item", "group"),
+        *(pl.col(name).map_elements(_short, pl.String) for name in ("relevance", "uncertainty")),
+    )
+    shown = slates.with_columns(cell.alias("shown")).pivot(
+        "strategy", index="position", values="shown"
+    )
+    yield Table.of(
+        shown,
+        "What she would be shown next",
+        caption="Item (group), expected relevance exp(utility) and [its posterior standard "
+        "deviation]. Greedy takes the best by expectation; Thompson sampling draws one posterior "
+        "sample for the slate; in-slate Thompson sampling draws one for every position, so that "
+        "items of which little is known get a place.",
+        file="example_slates",
+    )
+
+
+def _short(value: float) -> str:
+    return f"{value:.3g}"
 
 
 def _figures(result: StudyResult) -> Iterator[Figure]:
