@@ -58,6 +58,17 @@ class Answer(NamedTuple):
     """positions that an earlier answer told of, which count no more"""
 
 
+class MovedItems(NamedTuple):
+    """Items and what is believed of them, in 32 bits as in the table, whatever the page."""
+
+    rows: Ints
+    """[R]"""
+    means: Floats
+    """[R, D + 1], biases last"""
+    scales: Floats
+    """[R, D + 1]"""
+
+
 def learning_obstacle(model: SlateModel) -> str | None:
     """Return why a model cannot learn from answers as they come, None if it can."""
     if model.config.likelihood == "all-item":
@@ -79,28 +90,38 @@ class ItemLearner:
         self._sharpness = 1.0 if pool is None else pool.sharpness
         self._added_no_click = 0.0 if pool is None else pool.no_click
 
-    def observe(self, answers: Iterable[Answer]) -> Ints:
-        """Learn from answers, one after the other; return the rows that moved [R]."""
+    def observe(self, answers: Iterable[Answer]) -> None:
+        """Learn from answers, one after the other."""
+        self.put(self.moved(answers))
+
+    def moved(self, answers: Iterable[Answer]) -> MovedItems:
+        """Return where answers, one after the other, would move their items."""
         answers = [answer for answer in answers if answer.seen]
         seen = [answer.shown.rows[: answer.seen] for answer in answers]
         rows, local = np.unique(np.concatenate([*seen, np.empty(0, np.int64)]), return_inverse=True)
-        if not len(rows):
-            return rows
-        items = _Beliefs.of(self._table, rows)
-        ends = np.cumsum([len(one) for one in seen])
-        for answer, index in zip(answers, np.split(local, ends[:-1]), strict=True):
+        items = MovedItems(rows, *self.beliefs(rows))
+        ends = np.cumsum([len(one) for one in seen], dtype=np.int64)
+        for answer, index in zip(answers, np.split(local, ends[:-1]), strict=False):
             self._learn(items, index, answer)
-        size = self._table.dimensions
-        self._table.put(
-            rows,
-            items.means[:, :size],
-            items.scales[:, :size],
-            items.means[:, size],
-            items.scales[:, size],
-        )
-        return rows
+        return items
 
-    def _learn(self, items: "_Beliefs", index: Ints, answer: Answer) -> None:
+    def put(self, moved: MovedItems) -> None:
+        """Move items of the table."""
+        if len(moved.rows):
+            vectors, biases = moved.means[:, :-1], moved.means[:, -1]
+            scales, bias_scales = moved.scales[:, :-1], moved.scales[:, -1]
+            self._table.put(moved.rows, vectors, scales, biases, bias_scales)
+
+    def beliefs(self, rows: Ints) -> tuple[Floats, Floats]:
+        """Return the means and scales of items [R] as they are, biases last: [R, D + 1] each."""
+        table = self._table
+        biases, bias_scales = table.biases_of(rows), table.bias_scales_of(rows)
+        return (
+            np.concatenate([table.means_of(rows), biases[:, None]], axis=1),
+            np.concatenate([table.scales_of(rows), bias_scales[:, None]], axis=1),
+        )
+
+    def _learn(self, items: MovedItems, index: Ints, answer: Answer) -> None:
         """Take each choice of an answer into account; `index` [k] are its items."""
         made = list(answer.before)
         for click in answer.clicked:
@@ -112,7 +133,7 @@ class ItemLearner:
 
     def _choose(
         self,
-        items: "_Beliefs",
+        items: MovedItems,
         index: Ints,
         shown: ShownSlate,
         made: Sequence[int],
@@ -150,8 +171,7 @@ class ItemLearner:
 
     def utilities(self, shown: ShownSlate, seen: int) -> tuple[Doubles, float]:
         """Return the utilities of the items seen [k], and of clicking nothing, as they are now."""
-        items = _Beliefs.of(self._table, shown.rows[:seen])
-        means, scales = items.means.astype(np.float64), items.scales.astype(np.float64)
+        means, scales = (one.astype(np.float64) for one in self.beliefs(shown.rows[:seen]))
         utilities = self._linear(means, np.square(scales), shown, np.arange(seen))[0]
         return utilities, self._utility_of_none(seen, 0, shown)
 
@@ -162,20 +182,3 @@ class ItemLearner:
             return self._sharpness * float(own + np.log(max(1, seen - clicks)))
         own = self._no_click[min(seen, len(self._no_click)) - 1]
         return self._sharpness * (float(own) + shown.no_click) + self._added_no_click
-
-
-class _Beliefs(NamedTuple):
-    """Means and scales of items, biases last; in 32 bits as in the table, whatever the page."""
-
-    means: Floats
-    """[R, D + 1]"""
-    scales: Floats
-    """[R, D + 1]"""
-
-    @classmethod
-    def of(cls, table: ItemTable, rows: Ints) -> "_Beliefs":
-        biases, bias_scales = table.biases_of(rows), table.bias_scales_of(rows)
-        return cls(
-            np.concatenate([table.means_of(rows), biases[:, None]], axis=1),
-            np.concatenate([table.scales_of(rows), bias_scales[:, None]], axis=1),
-        )

@@ -12,8 +12,9 @@ from slatewise.data import SlateDataset
 from slatewise.data.preparation import prepare
 from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
-from slatewise.service.nights.versions import Version, best_version, transfer
+from slatewise.service.nights.versions import Version, as_learned, best_version, transfer
 from slatewise.service.nights.window import export_window
+from slatewise.service.serving.learning import LearnedItems
 from slatewise.service.serving.models import Models
 from slatewise.training import TrainingConfig, fit, runs
 from tests.service.nights.world import DAY, ITEMS, START, Item, Shelf, visits
@@ -53,6 +54,31 @@ def test_a_source_without_slates_lately_is_no_obstacle(earlier: SlateModel, tmp_
     others = [replace(one, slate=replace(one.slate, source="mail")) for one in found]
     transferred = transfer(earlier, dataset(tmp_path / "log", Shelf(others)))
     assert transferred.source_names == ["mail", "search"]
+
+
+def test_a_night_starts_where_answers_moved_items(earlier: SlateModel, tmp_path: Path) -> None:
+    models = Models.of(tmp_path, "main")
+    runs.save(earlier, models.path("1"))
+    version = Version.of("1", runs.load(models.path("1")), models)
+    assert as_learned(version) is version.model
+    known, columns = earlier.item_ids[4], earlier.config.dimensions + 1
+    ids: list[int | str] = ["a new chair", str(known), "a new chair"]
+    means = np.arange(3 * columns, dtype=np.float32).reshape(3, columns)
+    scales = np.full((3, columns), 0.25, np.float32)
+    LearnedItems(9, np.array([90, 4, 91]), ids, means, scales).write(models.path("1"))
+    moved = as_learned(version)
+    shop = [Item("a new chair", "chairs"), *ITEMS]
+    log = dataset(tmp_path / "log", Shelf(visits(30, 2, seed=1), shop))
+    started = transfer(moved, log)
+    for item, row in (("a new chair", 2), (str(known), 1)):
+        number = started.number_of(item)
+        assert np.array_equal(started.item_vectors[number], means[row, :-1])
+        assert started.item_scales[number] == pytest.approx(0.25)
+    other = str(earlier.item_ids[5])
+    assert np.array_equal(
+        started.item_vectors[started.number_of(other)],
+        earlier.item_vectors[5],
+    )
 
 
 def test_numbers_become_text(earlier: SlateModel, tmp_path: Path) -> None:

@@ -29,7 +29,13 @@ from slatewise.service.nights.judgement import (
 from slatewise.service.nights.recipe import Recipe, fit_recipe, recipe_of
 from slatewise.service.nights.report import Night
 from slatewise.service.nights.split import LEAST_JUDGED, WindowSplit, split_window
-from slatewise.service.nights.versions import Version, best_version, served_versions, transfer
+from slatewise.service.nights.versions import (
+    Version,
+    as_learned,
+    best_version,
+    served_versions,
+    transfer,
+)
 from slatewise.service.nights.window import NightData, Progress, VisitStore
 from slatewise.service.serving.models import Models
 from slatewise.service.settings import ModelSpec, RetrainingConfig, ServiceConfig
@@ -291,7 +297,8 @@ def _train(
     fitted = None
     if start is not None:
         try:
-            fitted = fit_recipe(recipe, dataset, start.model, task.seed, task.progress, "training")
+            model = as_learned(start)
+            fitted = fit_recipe(recipe, dataset, model, task.seed, task.progress, "training")
             night.started_from = start.name
         except SlatewiseError as error:
             night.notes.append(f"Training could not go on from {start.name}: {error.problem}")

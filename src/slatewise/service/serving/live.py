@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -18,7 +18,9 @@ from slatewise.model.terms import FittedTerms
 from slatewise.ranking import ItemTable
 from slatewise.service.serving.features import FeatureReader, FeatureSource
 from slatewise.service.serving.item_states import AnswerSource, ItemStates, one_at_a_time
-from slatewise.service.serving.items import ItemLog
+from slatewise.service.serving.items import ItemLog, ItemSource
+from slatewise.service.serving.learning import AnswerSource as ServedAnswers
+from slatewise.service.serving.learning import BetweenNights
 from slatewise.service.serving.prior import prior_items, prior_model, prior_version
 from slatewise.service.serving.request import Request
 from slatewise.service.serving.users import Know
@@ -37,6 +39,11 @@ from slatewise.training.memory import give_back_freed_memory
 
 T = TypeVar("T")
 
+
+class LearningSource(ServedAnswers, ItemSource, FeatureSource, Protocol):
+    """What learning between nights asks of the store."""
+
+
 BASE: Final = "catalogue.json"
 """Beside a run: where it begins in the changes of items."""
 _TRIES: Final = 3
@@ -52,6 +59,10 @@ class ServedSlate(NamedTuple):
     """the time of the popularity, None without"""
     counted: int | None
     """the number of the last answer in it"""
+    learned: int | None = None
+    """the number of the last answer that items were moved by; None if none does"""
+    shown: str | None = None
+    """what the answer can teach by"""
 
 
 class Live:
@@ -69,6 +80,7 @@ class Live:
         features: FeatureReader | None = None,
         base: int = 0,
         digest: str = "",
+        learning: str | None = None,
     ) -> None:
         self.digest = digest
         """of its posterior: the same on every host that serves the same; none before training"""
@@ -88,6 +100,8 @@ class Live:
         self._log, self._features, self._run = log, features, run
         self._sources = {name: number for number, name in enumerate(model.source_names)}
         self.states = ItemStates.of(model.terms, log, run)
+        self.learning = BetweenNights.of(name, version, model, self.ranker, learning, run)
+        """what learns between nights, None if nothing does"""
         self._refreshed: tuple[int, int] | None = None  # time, number
         self._moment: object | None = object()
         self._lock = threading.Lock()
@@ -101,10 +115,12 @@ class Live:
         run: Path,
         log: ItemLog,
         until: int | None = None,
+        learning: str | None = None,
     ) -> "Live":
         """Serve a run; its table is shared between processes.
 
-        With `until`, as for a slate that was made after that many changes of items.
+        With `until`, as for a slate that was made after that many changes of items. With `learning`
+        it learns between nights from slates of its own, which are of that source.
         """
         with one_at_a_time(run):
             table = table_of_run(model, run)
@@ -115,7 +131,9 @@ class Live:
         features = None
         if predictive.encoder is not None:
             features = FeatureReader(version, predictive, predictive.encoder)
-        live = cls(name, version, model, table, log, predictive, run, features, base, digest)
+        live = cls(
+            *(name, version, model, table, log, predictive, run, features, base, digest, learning)
+        )
         _forget_items(model)
         return live
 
@@ -163,6 +181,31 @@ class Live:
                 self.catalogue.set_features(features)
             self._refreshed = time, self.states.counted
 
+    def learn(
+        self, store: LearningSource, until: int | None = None, *, resume: bool = True
+    ) -> None:
+        """Learn from what was answered, if this version does, up to a number or the last.
+
+        With `resume`, from what was kept beside the run.
+        """
+        learning = self.learning
+        if learning is None:
+            return
+        kept = learning.kept() if resume else None
+        if kept is not None and kept.rows.max(initial=-1) < len(self.catalogue):
+            with self._changing():
+                learning.resume(kept)
+        while (answers := learning.read(store, until)) is not None:
+            # Whatever a slate showed is in the table: items were read before answers.
+            newest = max((answer.catalogue for answer in answers), default=0)
+            if newest > self.applied:
+                self._log.read(store)
+                self.apply_items(newest, store)
+            moved = learning.moved(answers)
+            with self._changing():
+                learning.take(moved, len(answers))
+        learning.keep(self.catalogue)
+
     def due(self, time: int) -> bool:
         """Return whether popularity is older than it should be at a time."""
         if self.states is None or self._refreshed is None:
@@ -194,7 +237,11 @@ class Live:
     def _answer(self, know: Know, request: Request, strategy: Strategy, seed: int) -> ServedSlate:
         (slate,) = self.maker.make([self.known(know)], request, request.k, strategy, [seed])
         refreshed, counted = self._refreshed or (None, None)
-        return ServedSlate(slate, self.applied, refreshed, counted)
+        made = ServedSlate(slate, self.applied, refreshed, counted)
+        if self.learning is None:
+            return made
+        shown = self.learning.shown(slate.history, slate.numbers, request.source)
+        return made._replace(learned=self.learning.number, shown=shown)
 
     @contextmanager
     def _changing(self) -> Iterator[None]:

@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 CURRENT: Final = "current.json"
 PREVIOUS: Final = "previous.json"
-_OF_ITS_OWN: Final = ("table-*", COUNTS, "catalogue.json", ".*", runs.CHECKPOINT)
+_OF_ITS_OWN: Final = ("table-*", COUNTS, "catalogue.json", "learned.parquet", ".*", runs.CHECKPOINT)
 """What belongs to a run where it is, and not to a copy."""
 
 

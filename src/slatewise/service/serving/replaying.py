@@ -88,6 +88,8 @@ class Replayer:
         live.apply_items(serving.catalogue, self._store)
         if serving.refreshed is not None:
             live.refresh(self._store, serving.refreshed, serving.counted)
+        if serving.learned:
+            live.learn(self._store, serving.learned, resume=False)
         return live
 
     def _open(self, name: str, version: str, until: int) -> Live:
@@ -100,7 +102,8 @@ class Replayer:
                 )
             return Live.of_prior(name, config, self._config.source, self._log)
         run = Models.of(self._directory, name).path(version)
-        return Live.of_run(name, version, runs.load(run), run, self._log, until)
+        source = self._config.source
+        return Live.of_run(name, version, runs.load(run), run, self._log, until, learning=source)
 
 
 def _serving(record: SlateRecord) -> Serving:
@@ -114,4 +117,9 @@ def _serving(record: SlateRecord) -> Serving:
 
 def _goes_forward(live: Live, serving: Serving) -> bool:
     counted = live.states.counted if live.states is not None else 0
-    return live.applied <= serving.catalogue and counted <= (serving.counted or 0)
+    learned = live.learning.number if live.learning is not None else 0
+    return (
+        live.applied <= serving.catalogue
+        and counted <= (serving.counted or 0)
+        and learned <= (serving.learned or 0)
+    )

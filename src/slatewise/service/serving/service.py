@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -72,6 +73,7 @@ class Service:
         self.newest = 0
         """the time of the newest slate in the store, as of the last look"""
         self._looked = -_LOOK
+        self._learned = time.monotonic()
         self._joining = threading.Lock()
 
     @classmethod
@@ -160,6 +162,7 @@ class Service:
         self._follow_items([], look=True)
         for live in list(self._live.values()):
             self._follow_popularity(live)
+        self._follow_answers()
         self._access.ask(lambda: self._past.look(self.store))
         if time.monotonic() - self._looked >= _LOOK:
             self._looked = time.monotonic()
@@ -261,6 +264,8 @@ class Service:
             refreshed=answer.refreshed,
             propensities=self._propensities(name, live, answer.slate),
             counted=answer.counted,
+            learned=answer.learned,
+            shown=answer.shown,
         )
 
     def _propensities(self, name: str, live: Live, slate: Slate) -> tuple[float, ...] | None:
@@ -365,7 +370,8 @@ class Service:
         except StoreError as error:
             self._access.pause(error)
         self._access.ask(self._read_items)
-        live = Live.of_run(name, loaded.version, loaded.model, run, self._log)
+        learning = self.config.source if self.config.learning.between_nights else None
+        live = Live.of_run(name, loaded.version, loaded.model, run, self._log, learning=learning)
         if live.base > self._log.number:  # another worker was first, and has read more
             self._access.ask(self._read_items)
         return live
@@ -374,6 +380,7 @@ class Service:
         """Let a version serve, once it has the items and the popularity of now."""
         self._catches_up(live, self._log.number)
         self._follow_popularity(live)
+        self._access.ask(lambda: live.learn(self.store))
         with self._joining:  # what has changed meanwhile is known to those that serve
             whole = self._catches_up(live, self._log.number)
             if not whole and live.name in self._live:
@@ -386,6 +393,16 @@ class Service:
         now = self.clock.now()
         if live.due(now):
             self._access.ask(lambda: live.refresh(self.store, now))
+
+    def _follow_answers(self) -> None:
+        """Let versions that learn between nights learn from what is new, when it is time."""
+        now = time.monotonic()
+        if now - self._learned < self.config.learning.seconds:
+            return
+        self._learned = now
+        for live in list(self._live.values()):
+            if live.learning is not None:
+                self._access.ask(partial(live.learn, self.store))
 
     def _report(self, name: str, problem: str) -> None:
         self._problems[name] = problem

@@ -15,6 +15,7 @@ from pydantic import (
 
 from slatewise.config import Config, read_toml
 from slatewise.service.settings.arms import ArmConfig, Name
+from slatewise.service.settings.learning import LearningConfig
 from slatewise.service.settings.nights import ModelSpec, RetrainingConfig
 from slatewise.service.settings.retention import RetentionConfig
 
@@ -63,6 +64,7 @@ class ServiceConfig(Config):
     this matters between hosts."""
     limits: LimitsConfig = LimitsConfig()
     retraining: RetrainingConfig = RetrainingConfig()
+    learning: LearningConfig = LearningConfig()
     retention: RetentionConfig = RetentionConfig()
 
     @model_validator(mode="after")

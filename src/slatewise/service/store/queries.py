@@ -1,16 +1,21 @@
 """Reading slates and what became of them. Nothing here waits for a writer."""
 
+import json
+from collections.abc import Mapping, Sequence
+
 from sqlalchemy import Connection, bindparam, func, select
 
-from slatewise.service.store.records import Answer, SlateRecord, StoredVisits
+from slatewise.service.store.counters import Counter, last_number
+from slatewise.service.store.records import Answer, ServedAnswer, SlateRecord, StoredVisits
 from slatewise.service.store.rows import (
     OUTCOME_COLUMNS,
     SLATE_COLUMNS,
     answer_of,
+    served_answer_of,
     slate_of,
     visits_of,
 )
-from slatewise.service.store.schema import OUTCOMES, SLATES, AnySelect
+from slatewise.service.store.schema import OUTCOMES, SLATES, AnyRow, AnySelect, rows_with
 
 FOREVER = 2**63 - 1
 """A number that no record has reached."""
@@ -76,6 +81,63 @@ def answers_since(connection: Connection, seq: int, limit: int, until: int | Non
         .limit(limit)
     )
     return [answer_of(row) for row in rows]
+
+
+def answers_to(
+    connection: Connection, model: str, version: str, seq: int, limit: int, until: int
+) -> list[ServedAnswer]:
+    """Return the next outcomes after a number of slates that a version made, to learn from.
+
+    In the order of their numbers, fewer than `limit` only if there are no more.
+    """
+    found: list[ServedAnswer] = []
+    named = f'"model":{json.dumps(model)},"version":{json.dumps(version)}'
+    ours = SLATES.c.serving.contains(named, autoescape=True)
+    columns = SLATES.c.item_ids, SLATES.c.serving, OUTCOMES.c.slate
+    while len(found) < limit:
+        rows = connection.execute(
+            select(*columns, *OUTCOME_COLUMNS)
+            .join(SLATES, SLATES.c.seq == OUTCOMES.c.slate)
+            .where(OUTCOMES.c.seq.between(seq + 1, until), SLATES.c.serving.is_not(None), ours)
+            .order_by(OUTCOMES.c.seq)
+            .limit(limit - len(found))
+        ).all()
+        if not rows:
+            break
+        seq = rows[-1].outcome
+        told = _outcomes_of(connection, [row.slate for row in rows], seq)
+        for row in rows:
+            earlier = [one for one in told[row.slate] if one.outcome < row.outcome]
+            answer = served_answer_of(row, earlier)
+            if answer is not None:
+                found.append(answer)
+    return found
+
+
+def number_before(connection: Connection, time: int) -> int:
+    """Return a number below those of all answers to slates that this service made since a time."""
+    last = last_number(connection, Counter.LOG)
+    # Workers write what they made within seconds: not quite in the order of time.
+    first = (
+        select(SLATES.c.seq)
+        .where(SLATES.c.serving.is_not(None), SLATES.c.time >= time)
+        .order_by(SLATES.c.time, SLATES.c.seq)
+        .limit(1_000)
+        .subquery()
+    )
+    found = connection.scalar(select(func.min(first.c.seq)))
+    return last if found is None else int(found)
+
+
+def _outcomes_of(
+    connection: Connection, slates: Sequence[int], until: int
+) -> Mapping[int, list[AnyRow]]:
+    """Return the outcomes of slates up to a number, by slate."""
+    found: dict[int, list[AnyRow]] = {slate: [] for slate in slates}
+    query = select(OUTCOMES.c.slate, *OUTCOME_COLUMNS).where(OUTCOMES.c.seq <= until)
+    for row in rows_with(connection, query.order_by(OUTCOMES.c.seq), OUTCOMES.c.slate, found):
+        found[row.slate].append(row)
+    return found
 
 
 def last_shown(connection: Connection) -> int:

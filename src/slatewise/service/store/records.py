@@ -87,6 +87,10 @@ class Serving:
     """how likely each item was where it stands, where that was asked for"""
     counted: int | None = None
     """the number of the last answer in that popularity"""
+    learned: int | None = None
+    """the number of the last answer that items were moved by since training; None for none"""
+    shown: str | None = None
+    """what the answer can teach by (`slatewise.slates.shown`), where something learns from it"""
 
 
 @dataclass(frozen=True)
@@ -190,6 +194,24 @@ class Answer(NamedTuple):
     seen: int
     """how many of them, from the first"""
     clicked: tuple[str, ...]
+
+
+class ServedAnswer(NamedTuple):
+    """An outcome of a slate that this service made and can learn from, as the store numbered it."""
+
+    seq: int
+    catalogue: int
+    """the number of the last change of items that the slate knew"""
+    shown: str
+    """what the slate's record says of it (`Serving.shown`)"""
+    seen: int
+    """how many of its items, from the first"""
+    clicked: tuple[int, ...]
+    """positions"""
+    again: bool = False
+    """whether earlier outcomes told of the slate"""
+    before: tuple[int, ...] = ()
+    """positions that those say were clicked"""
 
 
 @dataclass(frozen=True)

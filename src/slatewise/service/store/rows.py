@@ -1,14 +1,21 @@
 """Records as rows, and back."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 from pydantic_core import from_json
 
-from slatewise.service.store.records import Answer, Outcome, Serving, SlateRecord, Visit
+from slatewise.service.store.records import (
+    Answer,
+    Outcome,
+    ServedAnswer,
+    Serving,
+    SlateRecord,
+    Visit,
+)
 from slatewise.service.store.schema import OUTCOMES, SLATES, AnyRow
 
 
@@ -89,6 +96,25 @@ def answer_of(row: AnyRow) -> Answer:
     return Answer(row.outcome, row.slate_id, row.time, items, seen, clicked)
 
 
+def served_answer_of(row: AnyRow, earlier: Sequence[AnyRow]) -> ServedAnswer | None:
+    """Return an outcome of a slate to learn from, after earlier ones; None if none can."""
+    serving = _parse(row.serving)
+    if "shown" not in serving:
+        return None
+    items = _parse(row.item_ids)
+    seen = max((len(items) if one.seen is None else one.seen for one in earlier), default=0)
+    before = dict.fromkeys(items.index(item) for one in earlier for item in _parse(one.clicked))
+    return ServedAnswer(
+        row.outcome,
+        serving["catalogue"],
+        serving["shown"],
+        len(items) if row.seen is None else row.seen,
+        tuple(items.index(item) for item in _parse(row.clicked)),
+        bool(seen or before),
+        tuple(before),
+    )
+
+
 def _visit(slate: SlateRecord, outcomes: list[AnyRow]) -> Visit:
     clicked = tuple(dict.fromkeys(item for row in outcomes for item in _parse(row.clicked)))
     seen = max(len(slate.items) if row.seen is None else row.seen for row in outcomes)
@@ -98,7 +124,13 @@ def _visit(slate: SlateRecord, outcomes: list[AnyRow]) -> Visit:
 
 
 def _plain(serving: Serving) -> dict[str, Any]:
-    return vars(serving) | {"request": dict(serving.request)}
+    plain = vars(serving) | {"request": dict(serving.request)}
+    # Where nothing learns between nights, records are as long as ever.
+    return {
+        name: value
+        for name, value in plain.items()
+        if value is not None or name not in ("learned", "shown")
+    }
 
 
 def _serving(plain: dict[str, Any]) -> Serving:

@@ -29,6 +29,7 @@ from slatewise.service.store.records import (
     ItemState,
     Outcome,
     OutcomeStatus,
+    ServedAnswer,
     SlateRecord,
     StoredVisits,
     Visit,
@@ -135,6 +136,21 @@ class Store:
         return self._database.read(
             lambda connection: queries.answers_since(connection, seq, limit, until)
         )
+
+    def answers_to(
+        self, model: str, version: str, since: int, limit: int, until: int
+    ) -> list[ServedAnswer]:
+        """Return the next outcomes after a number, up to another, of slates that a version made.
+
+        Of those that can be learned from, in the order of their numbers.
+        """
+        return self._database.read(
+            lambda connection: queries.answers_to(connection, model, version, since, limit, until)
+        )
+
+    def number_before(self, time: int) -> int:
+        """Return a number below those of all answers to slates made here since a time."""
+        return self._database.read(lambda connection: queries.number_before(connection, time))
 
     def last_served(self) -> int:
         """Return the time of the newest slate that this service made; 0 for none."""

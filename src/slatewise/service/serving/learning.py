@@ -1,0 +1,224 @@
+"""Learning between nights: a version of a model, moved by the answers to its own slates.
+
+Answers are taken one after the other as the store numbered them, each with what its slate was made
+from, which the slate's record has. So what a version has learned is a matter of the version and of
+a number in the store: all workers and a replay agree on it to the last bit, whenever and in
+whatever portions they read. What was learned is kept beside the run now and then, so that a worker
+that starts reads only what came after it.
+
+Slates of other versions, of other models and of others' making are left to the night: where a user
+was, is said in the space of the version that served her.
+"""
+
+import logging
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from slatewise.features.user_history import UserHistory
+from slatewise.files import atomic_file
+from slatewise.model.fitted import ItemId, SlateModel
+from slatewise.service.store.records import ServedAnswer
+from slatewise.slates.catalogue import Catalogue
+from slatewise.slates.exact import ExactRanker
+from slatewise.slates.learning import Answer, ItemLearner, MovedItems, learning_obstacle
+from slatewise.slates.shown import ShownSlate, SlateView
+from slatewise.training import runs
+
+logger = logging.getLogger(__name__)
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float32]
+
+LEARNED: Final = "learned.parquet"
+"""Beside a run: what its version has learned since, as of a number in the store."""
+_PAGE: Final = 500
+_KEEP: Final = 2_000
+"""Answers after which what was learned is kept again."""
+
+
+class AnswerSource(Protocol):
+    """What is asked of the store."""
+
+    def seq(self) -> int:
+        """Return the number of the last record."""
+
+    def number_before(self, time: int) -> int:
+        """Return a number below those of all answers to slates made here since a time."""
+
+    def answers_to(
+        self, model: str, version: str, since: int, limit: int, until: int
+    ) -> list[ServedAnswer]:
+        """Return the next answers after a number to slates of a version."""
+
+
+class LearnedItems(NamedTuple):
+    """Items as a version has learned them, as of a number in the store."""
+
+    number: int
+    rows: Ints
+    """[R] of the version's table"""
+    ids: list[ItemId]
+    """[R]"""
+    means: Floats
+    """[R, D + 1], biases last"""
+    scales: Floats
+    """[R, D + 1]"""
+
+    def write(self, run: Path) -> None:
+        """Keep them beside a run, unless what is there is newer."""
+        kept = LearnedItems.read(run)
+        if kept is not None and kept.number >= self.number:
+            return
+        table = pl.DataFrame(
+            {
+                "row": self.rows,
+                "item_id": pl.Series(self.ids, dtype=pl.String),
+                "mean": self.means,
+                "scale": self.scales,
+            }
+        )
+        about = {"number": str(self.number), "fingerprint": runs.fingerprint(run)}
+        with atomic_file(run / LEARNED) as partial:
+            table.write_parquet(partial, metadata=about)
+
+    @classmethod
+    def read(cls, run: Path) -> "LearnedItems | None":
+        """Read what is kept beside a run; None if there is nothing, or that is of another model."""
+        file = run / LEARNED
+        try:
+            about = pl.read_parquet_metadata(file)
+            if about["fingerprint"] != runs.fingerprint(run):
+                return None
+            table = pl.read_parquet(file, glob=False)
+            return cls(
+                int(about["number"]),
+                table["row"].to_numpy().astype(np.int64),
+                table["item_id"].to_list(),
+                *(np.array(table[name].to_numpy(), np.float32) for name in ("mean", "scale")),
+            )
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, pl.exceptions.PolarsError):
+            logger.warning("What was learned between nights is damaged: %s.", file)
+            return None
+
+
+class BetweenNights:
+    """What one version of a model has learned since it was trained."""
+
+    def __init__(
+        self,
+        name: str,
+        version: str,
+        model: SlateModel,
+        ranker: ExactRanker,
+        source: str,
+        run: Path,
+    ) -> None:
+        self._name, self._version, self._run = name, version, run
+        self._table = ranker.table
+        self._learner = ItemLearner(model, ranker.table)
+        self._view = SlateView(model, ranker)
+        self._sources = {one: number for number, one in enumerate(model.source_names)}
+        self._source = source
+        self._moved = np.zeros(0, np.bool_)  # by row
+        self._since_kept = 0
+        self._begin: int | None = None
+        self._next = 0
+        self.number = 0
+        """of the last answer in the store that counts"""
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        version: str,
+        model: SlateModel,
+        ranker: ExactRanker,
+        source: str | None,
+        run: Path | None,
+    ) -> "BetweenNights | None":
+        """Return what learns for a version; None without a source, or where it cannot learn.
+
+        Slates are shown in `source` unless a request says otherwise. Before any training there is
+        no run, and nothing is learned.
+        """
+        if source is None or run is None:
+            return None
+        obstacle = learning_obstacle(model)
+        if obstacle is not None:
+            logger.warning("Model '%s' does not learn between nights: %s.", name, obstacle)
+            return None
+        return cls(name, version, model, ranker, source, run)
+
+    def shown(self, history: UserHistory, rows: Ints, source: str | None) -> str:
+        """Return what has to be known of a slate that is about to be shown, as text."""
+        number = self._sources.get(source or self._source, 0)
+        return self._view.of(history, rows, number).packed()
+
+    def read(self, store: AnswerSource, until: int | None = None) -> "list[ServedAnswer] | None":
+        """Read the next answers, up to a number or the last; None if there are no more."""
+        if self._begin is None:  # no slate of this version is older than its training
+            trained = runs.read_run(self._run).get("retraining", {}).get("until", 0)
+            self._begin = store.number_before(int(trained))
+        last = store.seq() if until is None else until
+        if last <= self.number:
+            return None
+        since = max(self.number, self._begin)
+        found = store.answers_to(self._name, self._version, since, _PAGE, last)
+        self._next = last if len(found) < _PAGE else found[-1].seq
+        return found
+
+    def moved(self, answers: list[ServedAnswer]) -> MovedItems:
+        """Return where answers move their items, whose rows the table has."""
+        return self._learner.moved([one for one in map(self._answer, answers) if one is not None])
+
+    def take(self, moved: MovedItems, answers: int) -> None:
+        """Move items, after so many of the answers that were read."""
+        self._learner.put(moved)
+        if len(moved.rows):
+            self._grow(int(moved.rows.max()) + 1)
+            self._moved[moved.rows] = True
+        self.number = self._next
+        self._since_kept += answers
+
+    def kept(self) -> LearnedItems | None:
+        """Return what was kept beside the run, to begin with; None if nothing was."""
+        return None if self.number else LearnedItems.read(self._run)
+
+    def resume(self, learned: LearnedItems) -> None:
+        """Begin with what was kept, whose rows the table has."""
+        self._next = learned.number
+        self.take(MovedItems(learned.rows, learned.means, learned.scales), 0)
+
+    def keep(self, catalogue: Catalogue, *, now: bool = False) -> None:
+        """Keep what was learned beside the run, if there is enough that is new."""
+        if self._since_kept < (1 if now else _KEEP):
+            return
+        self._since_kept = 0
+        rows = np.flatnonzero(self._moved)
+        found = self._learner.beliefs(rows)
+        ids = catalogue.ids_of(rows)
+        with suppress(OSError):  # where nothing can be written, a start reads more
+            LearnedItems(self.number, rows, list(map(str, ids)), *found).write(self._run)
+
+    def _answer(self, answer: ServedAnswer) -> Answer | None:
+        """Return what an answer says beyond those before it; None if that is nothing."""
+        shown = ShownSlate.unpacked(answer.shown, self._table.dimensions)
+        new = tuple(click for click in answer.clicked if click not in answer.before)
+        if answer.again and not new:
+            return None
+        # Whatever was clicked was seen, and so was all above it.
+        seen = max(answer.seen, 1 + max((*answer.clicked, *answer.before), default=-1))
+        return Answer(shown, min(seen, len(shown.rows)), new, answer.before)
+
+    def _grow(self, size: int) -> None:
+        if size > len(self._moved):
+            larger = np.zeros(max(size, self._table.num_items), np.bool_)
+            larger[: len(self._moved)] = self._moved
+            self._moved = larger
