@@ -19,8 +19,10 @@ from slatewise.model.steps import ClickSteps
 from slatewise.model.utility import position_factors
 from slatewise.service.serving import Replayer, Request
 from slatewise.service.settings import ServiceConfig
+from slatewise.service.store import Store
 from slatewise.service.store.records import Outcome, SlateRecord
 from slatewise.slates import Greedy, Recommender, Seen, Slate, Users
+from slatewise.slates.additions import TermFeatures
 from slatewise.slates.learning import ItemLearner, learning_obstacle
 from slatewise.slates.shown import ShownSlate
 from slatewise.slates.users import KnownUser
@@ -29,7 +31,7 @@ from slatewise.training.dense import DenseSteps
 from slatewise.training.steps import SparseSteps
 from slatewise.training.warm import take_over
 from tests.contract.world import END, ITEMS, Case, Doubles, posterior_of
-from tests.service.serving.world import a_service
+from tests.service.serving.world import a_service, made
 
 WHO: Final = (0, 3, 7, 12, 25)
 """Users whose slates are made."""
@@ -158,7 +160,8 @@ def greedy_slates(case: Case, directory: Path) -> None:
 def given_lists(case: Case, directory: Path) -> None:
     """A given list is ordered by the utilities that slates are made by, however it came."""
     recommender, ids = recommender_of(case), case.model.item_ids
-    recommender.ranker.terms.keep({}, END)  # terms of slates: see `lists_as_slates`
+    # Terms of slates: see `lists_as_slates`.
+    recommender.ranker.terms.know(TermFeatures(END, None, {}), recommender.items)
     for user in WHO:
         asked = np.random.default_rng(user).permutation(ITEMS)[:9]
         events = events_of(case, case.histories[user])
@@ -198,9 +201,11 @@ def explanations(case: Case, directory: Path) -> None:
 
 
 def live_service(case: Case, directory: Path) -> None:
-    """The live service makes the same slate of the same history, and makes it again on replay."""
+    """The live service makes the same slate of the same history, and makes it again on replay.
+
+    It hears of items in another order than the model has them: first of those that were seen first.
+    """
     config = ServiceConfig.build({"arms": {"one": {"strategy": "greedy"}}}, "the contract")
-    service = a_service(directory / "shop", case.model, config)
     ids = case.model.item_ids
     slates, outcomes = [], []
     for user, history in enumerate(case.histories):
@@ -210,7 +215,10 @@ def live_service(case: Case, directory: Path) -> None:
             clicked = tuple(items[click] for click in showing.clicks)
             slates.append(SlateRecord(slate_id, f"u{user}", showing.time, source, items))
             outcomes.append(Outcome(slate_id, len(items), clicked, showing.time))
-    service.store.write(slates, outcomes)
+    loaded = Store.open(config.store_url(made(directory / "shop")))
+    loaded.write(slates, outcomes)
+    loaded.close()
+    service = a_service(directory / "shop", case.model, config)
     live = service._live["main"]
     live.refresh(service.store, END)
     replayer = Replayer(directory / "shop", config, service.store)

@@ -242,7 +242,8 @@ class Case:
             return self.after_all(user, time)
         total = sum(self.added_in_slates(history, time).values(), np.zeros(ITEMS))
         for name, term in seeing.items():
-            moment = ListMoment(self.states(time)[name], time)
+            features = self.states(time)[name].features(time)
+            moment = ListMoment(time, features.__getitem__)
             found = term.in_list(history, np.arange(ITEMS), 0, moment, ITEMS)
             weights = self.model.posterior.shared[name].mean.double().numpy()
             total += found.mean(np.arange(ITEMS)) @ weights

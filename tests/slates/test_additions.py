@@ -307,7 +307,7 @@ def test_several_terms_of_a_kind_add_up(dataset: SlateDataset) -> None:
         both.features(popularity.state_after(dataset), END)
     late = terms.by_name["late"]
     states = {"popularity": popularity.state_after(dataset), "late": late.state_after(dataset)}
-    table.set_features(both.features(states, END))
+    table.set_features(both.features(states, END).of_all)
     every, past = np.arange(ITEMS), UserHistory.of_showings(SHOWN)
     parts = both.mean_parts(past, every)
     assert list(parts) == ["popularity", "late", "history", "doubled"]

@@ -1,13 +1,17 @@
 """Slates in two stages: what ranks all items finds candidates, and what sees slates ranks these."""
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 
 from slatewise import ModelConfig, Recommender
+from slatewise.features.popularity_state import CountedEvents
 from slatewise.model.network import fitting
 from slatewise.model.terms.network import _fitted
 from slatewise.slates.logs import refresh_from
 from slatewise.slates.strategies import STRATEGIES
-from tests.contract.world import ITEMS, model_of, small_log
+from tests.contract.world import END, ITEMS, SECOND, model_of, small_log
 
 
 @pytest.fixture(scope="module")
@@ -53,3 +57,20 @@ def test_the_first_stage_finds_the_candidates(recommender: Recommender) -> None:
     assert recommender.rank(slate.items).items == slate.items
     parts = ranker.slate_parts(slate.user, slate.numbers)
     assert sum(values[0] for values in parts.values()) == pytest.approx(utilities[0])
+
+
+def test_states_that_count_on_change_no_slate_before_the_next_refresh(
+    recommender: Recommender, tmp_path: Path
+) -> None:
+    dataset, terms = small_log(tmp_path), recommender.model.terms.with_state
+    states = {name: term.state_after(dataset) for name, term in terms.items()}
+    recommender.refresh(states, END)
+    slate = recommender.recommend([], ITEMS, strategy="greedy", seed=1)
+    events, later = CountedEvents.of(dataset.interactions()), END + 3_600 * SECOND
+    clicked = np.isin(events.items, slate.numbers[-5:])  # of what was the last, all is clicked
+    for state in states.values():
+        state.count(events._replace(times=np.full(len(clicked), later), clicks=clicked))
+    again = recommender.recommend([], ITEMS, strategy="greedy", seed=1)
+    assert again.items == slate.items
+    recommender.refresh(states, later + 3_600 * SECOND)
+    assert recommender.recommend([], ITEMS, strategy="greedy", seed=1).items != slate.items

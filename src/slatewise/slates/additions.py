@@ -7,7 +7,8 @@ user met. J draws, P features of all items, m items met, k items asked for.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +24,11 @@ from slatewise.model.posterior import Posterior
 from slatewise.model.terms import FittedTerms
 from slatewise.model.terms.term import FeatureTerm, ItemState, ListFeatures, ListMoment
 from slatewise.ranking import Additions, ItemTable
+from slatewise.slates.arrays import rows_or_zero
 from slatewise.slates.users import Ints
+
+if TYPE_CHECKING:
+    from slatewise.slates.catalogue import Catalogue
 
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
@@ -76,29 +81,35 @@ class RankingTerms:
         """Return whether a term that acts in lists ranks the best items again for a slate."""
         return self._in_lists[name].candidates > 0
 
-    def features(self, states: ItemState | Mapping[str, ItemState], time: int) -> Floats:
-        """Return the features of all items at a time; one state alone is that of the only term.
-
-        The states of terms that act in lists are kept, for the next list.
-        """
+    def features(self, states: ItemState | Mapping[str, ItemState], time: int) -> "TermFeatures":
+        """Return what terms know of items at a time; one state alone is that of the only term."""
         if not isinstance(states, Mapping):
             states = dict.fromkeys([*self._of_all, *self._in_lists][:1], states)
-        self.keep({name: one for name, one in states.items() if name in self._in_lists}, time)
-        states = {name: one for name, one in states.items() if name not in self._in_lists}
-        if self._in_lists and not (states or self._of_all):
-            return np.empty((0, 0), np.float32)
         for name in self._of_all.keys() & states.keys():
             self._of_all[name].require_own(states[name])
-        return self.columns({name: state.features(time) for name, state in states.items()})
+        return self.side_by_side({name: one.features(time) for name, one in states.items()}, time)
 
-    def keep(self, states: Mapping[str, ItemState], time: int) -> None:
-        """Take over what terms that act in lists know of items at a time."""
-        self._moments = {name: ListMoment(state, time) for name, state in states.items()}
+    def side_by_side(self, features: Mapping[str, Floats], time: int) -> "TermFeatures":
+        """Return features [n, P] of each term as the table and lists have them."""
+        in_lists = {name: own for name, own in features.items() if name in self._in_lists}
+        ranking = {name: own for name, own in features.items() if name not in self._in_lists}
+        if not ranking and self._in_lists and not self._of_all:
+            return TermFeatures(time, None, in_lists)
+        count = max(map(len, ranking.values()), default=0)
+        return TermFeatures(time, feature_columns(self._of_all, ranking, count), in_lists)
 
-    def columns(self, features: Mapping[str, Floats]) -> Floats:
-        """Put features [n, P] of each term side by side, 0 for items that a term has not met."""
-        count = max(map(len, features.values()), default=0)
-        return feature_columns(self._of_all, features, count)
+    def know(self, features: "TermFeatures", items: "Catalogue") -> None:
+        """Take over what terms know of items, which are in the indices of a catalogue."""
+
+        def of_rows(known: Floats, rows: Ints) -> Floats:
+            return rows_or_zero(known, items.indices_of(rows))
+
+        self._moments = {
+            name: ListMoment(features.time, partial(of_rows, known))
+            for name, known in features.in_lists.items()
+        }
+        if features.of_all is not None:
+            items.set_features(features.of_all)
 
     def mean(self, history: UserHistory) -> Additions:
         """Return what is added for a user by the posterior mean: weights [P], offsets [m]."""
@@ -203,6 +214,20 @@ class RankingTerms:
             else:
                 found[name] = np.zeros((len(items), self._mean[name].shape[-1]), np.float32)
         return found
+
+
+class TermFeatures(NamedTuple):
+    """What the terms of a model know of items at a time, by index; 0 for items they have not met.
+
+    Copies: states go on counting, while slates are made of what was known at one moment.
+    """
+
+    time: int
+    """microseconds since 1970"""
+    of_all: Floats | None
+    """[n, ΣP] of the terms that rank all items, None if there are none"""
+    in_lists: Mapping[str, Floats]
+    """[n, P] of each term that acts in lists, by name"""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Arrays that grow at the end, in memory that is copied only now and then."""
+"""Arrays of items: such as grow at the end, and rows of those that know only some items."""
 
 from typing import Any
 
@@ -6,8 +6,18 @@ import numpy as np
 import numpy.typing as npt
 
 
+def rows_or_zero(
+    table: npt.NDArray[np.float32], rows: npt.NDArray[np.integer]
+) -> npt.NDArray[np.float32]:
+    """Return rows [n] of a table [I, F], 0 for those beyond it: [n, F]."""
+    result = np.zeros((len(rows), table.shape[1]), np.float32)
+    inside = rows < len(table)
+    result[inside] = table[rows[inside]]
+    return result
+
+
 class GrowingArray:
-    """A one-dimensional array with room to spare."""
+    """A one-dimensional array with room to spare, copied only now and then."""
 
     def __init__(self, dtype: type, fill: int = 0) -> None:
         self._array: npt.NDArray[Any] = np.full(64, fill, dtype)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from slatewise.errors import SlatewiseError
 from slatewise.model.fitted import ItemId
 from slatewise.ranking import ItemTable
-from slatewise.slates.arrays import GrowingArray
+from slatewise.slates.arrays import GrowingArray, rows_or_zero
 from slatewise.slates.predictive import FeaturePrediction
 
 T = TypeVar("T", bound=Hashable)
@@ -151,6 +151,10 @@ class Catalogue:
         """Return the ids of rows [n]."""
         return self._ids.at(self._items.values[rows])
 
+    def indices_of(self, rows: Ints) -> Ints:
+        """Return the indices of rows [n]."""
+        return np.asarray(self._items.values[rows], np.int64)
+
     def ids_at(self, items: npt.NDArray[np.integer]) -> list[ItemId]:
         """Return the ids of items [n] by index."""
         return self._ids.at(items)
@@ -212,7 +216,7 @@ class Catalogue:
     def set_features(self, features: Floats) -> None:
         """Give items features [n, F] by index; 0 beyond. Rows to come have them too."""
         self._features = features
-        self.table.set_features(self._features_of(self._items.values))
+        self.table.set_features(rows_or_zero(features, self._items.values))
 
     def add(
         self,
@@ -279,13 +283,6 @@ class Catalogue:
         self._show(items[on], on=True)
         self._show(items[~on], on=False)
 
-    def _features_of(self, items: npt.NDArray[np.integer]) -> Floats:
-        """Return the features of items [n] by index: [n, F]."""
-        result = np.zeros((len(items), self._features.shape[1]), np.float32)
-        inside = items < len(self._features)
-        result[inside] = self._features[items[inside]]
-        return result
-
     def _fit(self) -> None:
         """Make room for all items there are."""
         for by_index in (self._rows, self._on, self._described):
@@ -329,7 +326,7 @@ class Catalogue:
         rows = np.arange(self.table.num_items, self.table.num_items + len(needed))
         predicted = None if predict is None else predict(changes.features[needed])
         means, scales, biases, bias_scales = self._new_items(groups[needed], predicted)
-        features = self._features_of(items)
+        features = rows_or_zero(self._features, items)
         self.table.append(means, scales, biases, groups[needed], bias_scales, features)
         self._items.extend(items)
         # Of an item that is named twice, the last row counts; earlier ones are never shown.

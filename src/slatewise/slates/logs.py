@@ -17,10 +17,8 @@ from slatewise.data.dataset import SlateDataset
 from slatewise.data.preparation import prepare
 from slatewise.data.tables import open_tables
 from slatewise.errors import InputError, SlatewiseError
-from slatewise.features.popularity_state import CountedEvents
 from slatewise.features.user_history import UserHistory
 from slatewise.model.fitted import ItemId
-from slatewise.model.terms.term import FeatureTerm, ItemState
 from slatewise.slates.recommender import Recommender
 from slatewise.slates.users import Ints, source_number
 
@@ -98,31 +96,14 @@ def refresh_from(recommender: Recommender, dataset: SlateDataset, at: int | None
     longest = max(term.refresh for term in terms.values())
     time = last + round(longest * _MICROSECONDS) if at is None else at
     rows, numbers = _shared(dataset, recommender)
-    features, kept = {}, {}
+    features = {}
     for name, term in terms.items():
-        if term.in_lists:
-            kept[name] = _state_in_rows(term, dataset, rows, numbers)
-            continue
         known = term.state_after(dataset).features(time)
         features[name] = np.zeros((len(recommender.items), known.shape[1]), np.float32)
         features[name][rows] = known[numbers]
-    recommender.ranker.terms.keep(kept, time)
-    if features:
-        recommender.items.set_features(recommender.ranker.terms.columns(features))
+    ranking = recommender.ranker.terms
+    ranking.know(ranking.side_by_side(features, time), recommender.items)
     return time
-
-
-def _state_in_rows(
-    term: FeatureTerm, dataset: SlateDataset, rows: Ints, numbers: Ints
-) -> ItemState:
-    """Return what a term knows after a dataset, of the model's items: by their rows."""
-    row_of = np.full(dataset.num_items, -1)
-    row_of[numbers] = rows
-    events = CountedEvents.of(dataset.interactions())
-    events = events._replace(items=row_of[events.items])
-    state = term.item_state(int(rows.max(initial=-1)) + 1)
-    state.count(CountedEvents(*(np.asarray(part)[events.items >= 0] for part in events)))
-    return state
 
 
 def _shared(dataset: SlateDataset, recommender: Recommender) -> tuple[Ints, Ints]:

@@ -190,9 +190,8 @@ class Recommender:
         as `refresh` of a term says; before the first time, all items count as new, and slates say
         so in their notes. Requests under way go on with what they began with.
         """
-        features = self.ranker.terms.features(states, time)
-        if features.shape[1]:  # terms that act in lists alone have none
-            self.items.set_features(features)
+        terms = self.ranker.terms
+        terms.know(terms.features(states, time), self.items)
 
     def observe(self, outcomes: Iterable[SlateOutcome]) -> None:
         """Learn from what became of slates, in the order given, until the model is trained again.

@@ -272,8 +272,7 @@ class NetworkTerm(FeatureTerm):
 
         def popular(log: Interactions) -> Tensor:
             found = np.zeros((len(log.slate_items), len(self._popularity.names)), np.float32)
-            moment.state.grow(int(met[-1]) + 1)
-            found[first:] = moment.state.features(moment.time, items)
+            found[first:] = moment.features(items)
             return torch.from_numpy(found)
 
         table = self.past.table(log, groups, None if self.past.popularity is None else popular)

@@ -58,8 +58,8 @@ class ItemState(Protocol):
     def grow(self, num_items: int) -> None:
         """Make room for `num_items` items; new ones have had no events."""
 
-    def features(self, time: int, items: Int64Array | None = None) -> Floats:
-        """Return the features of items [K], or of all, at a time, as the model has them: [K, P]."""
+    def features(self, time: int) -> Floats:
+        """Return the features of all items at a time, as the model has them: [I, P]."""
 
     @property
     def newest(self) -> int:
@@ -73,9 +73,10 @@ class ItemState(Protocol):
 class ListMoment(NamedTuple):
     """What a term that acts in lists knows of items at a time."""
 
-    state: ItemState
     time: int
     """microseconds since 1970"""
+    features: Callable[[Int64Array], Floats]
+    """Returns what its state said of items [K] then, 0 for those it has not met: [K, P]."""
 
 
 class ListFeatures(Protocol):

@@ -177,8 +177,7 @@ class Live:
         time = max(time, self.states.newest)
         features = self.ranker.terms.features(self.states.by_name, time)
         with self._changing():
-            if features.shape[1]:  # terms that act in lists alone have none
-                self.catalogue.set_features(features)
+            self.ranker.terms.know(features, self.catalogue)
             self._refreshed = time, self.states.counted
 
     def learn(
