@@ -41,7 +41,7 @@ _KEEP: Final = 2_000
 """Answers after which what was learned is kept again."""
 
 
-class AnswerSource(Protocol):
+class ServedAnswers(Protocol):
     """What is asked of the store."""
 
     def seq(self) -> int:
@@ -161,7 +161,7 @@ class BetweenNights:
         number = self._sources.get(source or self._source, 0)
         return self._view.of(history, rows, number).packed()
 
-    def read(self, store: AnswerSource, until: int | None = None) -> "list[ServedAnswer] | None":
+    def read(self, store: ServedAnswers, until: int | None = None) -> "list[ServedAnswer] | None":
         """Read the next answers, up to a number or the last; None if there are no more."""
         if self._begin is None:  # no slate of this version is older than its training
             trained = runs.read_run(self._run).get("retraining", {}).get("until", 0)

@@ -19,8 +19,7 @@ from slatewise.ranking import ItemTable
 from slatewise.service.serving.features import FeatureReader, FeatureSource
 from slatewise.service.serving.item_states import AnswerSource, ItemStates, one_at_a_time
 from slatewise.service.serving.items import ItemLog, ItemSource
-from slatewise.service.serving.learning import AnswerSource as ServedAnswers
-from slatewise.service.serving.learning import BetweenNights
+from slatewise.service.serving.learning import BetweenNights, ServedAnswers
 from slatewise.service.serving.prior import prior_items, prior_model, prior_version
 from slatewise.service.serving.request import Request
 from slatewise.service.serving.users import Know
