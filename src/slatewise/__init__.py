@@ -14,6 +14,7 @@ from slatewise.lazy import exports
 from slatewise.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from slatewise import plot as plot
     from slatewise.data.dataset import SlateDataset as SlateDataset
     from slatewise.data.preparation import prepare as prepare
     from slatewise.evaluation import ModelRecommender as ModelRecommender
@@ -37,4 +38,5 @@ __all__, __dir__, __getattr__ = exports(
         "slates": "Recommender",
         "training": "TrainingConfig fit load save",
     },
+    modules="plot",
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def exports(
-    package: str, names: Mapping[str, str]
+    package: str, names: Mapping[str, str], modules: str = ""
 ) -> tuple[list[str], Callable[[], list[str]], Callable[[str], Any]]:
     """Return `__all__`, `__dir__` and `__getattr__` of a package, from its names by module.
 
@@ -17,15 +17,18 @@ def exports(
     Args:
         package: its full name.
         names: modules, relative to the package, with the names that live there, parted by spaces.
+        modules: names of modules of the package that are themselves offered, parted by spaces.
     """
     homes = {name: module for module, found in names.items() for name in found.split()}
 
     def get(name: str) -> Any:
+        if name in modules.split():
+            return import_module(f"{package}.{name}")
         if name not in homes:
             raise AttributeError(f"module '{package}' has no attribute '{name}'")
         return getattr(import_module(f"{package}.{homes[name]}"), name)
 
     def listed() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *homes})
+        return sorted({*vars(sys.modules[package]), *homes, *modules.split()})
 
-    return sorted(homes), listed, get
+    return sorted([*homes, *modules.split()]), listed, get

@@ -1,5 +1,7 @@
 """`slatewise train`: from a dataset to a fitted model."""
 
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from slatewise.model.fitted import SlateModel
     from slatewise.training.loop import Progress as State
     from slatewise.training.sizes import LogSize
+
+_SECONDS_BETWEEN_LINES = 10.0
 
 
 def train(
@@ -234,15 +238,14 @@ def _stopping_cleanly(stopped: type[BaseException], run: Path) -> Iterator[None]
 
 
 class _Bar:
-    """A line that shows where training stands, on a terminal."""
+    """A line that shows where training stands; without a terminal, a line every ten seconds."""
 
     def __init__(self, name: str, patience: int) -> None:
         terminal = Console(stderr=True)
         self._bars = Progress(
             TextColumn("{task.description}"),
-            BarColumn(),
+            BarColumn(bar_width=10),
             TimeElapsedColumn(),
-            TextColumn("epoch ends in"),
             TimeRemainingColumn(),
             console=terminal,
             transient=True,
@@ -250,15 +253,19 @@ class _Bar:
         )
         self._name, self._patience = name, patience
         self._task = self._bars.add_task(name)
+        self._printed = time.monotonic()
 
     def show(self, at: "State") -> None:
         """Show where training stands."""
-        last = at.history[-1]["validation"] if at.history else None
-        text = f"{self._name} · stage {at.stage + 1} · epoch {at.epoch + 1}"
-        if last is not None:
-            text += f" · validation {last:.4f} · best {at.best:.4f}"
+        text = f"stage {at.stage + 1} epoch {at.epoch + 1}"
+        if at.history:
+            text += f" · {at.history[-1]['validation']:.4f}, best {at.best:.4f}"
             text += f" · patience {self._patience - at.since_best}"
         self._bars.update(self._task, description=text, completed=at.step, total=at.steps)
+        if self._bars.disable and time.monotonic() - self._printed >= _SECONDS_BETWEEN_LINES:
+            self._printed = time.monotonic()
+            line = f"{self._name}: {text} · step {at.step} of {at.steps}"
+            print(line, file=sys.stderr, flush=True)
 
     def __enter__(self) -> "_Bar":
         self._bars.start()

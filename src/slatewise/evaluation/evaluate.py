@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import torch
@@ -27,6 +27,10 @@ from slatewise.evaluation.parts import Part, part_bounds, scored_interactions
 from slatewise.evaluation.predictions import Predictions, Slates
 from slatewise.evaluation.recommender import Predictor, Ranker
 from slatewise.evaluation.reliability import ExpectedCalibrationError
+from slatewise.notebook import html_table
+
+if TYPE_CHECKING:
+    import polars as pl
 
 Progress = Callable[[str, int, int], None]
 """Called with a stage, how much of it is done, and how much there is."""
@@ -34,7 +38,7 @@ Progress = Callable[[str, int, int], None]
 BATCH_USERS: Final = 1_024
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation:
     """Every metric of one recommender, with intervals over users."""
 
@@ -53,6 +57,35 @@ class Evaluation:
     def __getitem__(self, metric: str) -> Estimate:
         """Return the estimate of a metric over all sources."""
         return self.estimates[metric][ALL]
+
+    def table(self) -> "pl.DataFrame":
+        """Return every number: a row for each metric and source, before and after calibration."""
+        import polars as pl  # noqa: PLC0415 (evaluating works without it)
+
+        versions = {False: self, True: self.calibrated}
+        rows = [
+            {"metric": metric, "source": source, "calibrated": calibrated, **found.to_json()}
+            for calibrated, version in versions.items()
+            if version is not None
+            for metric, sources in version.estimates.items()
+            for source, found in sources.items()
+        ]
+        names = {"metric": pl.String(), "source": pl.String(), "calibrated": pl.Boolean()}
+        numbers = dict.fromkeys(("value", "low", "high"), pl.Float64())
+        schema = pl.Schema({**names, **numbers, "count": pl.Int64()})
+        return pl.DataFrame(rows, schema=schema)
+
+    def __repr__(self) -> str:
+        """Return on what it was judged, and the first metrics."""
+        shown = [f"{name} {_shown(rows[ALL])}" for name, rows in self.estimates.items()][:3]
+        about = f"{self.about['part']}, {self.about['interactions']:,} interactions"
+        return f"Evaluation({about}; {'; '.join(shown)})"
+
+    def _repr_html_(self) -> str:
+        rows = [(name, _shown(found[ALL])) for name, found in self.estimates.items()]
+        after = self.calibrated.estimates if self.calibrated is not None else {}
+        rows += [(f"{name}, calibrated", _shown(found[ALL])) for name, found in after.items()]
+        return html_table(f"Evaluation on {self.about['part']}", ("metric", "value"), rows)
 
     def to_json(self) -> dict[str, Any]:
         """Return a nested plain dictionary."""

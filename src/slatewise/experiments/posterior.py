@@ -101,6 +101,7 @@ def group_distances(model: SlateModel) -> Floats:
             f"{model.config.name} has no group means.", "Give a run with a hierarchical prior."
         )
     means = prior.means.mean.detach().numpy()[model.posterior.item_groups.numpy()]
+    means = means[:, : model.config.dimensions]  # behind them, the mean bias of the group
     out: Floats = np.linalg.norm(model.item_vectors - means, axis=1).astype(np.float64)
     return out
 

@@ -13,6 +13,7 @@ from slatewise.errors import SlatewiseError
 from slatewise.model.kernels.slate import split_bias
 from slatewise.model.posterior import Posterior
 from slatewise.model.terms import FittedTerms
+from slatewise.notebook import html_table
 
 if TYPE_CHECKING:
     from slatewise.features.item_features import ItemEncoder
@@ -22,7 +23,7 @@ FloatArray = npt.NDArray[np.float32]
 ItemId = int | str
 
 
-@dataclass
+@dataclass(repr=False)
 class SlateModel:
     """What training leaves: look at it, evaluate it, recommend with it."""
 
@@ -45,6 +46,25 @@ class SlateModel:
     """how features of items are made of their columns, where the model has any"""
     history: list[dict[str, Any]] = field(default_factory=list)
     """one record per epoch of training: stage, epoch, validation likelihood, rate; or none"""
+
+    def __repr__(self) -> str:
+        """Return what kind of model it is, and of how many items and groups."""
+        return (
+            f"SlateModel({self.config.name}; {self.config.dimensions} dimensions, "
+            f"{len(self.item_ids):,} items in {len(self.group_names):,} groups)"
+        )
+
+    def _repr_html_(self) -> str:
+        facts: dict[str, object] = {
+            "model": self.config.name,
+            "terms": ", ".join(self.config.terms) or "none",
+            "dimensions": self.config.dimensions,
+            "items": f"{len(self.item_ids):,}",
+            "groups": f"{len(self.group_names):,}",
+            "sources": ", ".join(self.source_names),
+            **{name.replace("_", " "): value for name, value in self.metrics.items()},
+        }
+        return html_table("SlateModel", ("", ""), [*facts.items()])
 
     @property
     def config(self) -> "ModelConfig":

@@ -7,13 +7,14 @@ import numpy.typing as npt
 
 from slatewise.features.user_history import UserHistory
 from slatewise.model.fitted import ItemId
+from slatewise.notebook import html_table
 from slatewise.ranking import Filter
 from slatewise.slates.users import Ints, Users
 
 Doubles = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Slate:
     """What a user is shown, first item first."""
 
@@ -40,6 +41,20 @@ class Slate:
     def __len__(self) -> int:
         """Return how many items are shown; fewer than asked for if there were no more."""
         return len(self.items)
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (position + 1, item, group, f"{relevance:.3g}", f"{uncertainty:.2g}")
+            for position, (item, group, relevance, uncertainty) in enumerate(
+                zip(self.items, self.groups, self.relevance, self.uncertainty, strict=True)
+            )
+        ]
+        columns = ("position", "item", "group", "relevance", "uncertainty")
+        return html_table(f"Slate by {self.strategy}, seed {self.seed}", columns, rows)
+
+    def __repr__(self) -> str:
+        """Return the items, the strategy and the seed."""
+        return f"Slate({self.items}, strategy={self.strategy!r}, seed={self.seed})"
 
     @property
     def user(self) -> Users:
