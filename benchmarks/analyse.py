@@ -49,6 +49,7 @@ from slatewise.service.store import Store
 from slatewise.service.store.clock import DAY
 from slatewise.service.store.records import ItemState, Outcome, Serving, SlateRecord
 from slatewise.service.store.rows import StoredSlate, outcome_row, slate_row
+from slatewise.service.store.schema import OUTCOMES, SLATES
 from slatewise.slates import Recommender
 from slatewise.training import runs
 
@@ -142,14 +143,16 @@ def _templates() -> Iterator[dict[str, object]]:
         arm = list(ARMS)[n % 2]
         asked = {"exclude": [], "k": SLATE, "history": 200}
         serving = Serving(arm, "main", "1", "in-slate-thompson draws=12", n, SLATE, asked, 5, 7)
-        yield slate_row(SlateRecord("-", "-", 0, "recommendation", items, serving), 0)
+        row = slate_row(SlateRecord("-", "-", 0, "recommendation", items, serving), 0)
+        yield dict(zip(SLATES.c.keys(), row, strict=True))
 
 
 def _answer(slate: dict[str, object], clicked: bool) -> dict[str, object]:
     about = StoredSlate(int(str(slate["seq"])), str(slate["user_id"]), int(str(slate["time"])), ())
     clicks = tuple(json.loads(str(slate["item_ids"]))[:1]) if clicked else ()
     outcome = Outcome(str(slate["slate_id"]), 10, clicks, about.time)
-    return outcome_row(outcome, about, about.seq + 1)
+    row = outcome_row(outcome, outcome.key, about.time, about, about.seq + 1)
+    return dict(zip(OUTCOMES.c.keys(), row, strict=True))
 
 
 def _overviews(folder: Path, slates: int) -> tuple[Row, float]:

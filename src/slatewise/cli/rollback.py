@@ -4,7 +4,13 @@ from typing import Annotated
 
 import typer
 
-from slatewise.cli.service import ServiceDirectory
+from slatewise.cli.service import (
+    ServiceDirectory,
+    ServiceSettings,
+    StoreUrl,
+    opened_store,
+    read_settings,
+)
 from slatewise.cli.show import console
 from slatewise.errors import SlatewiseError
 
@@ -12,6 +18,8 @@ from slatewise.errors import SlatewiseError
 def rollback(
     directory: ServiceDirectory,
     model: Annotated[str | None, typer.Option(help="Which model, where there are several.")] = None,
+    config: ServiceSettings = None,
+    store: StoreUrl = None,
 ) -> None:
     """Return to the previous version of a model; running servers switch by themselves."""
     from slatewise.service.serving.models import Models  # noqa: PLC0415 (torch is slow to load)
@@ -25,8 +33,18 @@ def rollback(
             "the service has several models" if model is None else f"there is no model '{model}'"
         )
         raise SlatewiseError(f"{problem}.", f"Give --model with one of {', '.join(names)}.")
-    models = Models.of(directory, model or names[0])
-    before = models.current()
-    now = models.rollback()
+    settings, name = read_settings(config, store), model or names[0]
+    before = Models.of(directory, name).current()
+    if settings.store.url is None:
+        if before is not None and before.serial:
+            raise SlatewiseError(
+                "Hosts share this model by their store.", "Name the store by --config or --store."
+            )
+        now = Models.of(directory, name).rollback()
+    else:
+        with opened_store(directory, settings) as shared:
+            models = Models.of(directory, name, shared)
+            models.follow()
+            before, now = models.current(), models.rollback()
     left = "" if before is None else f" instead of {before.version}"
-    console.print(f"{model or names[0]}: {now.version} serves again{left}.")
+    console.print(f"{name}: {now.version} serves again{left}.")

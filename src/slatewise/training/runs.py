@@ -213,6 +213,11 @@ def fingerprint(path: Path) -> str:
     return str(read_run(path)["digests"][POSTERIOR])[:16]
 
 
+def content_digest(path: Path) -> str:
+    """Return an identifier of all that a run is: its description names the digests of its files."""
+    return _digest(path / RUN)[:16]
+
+
 def write_json(file: Path, value: dict[str, Any]) -> None:
     """Write a JSON file that appears whole or not at all."""
     with atomic_file(file) as partial:

@@ -49,6 +49,9 @@ class Shelf:
     def take_version(self, model: str, least: int) -> int:
         return least
 
+    def shelf(self, model: str) -> None:
+        return None
+
     def last_shown(self) -> int:
         return max((visit.slate.time for visit in self.visits), default=0)
 

@@ -19,6 +19,7 @@ from sqlalchemy import (
     union_all,
 )
 
+from slatewise.service.store.batches import Lookup
 from slatewise.service.store.records import ItemState
 from slatewise.service.store.schema import (
     ITEMS,
@@ -26,7 +27,6 @@ from slatewise.service.store.schema import (
     PAST_SLATES,
     SLATES,
     AnySelect,
-    rows_with,
 )
 
 Ints = npt.NDArray[np.int64]
@@ -126,7 +126,7 @@ def newest(
 def look_up(connection: Connection, items: Sequence[str]) -> dict[str, tuple[str, bool]]:
     """Return the groups of items, and whether they may be shown; unknown ones are left out."""
     query = select(ITEMS.c.item_id, ITEMS.c.item_group, ITEMS.c.state)
-    rows = rows_with(connection, query, ITEMS.c.item_id, items)
+    rows = Lookup(query, ITEMS.c.item_id).rows(connection, items)
     return {row.item_id: (row.item_group, row.state == ItemState.SHOWN) for row in rows}
 
 

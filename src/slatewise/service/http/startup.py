@@ -40,7 +40,7 @@ def prepare(
     store = Store.open(config.store_url(directory))
     try:
         store.check()
-        if run is None or model is None:
+        if run is None or model is None or _is_shared(run, directory, config, store):
             return None
         report = _load_log(run, directory, store, progress) if log else None
         _begin(run, model, directory, config, store)
@@ -66,6 +66,15 @@ def begin_with(run: Path, directory: Path, config: ServiceConfig, store: Store) 
     model = _first_model(run, directory, config)
     if model is not None:
         _begin(run, model, directory, config, store)
+
+
+def _is_shared(run: Path, directory: Path, config: ServiceConfig, store: Store) -> bool:
+    """Return whether another host that shares the store has a model already, which is used."""
+    models = _models(directory, config, store)
+    if models.shelf is None or not models.shelf.serial():
+        return False
+    _log.warning("The store has a model already: %s is not used.", run)
+    return True
 
 
 def _load_log(run: Path, directory: Path, store: Store, progress: Progress) -> "LoadReport | None":
@@ -97,12 +106,13 @@ def _begin(
 ) -> None:
     groups = [model.group_names[group] for group in model.posterior.item_groups.tolist()]
     store.add_items(zip(map(str, model.item_ids), groups, strict=True))
-    models = _models(directory, config)
+    models = _models(directory, config, store)
     number = partial(store.take_version, models.directory.name)
     models.promote(models.add(run, number), f"begun with {run.name}")
 
 
-def _models(directory: Path, config: ServiceConfig) -> "Models":
+def _models(directory: Path, config: ServiceConfig, store: Store | None = None) -> "Models":
     from slatewise.service.serving.models import Models  # noqa: PLC0415 (torch is slow to load)
 
-    return Models.of(directory, FIRST if FIRST in config.models else next(iter(config.models)))
+    name = FIRST if FIRST in config.models else next(iter(config.models))
+    return Models.of(directory, name, store)

@@ -108,7 +108,7 @@ def retrain(
                     name,
                     config.models[name],
                     config.retraining,
-                    Models.of(directory, name),
+                    Models.of(directory, name, store),
                     data,
                     seed,
                     fresh,
@@ -125,6 +125,8 @@ def _night(task: Task) -> Night:
     begun = time.monotonic()
     night.before = _serving(task.models)
     try:
+        if task.models.follow():  # what another host promoted a moment ago
+            night.before = _serving(task.models)
         _retrain_model(task, night)
     except NotEnoughError as few:
         night.outcome, night.why = "not enough", str(few)

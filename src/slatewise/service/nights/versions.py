@@ -114,7 +114,7 @@ def served_versions(models: Models) -> tuple[list[Version], list[str]]:
     past = (now.version, *now.previous)
     for name in past[past.index(serving.version) + 1 :]:
         try:
-            found.append(Version.of(name, runs.load(models.path(name)), models))
+            found.append(Version.of(name, runs.load(models.bring(name)), models))
         except SlatewiseError:  # it does not serve: nothing is lost yet
             continue
         break
@@ -130,7 +130,7 @@ def best_version(models: Models, versions: list[Version], since: int) -> Version
     if name is None or name in [version.name for version in versions]:
         return None
     try:
-        found = Version.of(name, runs.load(models.path(name)), models)
+        found = Version.of(name, runs.load(models.bring(name)), models)
     except SlatewiseError:
         return None
     return found if (found.until or 0) >= since else None

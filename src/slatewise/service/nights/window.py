@@ -17,6 +17,7 @@ from slatewise.service.logs.visits import LOG_SCHEMA, log_table
 from slatewise.service.store.clock import DAY
 from slatewise.service.store.features import Features
 from slatewise.service.store.records import Item, ItemState, SlateRecord, Visit
+from slatewise.service.store.versions import VersionShelf
 
 Progress = Callable[[str, int, int | None], None]
 """Called with a stage, how much of it is done, and how much there is, if known."""
@@ -36,6 +37,9 @@ class VisitStore(Protocol):
 
     def take_version(self, model: str, least: int) -> int:
         """Return the next number of a version, which no host gets again."""
+
+    def shelf(self, model: str) -> VersionShelf | None:
+        """Return the versions of a model that hosts share; None if the store is of one host."""
 
     def last_shown(self) -> int:
         """Return the time of the newest slate."""

@@ -23,7 +23,7 @@ class Arm:
     version: str
     strategy: str
     digest: str = ""
-    """of the posterior of the version; none before training"""
+    """of the version; none before training"""
 
 
 def assign(shares: Mapping[str, float], salt: str, user: str) -> str:

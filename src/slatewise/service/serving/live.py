@@ -82,7 +82,7 @@ class Live:
         learning: str | None = None,
     ) -> None:
         self.digest = digest
-        """of its posterior: the same on every host that serves the same; none before training"""
+        """of all that it is, the same on every host that serves the same; none before training"""
         self.base = base
         """the number of the change up to which items are taken as they were then, without how they
         came to that: a shop that changes its items for years would else have ever more rows"""
@@ -123,10 +123,10 @@ class Live:
         """
         with one_at_a_time(run):
             table = table_of_run(model, run)
-            base = _base_of(run, log.number)
+            base = begin_catalogue(run, log.number)
         if until is not None and until < base:  # made before versions had a base
             base = 0
-        predictive, digest = Predictive(model), runs.fingerprint(run)
+        predictive, digest = Predictive(model), runs.content_digest(run)
         features = None
         if predictive.encoder is not None:
             features = FeatureReader(version, predictive, predictive.encoder)
@@ -272,7 +272,7 @@ class Live:
             return make()
 
 
-def _base_of(run: Path, number: int) -> int:
+def begin_catalogue(run: Path, number: int) -> int:
     """Return where a version begins in the changes of items: for the first that serves it, here.
 
     It is kept beside the run, since the rows of items go by it, and with them random numbers.
@@ -292,7 +292,7 @@ def _base_of(run: Path, number: int) -> int:
 
 def settled_changes(directory: Path) -> int:
     """Return the number of the last change of items before all versions of a service begin."""
-    bases = [_base_of(file.parent, 0) for file in directory.glob(f"models/*/*/{BASE}")]
+    bases = [begin_catalogue(file.parent, 0) for file in directory.glob(f"models/*/*/{BASE}")]
     return min(bases, default=0)
 
 

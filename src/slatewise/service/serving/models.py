@@ -6,27 +6,35 @@
 
 Nothing is ever changed in place: a file is written aside and then takes the old one's name, so that
 whoever reads, at whatever moment, finds the old one or the new one whole.
+
+Hosts that share a store in PostgreSQL share versions by it: what one of them promotes is put there
+first, and then every host fetches it (`follow`). What the store says counts; the files here are a
+copy, by which a host serves on when the store is away.
 """
 
+import fnmatch
 import json
 import logging
 import shutil
 import time
-from collections.abc import Callable, Collection
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Protocol
 
 from slatewise.errors import InputError, SlatewiseError
 from slatewise.files import atomic_file
 from slatewise.model.fitted import SlateModel
-from slatewise.service.serving.item_states import COUNTS
+from slatewise.service.serving.item_states import COUNTS, one_at_a_time
+from slatewise.service.store.versions import VersionShelf, file_digest
 from slatewise.training import runs
 
 logger = logging.getLogger(__name__)
 
 CURRENT: Final = "current.json"
 PREVIOUS: Final = "previous.json"
+FETCHED: Final = ".fetched"
+"""In a version that came from another host, by the store."""
 _OF_ITS_OWN: Final = ("table-*", COUNTS, "catalogue.json", "learned.parquet", ".*", runs.CHECKPOINT)
 """What belongs to a run where it is, and not to a copy."""
 
@@ -41,6 +49,15 @@ class CurrentVersion:
     since: int
     """microseconds since 1970"""
     why: str
+    serial: int = 0
+    """the number of the promotion in a store that hosts share; 0 where there is none"""
+
+
+class VersionStore(Protocol):
+    """What is asked of a store."""
+
+    def shelf(self, model: str) -> VersionShelf | None:
+        """Return the versions of a model that hosts share; None if the store is of one host."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +72,13 @@ class LoadedVersion:
 class Models:
     """The versions of one model; they are numbers, written as text."""
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
+    def __init__(self, directory: Path, shelf: VersionShelf | None = None) -> None:
+        self.directory, self.shelf = directory, shelf
 
     @classmethod
-    def of(cls, service: Path, name: str) -> "Models":
-        """Return the versions of the model `name` of a service."""
-        return cls(service / "models" / name)
+    def of(cls, service: Path, name: str, store: VersionStore | None = None) -> "Models":
+        """Return the versions of the model `name` of a service, shared with hosts of its store."""
+        return cls(service / "models" / name, None if store is None else store.shelf(name))
 
     def path(self, version: str) -> Path:
         """Return where a version is, or will be."""
@@ -95,6 +112,50 @@ class Models:
         partial.rename(self.path(version))
         return version
 
+    def bring(self, version: str) -> Path:
+        """Return where a version is; one that only another host has is fetched and checked."""
+        path, files = self.path(version), {} if self.shelf is None else self.shelf.files(version)
+        if self.shelf is None or not files or _has(path, files):
+            return path
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with one_at_a_time(self.directory):
+            if _has(path, files):  # another worker was first
+                return path
+            partial = self.directory / f".{version}.partial"
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir()
+            self.shelf.fetch(version, partial)
+            (partial / FETCHED).touch()
+            if path.exists():
+                logger.warning("%s is not what the store has under its number.", path)
+                shutil.rmtree(path)
+            partial.rename(path)
+        logger.info("Version %s was fetched from the store.", version)
+        return path
+
+    def follow(self) -> bool:
+        """Take over what another host promoted; return whether another version serves here now.
+
+        A store that has heard of no version yet is told of the one that serves here.
+        """
+        if self.shelf is None:
+            return False
+        serial, now = self.shelf.serial(), self._read(CURRENT)
+        if not serial:
+            if now is not None:
+                self._replace(now)
+            return False
+        if now is not None and serial == now.serial:
+            return False
+        said = self.shelf.promotion()
+        new = None if said is None else _current_of(json.loads(said.about))
+        if said is None or new is None:
+            return False
+        self.bring(new.version)
+        self._keep(replace(new, serial=said.serial))
+        self._drop_fetched(new)
+        return now is None or now.version != new.version
+
     def current(self) -> CurrentVersion | None:
         """Return which version serves; None before the first.
 
@@ -126,6 +187,7 @@ class Models:
                 "Train again, or promote a version by hand.",
             )
         version = usable[0]
+        self.bring(version)
         rest = before.previous[before.previous.index(version) + 1 :]
         return self._replace(
             CurrentVersion(version, rest, _now(), why or f"rolled back from {before.version}")
@@ -170,6 +232,8 @@ class Models:
             # The description goes first: half a version is none.
             (self.path(version) / runs.RUN).unlink()
             shutil.rmtree(self.path(version), ignore_errors=True)
+        if self.shelf is not None:
+            self.shelf.keep(spared | set(self.shelf.versions()[-keep:]))
         return deleted
 
     def _numbered(self) -> list[str]:
@@ -180,6 +244,8 @@ class Models:
 
     def _usable(self, versions: tuple[str, ...]) -> list[str]:
         whole = set(self.versions())
+        if self.shelf is not None:
+            whole |= set(self.shelf.versions())
         return [version for version in versions if version in whole]
 
     def _current(self) -> CurrentVersion | None:
@@ -208,24 +274,69 @@ class Models:
     def _read(self, name: str) -> CurrentVersion | None:
         """Read a description; None where it is missing or damaged."""
         try:
-            values = json.loads((self.directory / name).read_text(encoding="utf-8"))
-            found = CurrentVersion(
-                str(values["version"]),
-                tuple(str(version) for version in values["previous"]),
-                int(values["since"]),
-                str(values["why"]),
-            )
-        except (OSError, ValueError, KeyError, TypeError):
+            return _current_of(json.loads((self.directory / name).read_text(encoding="utf-8")))
+        except (OSError, ValueError):
             return None
-        named = (found.version, *found.previous)
-        return found if all(one.isascii() and one.isdigit() for one in named) else None
 
     def _replace(self, new: CurrentVersion) -> CurrentVersion:
+        """Let another version serve: on all hosts first, then here.
+
+        Killed in between, this host takes it over like the others.
+        """
+        if self.shelf is not None:
+            path = self.path(new.version)
+            if not _has(path, self.shelf.files(new.version)):
+                self.shelf.put(new.version, _files(path))
+            new = replace(new, serial=self.shelf.promote(json.dumps(asdict(new))))
+        return self._keep(new)
+
+    def _keep(self, new: CurrentVersion) -> CurrentVersion:
+        """Write down what serves here."""
         old = self._read(CURRENT)
         if old is not None:
             _write(self.directory / PREVIOUS, old)
         _write(self.directory / CURRENT, new)
         return new
+
+    def _drop_fetched(self, now: CurrentVersion) -> None:
+        """Delete versions that were fetched and that the hosts have given up since."""
+        assert self.shelf is not None
+        kept = {now.version, *now.previous[:1], *self.shelf.versions()}
+        for version in set(self.versions()) - kept:
+            if (self.path(version) / FETCHED).exists():
+                (self.path(version) / runs.RUN).unlink()
+                shutil.rmtree(self.path(version), ignore_errors=True)
+
+
+def _current_of(values: Any) -> CurrentVersion | None:
+    """Return what serves, of plain values; None where they are damaged."""
+    try:
+        found = CurrentVersion(
+            str(values["version"]),
+            tuple(str(version) for version in values["previous"]),
+            int(values["since"]),
+            str(values["why"]),
+            int(values.get("serial", 0)),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    named = (found.version, *found.previous)
+    return found if all(one.isascii() and one.isdigit() for one in named) else None
+
+
+def _files(path: Path) -> dict[str, Path]:
+    """Return the files that make a version, by name."""
+    found = {file.name: file for file in path.iterdir() if file.is_file()}
+    own = [name for pattern in _OF_ITS_OWN for name in fnmatch.filter(found, pattern)]
+    return {name: file for name, file in found.items() if name not in own}
+
+
+def _has(path: Path, files: Mapping[str, str]) -> bool:
+    """Return whether a version is here, as the store has it; its description has digests of all."""
+    try:
+        return file_digest(path / runs.RUN) == files.get(runs.RUN)
+    except OSError:
+        return False
 
 
 def _now() -> int:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from slatewise.errors import SlatewiseError
+from slatewise.service.serving.beginning import take_beginning
 from slatewise.service.serving.items import ItemLog
 from slatewise.service.serving.live import Live
 from slatewise.service.serving.models import Models
@@ -101,8 +102,9 @@ class Replayer:
                     "Replay it with the configuration of that time.",
                 )
             return Live.of_prior(name, config, self._config.source, self._log)
-        run = Models.of(self._directory, name).path(version)
-        source = self._config.source
+        models = Models.of(self._directory, name, self._store)
+        run, source = models.bring(version), self._config.source
+        take_beginning(models.shelf, version, run)
         return Live.of_run(name, version, runs.load(run), run, self._log, until, learning=source)
 
 

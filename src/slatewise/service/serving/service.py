@@ -13,6 +13,7 @@ from typing import Final
 from slatewise.errors import SlatewiseError
 from slatewise.model.terms import FeatureTerm
 from slatewise.service.serving.arms import Arm, assign
+from slatewise.service.serving.beginning import share_beginning, take_beginning
 from slatewise.service.serving.item_states import ItemStates, MissingPast
 from slatewise.service.serving.items import ItemLog
 from slatewise.service.serving.live import Live, ServedSlate
@@ -31,11 +32,13 @@ from slatewise.slates.propensities import propensities
 from slatewise.slates.ranked import RankedItems
 from slatewise.slates.slate import Slate
 from slatewise.slates.strategies import Strategy
+from slatewise.training import runs
 
 logger = logging.getLogger(__name__)
 
 _LOOK: Final = 60.0
-"""Seconds between looks at whether the store is dated ahead of the clock."""
+"""Seconds between looks at whether the store is dated ahead of the clock, and before a version that
+could not be fetched is fetched again."""
 
 
 class Service:
@@ -69,6 +72,8 @@ class Service:
         self._live: dict[str, Live] = {}
         self._current: dict[str, tuple[int, int] | None] = {}
         self._problems: dict[str, str] = {}
+        self._unfetched: dict[str, str] = {}
+        self._fetch_again: dict[str, float] = {}
         self._past = MissingPast()
         self.newest = 0
         """the time of the newest slate in the store, as of the last look"""
@@ -183,7 +188,7 @@ class Service:
 
     def ready(self) -> list[str]:
         """Say what is missing for good slates; nothing if all is there."""
-        missing = [*self._problems.values(), *self.missing_past()]
+        missing = [*self._problems.values(), *self._unfetched.values(), *self.missing_past()]
         try:
             self.store.ping()
         except StoreError as error:
@@ -332,7 +337,8 @@ class Service:
 
     def _follow_model(self, name: str) -> None:
         """Load the version that should serve, if it does not yet; the old one serves meanwhile."""
-        models, old = Models.of(self.directory, name), self._live.get(name)
+        models, old = Models.of(self.directory, name, self.store), self._live.get(name)
+        self._follow_hosts(name, models)
         stamp = models.stamp()
         if old is not None and stamp == self._current.get(name):
             return
@@ -352,6 +358,19 @@ class Service:
         if live is not None:
             self._join(live)
 
+    def _follow_hosts(self, name: str, models: Models) -> None:
+        """Fetch the version that another host promoted; what goes wrong is tried again later."""
+        if models.shelf is None or time.monotonic() < self._fetch_again.get(name, 0.0):
+            return
+        try:
+            self._access.ask(models.follow)
+        except (SlatewiseError, OSError) as error:
+            self._fetch_again[name] = time.monotonic() + _LOOK
+            self._unfetched[name] = f"model '{name}' cannot be fetched from the store: {error}"
+            logger.error("%s", self._unfetched[name])
+        else:
+            self._unfetched.pop(name, None)
+
     def _newest(self, name: str, models: Models, old: Live | None) -> Live | None:
         """Load the version that should serve, if it is another than now."""
         loaded = models.load()
@@ -361,15 +380,20 @@ class Service:
             return None
         if loaded.problems:
             self._report(name, " ".join(loaded.problems))
-        if old is not None and old.version == loaded.version:
-            return None
         run = models.path(loaded.version)
+        served = None if old is None else (old.version, old.digest)
+        if served == (loaded.version, runs.content_digest(run)):
+            return None
         before = old.states if old is not None else None
         try:
+            take_beginning(models.shelf, loaded.version, run)
             ItemStates.begin(loaded.model.terms, self._log, run, self.store, before)
         except StoreError as error:
             self._access.pause(error)
         self._access.ask(self._read_items)
+        self._access.ask(
+            lambda: share_beginning(models.shelf, loaded.version, run, self._log.number)
+        )
         learning = self.config.source if self.config.learning.between_nights else None
         live = Live.of_run(name, loaded.version, loaded.model, run, self._log, learning=learning)
         if live.base > self._log.number:  # another worker was first, and has read more

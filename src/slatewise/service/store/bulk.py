@@ -4,11 +4,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Table, select
+from sqlalchemy import Connection, select
 
+from slatewise.service.store.batches import Lookup, insert_rows
 from slatewise.service.store.counters import Counter, advance, take_turn
 from slatewise.service.store.erasure import erased_slates
-from slatewise.service.store.schema import OUTCOMES, SLATES, rows_with
+from slatewise.service.store.schema import OUTCOMES, SLATES
+
+_KNOWN = Lookup(select(SLATES.c.slate_id, SLATES.c.seq), SLATES.c.slate_id)
+_RECORDED = Lookup(select(OUTCOMES.c.slate, OUTCOMES.c.key), OUTCOMES.c.slate)
 
 _SETTINGS = ("cache_size = -65536", "wal_autocheckpoint = 16384")
 """64 MB of SQLite's pages in memory, and as many in its log: the index by user is written all over,
@@ -69,10 +73,10 @@ def load(connection: Connection, slates: LoggedSlates, salt: str) -> LoadCounts:
             last += 1
             seqs[slate_id] = last
             fresh.append(n)
-    _insert(connection, SLATES, [_slate(slates, n, seqs) for n in fresh])
+    insert_rows(connection, SLATES, [_slate(slates, n, seqs) for n in fresh])
     news = _unrecorded(connection, slates, seqs, known.values())
     rows = [_outcome(slates, n, seqs, last + m) for m, n in enumerate(news, start=1)]
-    _insert(connection, OUTCOMES, rows)
+    insert_rows(connection, OUTCOMES, rows)
     advance(connection, Counter.LOG, last + len(rows))
     erased = sum(slate_id in gone for slate_id in slates.slate_ids) if gone else 0
     return LoadCounts(len(fresh), len(slates) - len(fresh) - erased, erased)
@@ -80,18 +84,14 @@ def load(connection: Connection, slates: LoggedSlates, salt: str) -> LoadCounts:
 
 def _known(connection: Connection, slate_ids: Sequence[str]) -> dict[str, int]:
     """Return the numbers of the slates that are there."""
-    wanted = select(SLATES.c.slate_id, SLATES.c.seq)
-    rows = rows_with(connection, wanted, SLATES.c.slate_id, slate_ids)
-    return {row.slate_id: row.seq for row in rows}
+    return {row.slate_id: row.seq for row in _KNOWN.rows(connection, slate_ids)}
 
 
 def _unrecorded(
     connection: Connection, slates: LoggedSlates, seqs: dict[str, int], known: Iterable[int]
 ) -> list[int]:
     """Return which outcomes are not there: a slate may have been loaded with fewer clicks."""
-    wanted = select(OUTCOMES.c.slate, OUTCOMES.c.key)
-    rows = rows_with(connection, wanted, OUTCOMES.c.slate, known)
-    recorded = {(row.slate, row.key) for row in rows}
+    recorded = {(row.slate, row.key) for row in _RECORDED.rows(connection, known)}
     news = []
     for n, (slate_id, key) in enumerate(zip(slates.slate_ids, slates.keys, strict=True)):
         seq = seqs.get(slate_id)  # None for an erased one
@@ -111,19 +111,3 @@ def _outcome(slates: LoggedSlates, n: int, seqs: dict[str, int], seq: int) -> tu
     time = slates.times[n]
     what = slates.keys[n], None, slates.clicked[n], time
     return seq, seqs[slates.slate_ids[n]], *what, slates.user_ids[n], time
-
-
-def _insert(connection: Connection, table: Table, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Insert rows by the driver itself: rows as dictionaries take SQLAlchemy twice as long."""
-    if not rows:
-        return
-    names = ", ".join(table.c.keys())
-    if connection.dialect.name == "sqlite":
-        marks = ", ".join("?" * len(table.c))
-        insert = f"INSERT INTO {table.name} ({names}) VALUES ({marks})"
-        connection.exec_driver_sql(insert, list(rows))
-        return
-    driver: Any = connection.connection.driver_connection
-    with driver.cursor() as cursor, cursor.copy(f"COPY {table.name} ({names}) FROM STDIN") as copy:
-        for row in rows:
-            copy.write_row(row)

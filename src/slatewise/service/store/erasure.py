@@ -8,6 +8,7 @@ from typing import Final
 
 from sqlalchemy import Connection, Delete, delete, insert, select
 
+from slatewise.service.store.batches import Lookup
 from slatewise.service.store.counters import Counter, take_turn
 from slatewise.service.store.engine import Database, StoreError
 from slatewise.service.store.schema import (
@@ -17,7 +18,6 @@ from slatewise.service.store.schema import (
     PAST_SLATES,
     SLATES,
     AnySelect,
-    rows_with,
 )
 
 SMALL: Final = 32_000_000
@@ -27,6 +27,8 @@ _SLICE: Final = 500
 _BREATH: Final = 0.01
 """seconds between two, in which others write"""
 _TRACES: Final = "traces"
+_ANY_ERASED = select(ERASED.c.time).limit(1)
+_ERASED = Lookup(select(ERASED), ERASED.c.digest)
 
 
 def read_salt(connection: Connection) -> str:
@@ -45,15 +47,12 @@ def erased_slates(
     That is a slate that was erased, and one of an erased person that was shown before; a retry
     without a time of its own would otherwise bring it back.
     """
-    if connection.execute(select(ERASED.c.time).limit(1)).first() is None:
+    if connection.execute(_ANY_ERASED).first() is None:
         return set()
     slates = {_digest(salt, "slate", slate_id): slate_id for slate_id in unknown}
     people = {user: _digest(salt, "user", user) for _, user, _ in fresh if user is not None}
     digests = slates.keys() | set(people.values())
-    when = {
-        row.digest: row.time
-        for row in rows_with(connection, select(ERASED), ERASED.c.digest, digests)
-    }
+    when = {row.digest: row.time for row in _ERASED.rows(connection, digests)}
     gone = {slate_id for digest, slate_id in slates.items() if digest in when}
     until = {user: when[digest] for user, digest in people.items() if digest in when}
     return gone | {slate_id for slate_id, user, time in fresh if time <= until.get(user or "", -1)}

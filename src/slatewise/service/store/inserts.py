@@ -1,17 +1,23 @@
 """Writing slates and outcomes: all or nothing, and never twice."""
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 
 from pydantic_core import from_json
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, select
 
+from slatewise.service.store.batches import Lookup, insert_rows
 from slatewise.service.store.clock import AHEAD
 from slatewise.service.store.counters import Counter, advance, take_turn
 from slatewise.service.store.erasure import erased_slates
 from slatewise.service.store.records import Outcome, OutcomeStatus, SlateRecord
 from slatewise.service.store.rows import StoredSlate, outcome_row, slate_row
-from slatewise.service.store.schema import OUTCOMES, SLATES, rows_with
+from slatewise.service.store.schema import OUTCOMES, SLATES
+
+_SHOWN = Lookup(
+    select(SLATES.c.slate_id, SLATES.c.seq, SLATES.c.user_id, SLATES.c.time, SLATES.c.item_ids),
+    SLATES.c.slate_id,
+)
+_RECORDED = Lookup(select(OUTCOMES.c.slate, OUTCOMES.c.key), OUTCOMES.c.slate)
 
 
 def write(
@@ -33,8 +39,7 @@ def write(
             last += 1
             rows.append(slate_row(slate, last))
             shown[slate.slate_id] = StoredSlate(last, slate.user_id, slate.time, slate.items)
-    if rows:
-        connection.execute(insert(SLATES), rows)
+    insert_rows(connection, SLATES, rows)
     last, written = _write_outcomes(connection, outcomes, shown, gone, last)
     advance(connection, Counter.LOG, last)
     return written
@@ -48,9 +53,8 @@ def _write_outcomes(
     last: int,
 ) -> tuple[int, list[OutcomeStatus]]:
     """Write the outcomes of slates that were shown; return the last number given, too."""
-    recorded = _recorded(
-        connection, {shown[o.slate_id].seq for o in outcomes if o.slate_id in shown}
-    )
+    about = {shown[o.slate_id].seq for o in outcomes if o.slate_id in shown}
+    recorded = {(row.slate, row.key) for row in _RECORDED.rows(connection, about)}
     rows, written = [], []
     for outcome in outcomes:
         slate = shown.get(outcome.slate_id)
@@ -61,17 +65,16 @@ def _write_outcomes(
             written.append(OutcomeStatus.CONTRADICTION)
         elif not _possible(outcome, slate.items):
             written.append(OutcomeStatus.NOT_SHOWN)
-        elif (slate.seq, outcome.key) in recorded:
+        elif (slate.seq, key := outcome.key) in recorded:
             written.append(OutcomeStatus.DUPLICATE)
         else:
             last += 1
-            recorded.add((slate.seq, outcome.key))
+            recorded.add((slate.seq, key))
             early = outcome.time < slate.time - AHEAD
-            kept = replace(outcome, time=slate.time) if early else outcome
-            rows.append(outcome_row(kept, slate, last))
+            time = slate.time if early else outcome.time
+            rows.append(outcome_row(outcome, key, time, slate, last))
             written.append(OutcomeStatus.CORRECTED if early else OutcomeStatus.RECORDED)
-    if rows:
-        connection.execute(insert(OUTCOMES), rows)
+    insert_rows(connection, OUTCOMES, rows)
     return last, written
 
 
@@ -85,15 +88,7 @@ def _possible(outcome: Outcome, items: tuple[str, ...]) -> bool:
 
 
 def _shown(connection: Connection, slate_ids: Iterable[str]) -> dict[str, StoredSlate]:
-    columns = (SLATES.c.slate_id, SLATES.c.seq, SLATES.c.user_id, SLATES.c.time, SLATES.c.item_ids)
     return {
         row.slate_id: StoredSlate(row.seq, row.user_id, row.time, tuple(from_json(row.item_ids)))
-        for row in rows_with(connection, select(*columns), SLATES.c.slate_id, slate_ids)
-    }
-
-
-def _recorded(connection: Connection, slates: Iterable[int]) -> set[tuple[int, str]]:
-    statement = select(OUTCOMES.c.slate, OUTCOMES.c.key)
-    return {
-        (row.slate, row.key) for row in rows_with(connection, statement, OUTCOMES.c.slate, slates)
+        for row in _SHOWN.rows(connection, slate_ids)
     }

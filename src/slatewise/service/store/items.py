@@ -6,18 +6,17 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Delete, bindparam, delete, insert, or_, select, update
 
+from slatewise.service.store.batches import AT_ONCE, Lookup
 from slatewise.service.store.counters import Counter, advance, take_turn
 from slatewise.service.store.engine import LONG, Database
 from slatewise.service.store.queries import FOREVER
 from slatewise.service.store.records import Item, ItemState
 from slatewise.service.store.schema import (
-    AT_ONCE,
     ITEM_CHANGES,
     ITEM_FEATURES,
     ITEMS,
     AnyRow,
     AnySelect,
-    rows_with,
 )
 
 
@@ -32,6 +31,8 @@ class WantedItem(NamedTuple):
 
 
 PAGE = 10_000
+_ITEMS = Lookup(select(ITEMS), ITEMS.c.item_id)
+_FEATURES = Lookup(select(ITEM_FEATURES), ITEM_FEATURES.c.seq)
 
 
 def put(connection: Connection, given: Sequence[WantedItem]) -> int:
@@ -73,8 +74,7 @@ def remove(connection: Connection, item_ids: Sequence[str]) -> int:
 def features(connection: Connection, numbers: Iterable[int]) -> dict[int, str]:
     """Return the features that changes set, by their numbers, as JSON."""
     wanted = [number for number in dict.fromkeys(numbers) if number]
-    rows = rows_with(connection, select(ITEM_FEATURES), ITEM_FEATURES.c.seq, wanted)
-    return {row.seq: row.features for row in rows}
+    return {row.seq: row.features for row in _FEATURES.rows(connection, wanted)}
 
 
 def item(connection: Connection, item_id: str) -> Item | None:
@@ -161,8 +161,7 @@ def _run(statement: Delete, connection: Connection) -> None:
 
 def _current(connection: Connection, item_ids: Sequence[str]) -> dict[str, Item]:
     wanted = dict.fromkeys(item_ids)
-    rows = rows_with(connection, select(ITEMS), ITEMS.c.item_id, wanted)
-    return {row.item_id: _item(row) for row in rows}
+    return {row.item_id: _item(row) for row in _ITEMS.rows(connection, wanted)}
 
 
 def _write(

@@ -21,9 +21,9 @@ _log = logging.getLogger(__name__)
 
 TYPES = {
     # COLLATE "C": by bytes, as SQLite sorts; a new locale library cannot disorder an index.
-    "postgresql": {"number": "BIGINT", "text": 'TEXT COLLATE "C"'},
+    "postgresql": {"number": "BIGINT", "text": 'TEXT COLLATE "C"', "bytes": "BYTEA"},
     # INTEGER, for that makes a primary key the row's own number.
-    "sqlite": {"number": "INTEGER", "text": "TEXT"},
+    "sqlite": {"number": "INTEGER", "text": "TEXT", "bytes": "BLOB"},
 }
 
 FIRST = """
@@ -88,9 +88,23 @@ CREATE TABLE past_slates (
 CREATE INDEX past_slates_by_user ON past_slates (user_id)
 """
 
+MODELS = """
+CREATE TABLE model_files (
+    digest {text} NOT NULL, start {number} NOT NULL, content {bytes} NOT NULL,
+    PRIMARY KEY (digest, start)
+);
+CREATE TABLE model_versions (
+    model {text} NOT NULL, version {number} NOT NULL, files {text} NOT NULL, beginning {bytes},
+    PRIMARY KEY (model, version)
+);
+CREATE TABLE model_serving (
+    model {text} PRIMARY KEY, serial {number} NOT NULL, about {text} NOT NULL
+)
+"""
+
 
 def run_script(connection: Connection, script: str) -> None:
-    """Run statements, with the dialect's name for {number} and {text}."""
+    """Run statements, with the dialect's name for {number}, {text} and {bytes}."""
     for statement in script.format(**TYPES[connection.dialect.name]).split(";"):
         connection.execute(text(statement))
 
@@ -111,7 +125,17 @@ def add_past(connection: Connection) -> None:
     run_script(connection, PAST)
 
 
-MIGRATIONS: Sequence[Callable[[Connection], None]] = (make_tables, add_features, add_past)
+def add_models(connection: Connection) -> None:
+    """Add versions of models; hosts that share the store put theirs there."""
+    run_script(connection, MODELS)
+
+
+MIGRATIONS: Sequence[Callable[[Connection], None]] = (
+    make_tables,
+    add_features,
+    add_past,
+    add_models,
+)
 """Each leads from the version with its index to the next; an empty store has version 0."""
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy import Connection, bindparam, func, select
 
+from slatewise.service.store.batches import Lookup
 from slatewise.service.store.counters import Counter, last_number
 from slatewise.service.store.records import Answer, ServedAnswer, SlateRecord, StoredVisits
 from slatewise.service.store.rows import (
@@ -15,7 +16,7 @@ from slatewise.service.store.rows import (
     slate_of,
     visits_of,
 )
-from slatewise.service.store.schema import OUTCOMES, SLATES, AnyRow, AnySelect, rows_with
+from slatewise.service.store.schema import OUTCOMES, SLATES, AnyRow, AnySelect
 
 FOREVER = 2**63 - 1
 """A number that no record has reached."""
@@ -135,7 +136,8 @@ def _outcomes_of(
     """Return the outcomes of slates up to a number, by slate."""
     found: dict[int, list[AnyRow]] = {slate: [] for slate in slates}
     query = select(OUTCOMES.c.slate, *OUTCOME_COLUMNS).where(OUTCOMES.c.seq <= until)
-    for row in rows_with(connection, query.order_by(OUTCOMES.c.seq), OUTCOMES.c.slate, found):
+    told = Lookup(query.order_by(OUTCOMES.c.seq), OUTCOMES.c.slate)
+    for row in told.rows(connection, found):
         found[row.slate].append(row)
     return found
 

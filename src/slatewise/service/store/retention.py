@@ -9,11 +9,14 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, insert, select, tuple_
 
+from slatewise.service.store.batches import Lookup
 from slatewise.service.store.counters import Counter, take_turn
-from slatewise.service.store.schema import OUTCOMES, PAST_SLATES, SLATES, rows_with
+from slatewise.service.store.schema import OUTCOMES, PAST_SLATES, SLATES
 
 SLICE: Final = 500
 """Slates of a transaction: some 20 ms."""
+
+_CLICKED = Lookup(select(OUTCOMES.c.slate, OUTCOMES.c.clicked), OUTCOMES.c.slate)
 
 Position = tuple[int, int]
 """time and number of the last slate that was looked at"""
@@ -74,9 +77,8 @@ def forget_slice(connection: Connection, before: int) -> int:
 
 def _thin_rows(connection: Connection, seqs: list[int], since: int) -> list[dict[str, Any]]:
     """Return what experiments count of the slates among these that are ours."""
-    outcomes = select(OUTCOMES.c.slate, OUTCOMES.c.clicked)
     clicked: dict[int, bool] = {}
-    for row in rows_with(connection, outcomes, OUTCOMES.c.slate, seqs):
+    for row in _CLICKED.rows(connection, seqs):
         clicked[row.slate] = clicked.get(row.slate, False) or row.clicked != "[]"
     ours = select(SLATES).where(SLATES.c.serving.is_not(None), SLATES.c.time >= since)
     return [
@@ -88,5 +90,5 @@ def _thin_rows(connection: Connection, seqs: list[int], since: int) -> list[dict
             "answered": int(row.seq in clicked),
             "clicked": int(clicked.get(row.seq, False)),
         }
-        for row in rows_with(connection, ours, SLATES.c.seq, seqs)
+        for row in Lookup(ours, SLATES.c.seq).rows(connection, seqs)
     ]

@@ -36,17 +36,10 @@ OUTCOME_COLUMNS = (
 )
 
 
-def slate_row(slate: SlateRecord, seq: int) -> dict[str, Any]:
-    """Return the row of a slate."""
-    return {
-        "seq": seq,
-        "slate_id": slate.slate_id,
-        "user_id": slate.user_id,
-        "time": slate.time,
-        "source": slate.source,
-        "item_ids": _dump(slate.items),
-        "serving": serving_text(slate),
-    }
+def slate_row(slate: SlateRecord, seq: int) -> tuple[Any, ...]:
+    """Return the row of a slate, in the order of SLATES."""
+    who_and_where = slate.slate_id, slate.user_id, slate.time, slate.source
+    return seq, *who_and_where, _dump(slate.items), serving_text(slate)
 
 
 def serving_text(slate: SlateRecord) -> str | None:
@@ -54,18 +47,12 @@ def serving_text(slate: SlateRecord) -> str | None:
     return None if slate.serving is None else _dump(_plain(slate.serving))
 
 
-def outcome_row(outcome: Outcome, slate: StoredSlate, seq: int) -> dict[str, Any]:
-    """Return the row of an outcome of a slate that the store has."""
-    return {
-        "seq": seq,
-        "slate": slate.seq,
-        "key": outcome.key,
-        "seen": outcome.seen,
-        "clicked": _dump(outcome.clicked),
-        "time": outcome.time,
-        "user_id": slate.user_id,
-        "shown": slate.time,
-    }
+def outcome_row(
+    outcome: Outcome, key: str, time: int, slate: StoredSlate, seq: int
+) -> tuple[Any, ...]:
+    """Return the row of an outcome of a slate that the store has, in the order of OUTCOMES."""
+    what = key, outcome.seen, _dump(outcome.clicked), time
+    return seq, slate.seq, *what, slate.user_id, slate.time
 
 
 def slate_of(row: AnyRow) -> SlateRecord:

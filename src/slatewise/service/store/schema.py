@@ -5,16 +5,12 @@ request, say), and one refused record would hold up all that are written with it
 (`item_ids::jsonb`) to look inside.
 """
 
-from collections.abc import Iterable, Iterator
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, Connection, MetaData, Row, Select, Table, Text
+from sqlalchemy import BigInteger, Column, LargeBinary, MetaData, Row, Select, Table, Text
 
 AnyRow = Row[*tuple[Any, ...]]
 AnySelect = Select[*tuple[Any, ...]]
-
-AT_ONCE = 1_000
-"""Values in one statement; PostgreSQL takes 65,535, SQLite 32,766."""
 
 METADATA = MetaData()
 
@@ -97,14 +93,31 @@ PAST_SLATES = Table(
 """What experiments count of slates of our own that have left the store; an anonymous user is the
 slate's id, and `answered` and `clicked` are 0 or 1."""
 
+MODEL_FILES = Table(
+    "model_files",
+    METADATA,
+    Column("digest", Text),
+    Column("start", BigInteger),
+    Column("content", LargeBinary),
+)
+"""Files of models in parts, by the SHA-256 of the whole file."""
 
-def rows_with(
-    connection: Connection,
-    statement: AnySelect,
-    column: Column[Any],
-    values: Iterable[Any],
-) -> Iterator[AnyRow]:
-    """Return the rows of a statement whose column has one of the values."""
-    wanted = list(values)
-    for start in range(0, len(wanted), AT_ONCE):
-        yield from connection.execute(statement.where(column.in_(wanted[start : start + AT_ONCE])))
+MODEL_VERSIONS = Table(
+    "model_versions",
+    METADATA,
+    Column("model", Text),
+    Column("version", BigInteger),
+    Column("files", Text),
+    Column("beginning", LargeBinary),
+)
+"""Versions that hosts share: digests of their files by name, as JSON, and the state in which the
+first host began to serve them."""
+
+MODEL_SERVING = Table(
+    "model_serving",
+    METADATA,
+    Column("model", Text),
+    Column("serial", BigInteger),
+    Column("about", Text),
+)
+"""Which version of a model serves on all hosts, as JSON; promotions are numbered."""

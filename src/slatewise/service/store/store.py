@@ -36,6 +36,7 @@ from slatewise.service.store.records import (
     require_texts,
 )
 from slatewise.service.store.retention import Expiry, Position
+from slatewise.service.store.versions import VersionShelf
 
 Plain = tuple[str, str, ItemState]
 """id, group and state of an item"""
@@ -216,6 +217,10 @@ class Store:
                     "Another host that shares the store is training.", "Wait until that has ended."
                 )
             yield
+
+    def shelf(self, model: str) -> VersionShelf | None:
+        """Return the versions of a model that hosts share; None in SQLite, which is of one host."""
+        return None if self._database.is_sqlite else VersionShelf(self._database, model)
 
     def take_version(self, model: str, least: int) -> int:
         """Return the next number of a version, `least` or more, which no host gets again."""

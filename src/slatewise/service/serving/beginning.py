@@ -1,0 +1,53 @@
+"""The state in which a version begins to serve, the same on all hosts that share a store.
+
+Slates depend on where a version begins in the changes of items, since rows and with them random
+numbers go by it, and on the counts from which popularity goes on. The first host that serves a
+version writes both down; the others take them over.
+"""
+
+from pathlib import Path
+
+from slatewise.files import atomic_file
+from slatewise.service.serving.item_states import COUNTS
+from slatewise.service.serving.live import BASE, begin_catalogue
+from slatewise.service.store.versions import VersionShelf
+
+
+def take_beginning(shelf: VersionShelf | None, version: str, run: Path) -> None:
+    """Write down how another host began with a version, if one has."""
+    state = None if shelf is None else shelf.beginning(version)
+    if state is not None:
+        _unpack(run, state)
+
+
+def share_beginning(shelf: VersionShelf | None, version: str, run: Path, number: int) -> None:
+    """Tell other hosts how this one begins with a version, unless one was first: then do as it did.
+
+    `number` is that of the last change of items, for a version that nobody has begun with.
+    """
+    if shelf is None:
+        return
+    begin_catalogue(run, number)
+    ours = _packed(run)
+    first = shelf.begin(version, ours)
+    if first != ours:
+        _unpack(run, first)
+
+
+def _packed(run: Path) -> bytes:
+    """Return the base in the first line, and the counts, if there are any, after it."""
+    counts = run / COUNTS
+    base = (run / BASE).read_text(encoding="utf-8").strip()
+    return base.encode() + b"\n" + (counts.read_bytes() if counts.is_file() else b"")
+
+
+def _unpack(run: Path, state: bytes) -> None:
+    base, _, counts = state.partition(b"\n")
+    for name, content in ((BASE, base), (COUNTS, counts)):
+        if content and not _is(run / name, content):
+            with atomic_file(run / name) as partial:
+                partial.write_bytes(content)
+
+
+def _is(file: Path, content: bytes) -> bool:
+    return file.is_file() and file.read_bytes() == content
