@@ -59,7 +59,7 @@ def make_application(home: Path, *, open_to_all: bool = False, **settings: Any) 
     directory.mkdir()
     config = ServiceConfig.model_validate(SETTINGS | settings)
     tokens = None if open_to_all else read_tokens(None, {"SLATEWISE_TOKENS": VARIABLE})
-    return application(partial(Backend.open, Setup(directory, config, tokens, rates)))
+    return application(partial(Backend.open, Setup(directory, config, tokens, rates), None))
 
 
 def client_of(app: FastAPI) -> TestClient:

@@ -24,6 +24,7 @@ from slatewise.service.http.routes import (
     users,
 )
 from slatewise.service.http.security import Role
+from slatewise.service.http.tracing import Tracing
 
 document = APIRouter(prefix="/v1", route_class=guarded(Role.READ))
 
@@ -52,7 +53,9 @@ class _Application(FastAPI):
             await way(scope, receive, send)
 
 
-def application(open_backend: Callable[[Metrics], Backend]) -> FastAPI:
+def application(
+    open_backend: Callable[[Metrics], Backend], tracing: Tracing | None = None
+) -> FastAPI:
     """Return an application; its backend is opened when it starts and closed when it ends."""
 
     @asynccontextmanager
@@ -89,8 +92,11 @@ def application(open_backend: Callable[[Metrics], Backend]) -> FastAPI:
         app.router.routes.extend(router.routes)
     problems.install(app)
     app.add_middleware(Access, metrics=metrics)
+    if tracing is not None:
+        app.add_middleware(tracing.around)
     for route in app.routes:
         if isinstance(route, DirectRoute):
-            way = Access(route.app, metrics)
+            way: ASGIApp = Access(route.app, metrics)
+            way = way if tracing is None else tracing.around(way)
             app.direct |= {(method, route.path): way for method in route.methods or ()}
     return app

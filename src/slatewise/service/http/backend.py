@@ -13,6 +13,7 @@ from slatewise.service.http import limits
 from slatewise.service.http.guard import Gate
 from slatewise.service.http.metrics import Metrics
 from slatewise.service.http.setup import Setup
+from slatewise.service.http.tracing import Tracing
 from slatewise.service.serving import Arm, Request, Service, warm_up
 from slatewise.service.settings import ServiceConfig
 from slatewise.service.store import Store, StoreError
@@ -44,10 +45,14 @@ class Backend:
         store: Store,
         gate: Gate,
         metrics: Metrics,
+        tracing: Tracing | None = None,
     ) -> None:
         self.service, self.store = service, store
         self.gate, self.metrics = gate, metrics
         self.writer = Writer(store, QUEUE, service.changed_users)
+        self._tracing, self._make = tracing, service.recommend
+        if tracing is not None:
+            self._make = tracing.spanned("make a slate", service.recommend)
         # Apart: reads that wait for a store in trouble must not keep slates waiting.
         self._ranking = ThreadPoolExecutor(min(os.cpu_count() or 1, 4), "ranking")
         self._reading = ThreadPoolExecutor(4, "reading")
@@ -61,7 +66,7 @@ class Backend:
         self._ticking.start()
 
     @classmethod
-    def open(cls, setup: Setup, metrics: Metrics) -> "Backend":
+    def open(cls, setup: Setup, tracing: Tracing | None, metrics: Metrics) -> "Backend":
         """Open the store and the models; waits for a store that cannot be reached yet."""
         config = setup.config
         tokens = 1 if setup.tokens is None else len(setup.tokens.roles)
@@ -75,7 +80,7 @@ class Backend:
                 # The first slate loads compiled code, for seconds: no request should wait for that.
                 warm_up(config)
                 service.recommend(Request())
-                return cls(service, store, gate, metrics)
+                return cls(service, store, gate, metrics, tracing)
             except StoreError as error:
                 # A worker that replaces a dead one must not end the others.
                 _log.warning("Waiting for the store: %s", error.problem)
@@ -94,6 +99,8 @@ class Backend:
         self.writer.close()
         self._reading.shutdown()
         self.store.close()
+        if self._tracing is not None:
+            self._tracing.close()
 
     async def recommend(self, request: Request) -> Made:
         """Make a slate: in a thread, so that other requests go on, unless that costs more.
@@ -105,7 +112,8 @@ class Backend:
         if small and self._usual < QUICK and (quick := await self._on_the_spot(request)):
             return quick
         usual, loop = small and self.service.at_hand(request), asyncio.get_running_loop()
-        made, took = await loop.run_in_executor(self._ranking, self._timed, request)
+        work = self._timed if self._tracing is None else self._tracing.carried(self._timed)
+        made, took = await loop.run_in_executor(self._ranking, work, request)
         self.metrics.later(self._cpu["ranking"].inc, took)
         if usual:
             self._learn(took)
@@ -134,7 +142,7 @@ class Backend:
     def _timed(self, request: Request) -> tuple[Made, float]:
         """Make a slate; return also the CPU seconds that it took."""
         start = thread_time()
-        made = self.service.recommend(request)
+        made = self._make(request)
         return made, thread_time() - start
 
     def _learn(self, took: float) -> None:
@@ -147,6 +155,12 @@ class Backend:
 
     async def written(self, answer: "Future[_Result]", patience: float | None = None) -> _Result:
         """Wait for what was given to the writer, though not for ever."""
+        if self._tracing is None:
+            return await self._waited(answer, patience)
+        with self._tracing.span("wait for the store"):
+            return await self._waited(answer, patience)
+
+    async def _waited(self, answer: "Future[_Result]", patience: float | None) -> _Result:
         try:
             async with asyncio.timeout(PATIENCE if patience is None else patience):
                 return await asyncio.wrap_future(answer)

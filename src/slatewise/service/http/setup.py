@@ -116,9 +116,11 @@ def worker(setup: Setup) -> "FastAPI":
     """Return the application of a worker, which ends when the process that started it is gone."""
     from slatewise.service.http.app import application  # noqa: PLC0415
     from slatewise.service.http.backend import Backend  # noqa: PLC0415
+    from slatewise.service.http.tracing import Tracing  # noqa: PLC0415
 
     end_with_parent()
-    return application(partial(Backend.open, setup))
+    tracing = Tracing.start() if setup.config.tracing else None
+    return application(partial(Backend.open, setup, tracing), tracing)
 
 
 def end_with_parent() -> None:

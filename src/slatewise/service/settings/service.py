@@ -62,6 +62,9 @@ class ServiceConfig(Config):
     cache_seconds: NonNegativeFloat = 5.0
     """Age at which a history is read again; workers of one directory tell each other at once, so
     this matters between hosts."""
+    tracing: bool = False
+    """Whether requests are traced by OpenTelemetry, whose variables in the environment say where
+    spans go; needs `slatewise[tracing]`."""
     limits: LimitsConfig = LimitsConfig()
     retraining: RetrainingConfig = RetrainingConfig()
     learning: LearningConfig = LearningConfig()

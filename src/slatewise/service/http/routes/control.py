@@ -17,6 +17,7 @@ from slatewise.service.http.security import Role
 from slatewise.service.serving.models import Models
 from slatewise.service.settings import ArmConfig, ServiceConfig
 from slatewise.service.settings.changed_arms import change_arms, restore_arms
+from slatewise.service.store import StoreError
 
 router = APIRouter(prefix="/v1", tags=["control"], route_class=guarded(Role.ADMIN))
 
@@ -54,7 +55,7 @@ async def restore(request: Request) -> ArmsAnswer:
 
 @router.post("/models/{model}/rollback", summary="Return to the version before")
 async def rollback(request: Request, model: PathModel) -> RollbackAnswer:
-    """Let the version before serve again; every worker of this directory follows within a second.
+    """Let the version before serve again; all workers of all hosts follow within a second.
 
     The present version stays on disk and serves no more.
     """
@@ -62,10 +63,12 @@ async def rollback(request: Request, model: PathModel) -> RollbackAnswer:
     if model not in backend.config.models:
         names = ", ".join(backend.config.models)
         raise Problem(404, "There is no such model.", f"The models are {names}.")
-    models = Models.of(backend.service.directory, model)
+    models = Models.of(backend.service.directory, model, backend.store)
     before = await backend.read(models.current)
     try:
         now = await backend.read(models.rollback)
+    except StoreError:
+        raise
     except SlatewiseError as error:
         raise Problem(409, "There is no earlier version to return to.", error.remedy) from None
     assert before is not None
