@@ -154,7 +154,7 @@ def test_resuming_leaves_the_epochs_on_the_board_as_they_are(
         if len(work.progress.history) <= 1:
             write(self, work)
 
-    monkeypatch.setattr(trainer, "_SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    monkeypatch.setattr(trainer, "CHECKPOINT_SECONDS", 0.0)
     monkeypatch.setattr(trainer._Checkpoint, "write", until_second)
     options = ["--config", folder / "quick.toml", "--tensorboard"]
     assert run("train", folder / "set", out, *options)[0] == 0

@@ -74,7 +74,7 @@ def test_stopped_and_resumed_it_ends_near_one_that_was_left_alone(
             raise StoppedError("stopped, as if it were killed.", "")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("slatewise.training.trainer._SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+        patch.setattr("slatewise.training.trainer.CHECKPOINT_SECONDS", 0.0)
         with pytest.raises(StoppedError):
             fit(dataset, config, TRAINING, device="cuda", run=run, observer=stop)
     first = []

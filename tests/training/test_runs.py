@@ -144,7 +144,7 @@ def test_killed_at_any_moment_a_run_ends_the_same(
         "from slatewise.data import SlateDataset\n"
         "from slatewise.model.config import ModelConfig\n"
         "from slatewise.training import TrainingConfig, fit, trainer\n"
-        "trainer._SECONDS_BETWEEN_CHECKPOINTS = 0.0\n"
+        "trainer.CHECKPOINT_SECONDS = 0.0\n"
         f"fit(SlateDataset.open({str(dataset.path)!r}), ModelConfig(dimensions=3), "
         f"TrainingConfig(batch_users=64, max_epochs=4), run={str(run)!r}, "
         "resume=len(sys.argv) > 1, observer=lambda at: print('step', flush=True))\n"
@@ -292,7 +292,7 @@ def test_training_uses_one_thread_and_gives_them_back(dataset: SlateDataset) -> 
     )
     assert seen == {1}
     assert torch.get_num_threads() == before
-    assert trainer._SECONDS_BETWEEN_CHECKPOINTS > 1
+    assert trainer.CHECKPOINT_SECONDS > 1
 
 
 def test_training_that_goes_nowhere_is_given_up_with_advice(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+from slatewise.cli.cluster import units_on_ray
 from slatewise.cli.show import bars, console, table
 from slatewise.errors import SlatewiseError
 from slatewise.plugins import is_import_path
@@ -55,14 +56,28 @@ def experiment(
     objective: Annotated[
         str | None, typer.Option(help="What tune looks for: validation-likelihood or hitrate.")
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Units that run at once.")] = 1,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Units that run at once: one, or all that a cluster has room for."
+        ),
+    ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(help="Run units on a Ray cluster: its address, auto, or local."),
+    ] = None,
     config: Annotated[
         Path | None, typer.Option(help="TOML file of further settings; options win over it.")
     ] = None,
 ) -> None:
     """Run a study; stop it with Ctrl-C and resume it with the same command."""
     # Torch takes a second to load: only commands that need it pay.
-    from slatewise.experiments.study import find_study, run_study, study_config  # noqa: PLC0415
+    from slatewise.experiments.study import (  # noqa: PLC0415
+        find_study,
+        in_turn,
+        run_study,
+        study_config,
+    )
 
     study = find_study(name)
     settings = study_config(
@@ -79,8 +94,18 @@ def experiment(
         objective=objective,
     )
     folder = out / study.name
-    with _stopping_cleanly(folder), _bars(study.name) as progress:
-        result = run_study(study, settings, out, jobs=jobs, progress=progress, notice=console.print)
+    with _stopping_cleanly(folder), _bars(study.name) as progress, units_on_ray(ray) as cluster:
+        result = run_study(
+            study,
+            settings,
+            # Processes of a cluster stand elsewhere.
+            out if ray is None else out.resolve(),
+            jobs=jobs or cluster.jobs,
+            side_by_side=cluster.side_by_side,
+            each=cluster.each or in_turn,
+            progress=progress,
+            notice=console.print,
+        )
     if result.about["headline"]:
         console.print(_shown(study.title, result))
         console.print()

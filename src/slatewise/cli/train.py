@@ -4,13 +4,15 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from slatewise.cli.cluster import joined_peers, on_ray
 from slatewise.cli.show import console, table
 from slatewise.cli.term_selection import choose, require_cpu, selection_files
 from slatewise.config import read_toml
@@ -74,11 +76,19 @@ def train(
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     seed: Annotated[int, typer.Option(help="The same seed gives the same model.")] = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted run.")] = False,
+    ray: Annotated[
+        str | None,
+        typer.Option(help="Train on a Ray cluster: its address, auto, or local for this machine."),
+    ] = None,
+    workers: Annotated[
+        int, typer.Option(min=1, help="Workers of the cluster, each with a share of the users.")
+    ] = 1,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Also log to RUN/tensorboard.")
     ] = False,
 ) -> None:
     """Fit a model; interrupt it with Ctrl-C and continue with --resume, to the same result."""
+    peers = joined_peers(ray, workers, device, auto=auto)
     # Torch takes a second to load: only commands that need it pay.
     from slatewise.cli.item_features import read_item_features  # noqa: PLC0415
     from slatewise.evaluation import ModelRecommender, calibrate  # noqa: PLC0415
@@ -87,12 +97,7 @@ def train(
     from slatewise.training import StoppedError, fit, runs, sizes  # noqa: PLC0415
     from slatewise.training.config import TrainingConfig  # noqa: PLC0415
 
-    document = read_toml(config) if config is not None else {}
-    for section, settings in document.items():
-        if section not in {"model", "training"} or not isinstance(settings, dict):
-            raise SlatewiseError(
-                f"{config}: unknown section '{section}'.", "There are [model] and [training]."
-            )
+    document = _read_settings(config)
     asked = {
         "likelihood": likelihood,
         "relevance": relevance,
@@ -137,21 +142,35 @@ def train(
             board.show(at)
 
     with _Bar(model.name, training.patience) as bar, _stopping_cleanly(StoppedError, run):
-        fitted = fit(
+        fitted = (
+            partial(fit, device=device, peers=peers) if ray is None else on_ray(ray, workers)
+        )(
             opened,
             model,
             training,
             seed=seed,
-            device=device,
             item_features=described,
             run=run,
             resume=resume,
             observer=observe,
         )
+    if peers.rank > 0:  # the first writes and tells
+        return
     calibration = calibrate(ModelRecommender(fitted, log=opened), opened)
     runs.update(run, calibration=calibration.to_json())
     _show_outcome(fitted)
     console.print(f"\nRun: {run}")
+
+
+def _read_settings(config: Path | None) -> dict[str, Any]:
+    """Read the settings of the model and of training from a file, if there is one."""
+    document = read_toml(config) if config is not None else {}
+    for section, settings in document.items():
+        if section not in {"model", "training"} or not isinstance(settings, dict):
+            raise SlatewiseError(
+                f"{config}: unknown section '{section}'.", "There are [model] and [training]."
+            )
+    return document
 
 
 def _show_outcome(fitted: "SlateModel") -> None:

@@ -65,6 +65,19 @@ Progress = Callable[[str, int, int | None], None]
 """Called with a stage, how much of it is done, and how much there is, if known."""
 
 
+SideBySide = Callable[[Callable[["Unit"], None], Sequence["Unit"], int, Callable[[], None]], None]
+"""Does some work on all units, so many at a time, and calls after each; see `run_in_processes`."""
+
+
+Each = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
+"""Does some work on each of a list of tasks and returns the results in their order."""
+
+
+def in_turn(work: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
+    """Do some work on one task after the other."""
+    return [work(task) for task in tasks]
+
+
 def _silent(stage: str, done: int, total: int | None) -> None:
     """Ignore progress."""
 
@@ -155,6 +168,9 @@ class Bench:
     scratch: Path
     """A directory of the unit's own that outlives an interruption, and not the unit."""
     progress: Progress
+    each: Each = in_turn
+    """Does some work on each of a list of tasks, on a cluster side by side, and returns what it
+    made of them, in their order."""
 
 
 @dataclass(frozen=True)
@@ -219,14 +235,17 @@ def run_study(
     out: str | Path,
     *,
     jobs: int = 1,
+    side_by_side: SideBySide | None = None,
+    each: Each = in_turn,
     progress: Progress = _silent,
     notice: Callable[[str], None] = lambda text: None,
 ) -> StudyResult:
     """Run what is missing of a study in OUT/NAME, gather everything, and return it.
 
     Interrupted, it resumes after the last finished unit when it is called again. With
-    `jobs` as many units run at once, in processes of their own, to the same numbers. `notice` hears
-    of units that were damaged and are run again.
+    `jobs` as many units run at once, in processes of their own, to the same numbers; or wherever
+    `side_by_side` runs them, such as on a cluster, where `each` runs what a unit can divide.
+    `notice` hears of units that were damaged and are run again.
     """
     store, units = Store(Path(out) / study.name), study.units(config)
     description = _description(study, config)
@@ -241,12 +260,12 @@ def run_study(
         progress(study.name, next(counter), len(units))
 
     finished()
-    if jobs > 1 and len(missing) > 1:
-        work = partial(_run_unit, study, config, store, _silent)
-        run_in_processes(work, missing, jobs, finished)
+    if side_by_side is not None or (jobs > 1 and len(missing) > 1):
+        work = partial(_run_unit, study, config, store, _silent, each)
+        (side_by_side or run_in_processes)(work, missing, jobs, finished)
     else:
         for unit in missing:
-            _run_unit(study, config, store, progress, unit)
+            _run_unit(study, config, store, progress, each, unit)
             finished()
     return _gather(study, config, units, store, description)
 
@@ -268,7 +287,12 @@ def _description(study: Study[ConfigT], config: ConfigT) -> dict[str, Any]:
 
 
 def _run_unit(
-    study: Study[ConfigT], config: ConfigT, store: Store, progress: Progress, unit: Unit
+    study: Study[ConfigT],
+    config: ConfigT,
+    store: Store,
+    progress: Progress,
+    each: Each,
+    unit: Unit,
 ) -> None:
     import torch  # noqa: PLC0415 (takes a second: only a study that runs pays)
 
@@ -276,7 +300,7 @@ def _run_unit(
     torch.set_num_threads(1)
     shared = store.folder.parent / "shared"
     start, cpu = time.perf_counter(), time.process_time()
-    tables = study.run(config, unit, Bench(shared, store.scratch(unit.name), progress))
+    tables = study.run(config, unit, Bench(shared, store.scratch(unit.name), progress, each))
     store.keep(unit.name, tables, time.perf_counter() - start, time.process_time() - cpu)
 
 

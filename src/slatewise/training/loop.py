@@ -6,6 +6,7 @@ steps and is resumed takes the same steps as one that never stopped.
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,6 +21,7 @@ from slatewise.model.posterior import Posterior
 from slatewise.model.registry import DYNAMICS, TERMS
 from slatewise.training.config import TrainingConfig
 from slatewise.training.dense import DenseSteps
+from slatewise.training.peers import ALONE, Peers
 from slatewise.training.steps import SparseSteps, StepResult
 from slatewise.training.validation import Validation
 
@@ -167,16 +169,20 @@ class Training:
     start: Callable[[Posterior], Tensor] | None = None
     """initialises a new posterior from an earlier model, and returns how often items [I] had been
     seen by it"""
+    peers: Peers = ALONE
+    """the workers who train it together; the interactions are those of this one's users"""
 
     def __post_init__(self) -> None:
         """Prepare the first stage."""
-        self.longest = int(self.interactions.scroll_lengths.max())
-        declined = self.longest > 1 or bool((self.interactions.clicks < 0).any())
+        peers = self.peers
+        self.longest = peers.greatest(int(self.interactions.scroll_lengths.max()))
+        declined = self.longest > 1 or peers.any(bool((self.interactions.clicks < 0).any()))
         self.exposure = Exposure.of(self.model, self.sources, declined=declined)
-        self.total = int(self.interactions.train_end.sum())
+        self.total = peers.total(int(self.interactions.train_end.sum()))
         warm = self.start is not None
         self.stages = stages_of(self.model, self.config, self.total, warm=warm)
-        if not (self.interactions.valid_end > self.interactions.train_end).any():
+        held_out = self.interactions.valid_end > self.interactions.train_end
+        if not peers.any(bool(held_out.any())):
             raise SlatewiseError(
                 "the dataset has no validation interactions, by which training knows when to stop.",
                 "Prepare it with more users, a larger --valid-share or a smaller --prefix.",
@@ -203,6 +209,7 @@ class Training:
             len(self.item_groups),
             draws=self.config.validation_draws,
             seed=self.seed,
+            peers=self.peers,
         )
         generator = seeded(self.seed, at.stage)
         previous = getattr(self, "posterior", None)
@@ -223,7 +230,7 @@ class Training:
             same = {n: t for n, t in learned.items() if n in own and t.shape == own[n].shape}
             self.posterior.load(own | same)
         on_cpu = self.interactions.clicks.device.type == "cpu"
-        self.steps: Steps = (SparseSteps if on_cpu else DenseSteps)(
+        self.steps: Steps = (partial(SparseSteps, peers=self.peers) if on_cpu else DenseSteps)(
             self.posterior,
             interactions,
             self.config,
@@ -248,14 +255,15 @@ class Training:
         at = self.progress
         while at.stage < len(self.stages):
             at.rate = at.rate or self.config.rate
-            users = self.steps.users
-            order = seeded(self.seed, at.stage, at.epoch)
+            users, peers = self.steps.users, self.peers
+            order = seeded(self.seed, at.stage, at.epoch, *peers.seeds)
             shuffled = users[torch.randperm(len(users), generator=order).to(users.device)]
-            batch_users = self.config.batch(len(users), self.model.likelihood)
-            batches = torch.split(shuffled, batch_users)
+            everyone = peers.total(len(users))
+            batch_users = self.config.batch(everyone, self.model.likelihood)
+            batches = peers.batches(shuffled, everyone, batch_users)
             at.steps = len(batches)
             for batch in batches[at.step :]:
-                generator = seeded(self.seed, at.stage, at.epoch, at.step)
+                generator = seeded(self.seed, at.stage, at.epoch, at.step, *peers.seeds)
                 result = self.steps.step(batch, generator, at.rate)
                 self._count(result)
                 at.step += 1

@@ -1,7 +1,7 @@
 """One step of training on the CPU: only the items of the batch are read, and written."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from slatewise.data.interactions import Interactions
-from slatewise.model.gaussian import Gaussian
 from slatewise.model.kernels.rows import RowAdam, unique_rows
 from slatewise.model.likelihood import Candidates, Exposure
 from slatewise.model.posterior import Posterior
 from slatewise.training.memory import keep_freed_memory
 from slatewise.training.objective import ItemRows, negative_elbo
+from slatewise.training.peers import ALONE, Peers
 
 if TYPE_CHECKING:
     from slatewise.training.config import TrainingConfig
@@ -51,21 +51,23 @@ class SparseSteps:
         *,
         frozen_items: bool = False,
         frozen_users: bool = False,
+        peers: Peers = ALONE,
     ) -> None:
         keep_freed_memory()
+        self._peers = peers
         self.posterior = posterior
         self._interactions = interactions
         self._exposure = exposure
         self._limit = config.gradient_limit
         self._frozen_items = frozen_items
         self.users = torch.nonzero(interactions.train_end > 0).squeeze(1)
-        self.total = int(interactions.train_end.sum())
-        self.views = training_views(interactions, len(posterior.item_groups))
-        batch = config.batch(len(self.users), posterior.config.likelihood)
-        steps_per_epoch = math.ceil(len(self.users) / batch)
+        self.total = peers.total(int(interactions.train_end.sum()))
+        self.views = peers.sum(training_views(interactions, len(posterior.item_groups)))
+        everyone = peers.total(len(self.users))
+        steps_per_epoch = math.ceil(everyone / config.batch(everyone, posterior.config.likelihood))
         self._expected = self.views.float()
         if exposure is not None:
-            drawn = min(posterior.config.negatives, len(self.views))
+            drawn = peers.size * min(posterior.config.negatives, len(self.views))
             self._expected += drawn * steps_per_epoch / len(self.views)
         rate = config.rate
         items = posterior.items
@@ -105,8 +107,36 @@ class SparseSteps:
         )
         self._adam.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        finite = self._update(rows, items, rate) if torch.isfinite(loss) else False
-        return StepResult(float(loss.detach()), float(likelihood.slate.mean()), finite)
+        gradients = [] if self._frozen_items else [_gradient(items.mean), _gradient(items.raw)]
+        numbers = torch.stack([loss.detach(), likelihood.slate.mean().detach()])
+        if self._peers.size > 1:
+            rows, gradients = self._exchange(rows, gradients, numbers, len(batch.clicks))
+        mean_loss, mean_likelihood = numbers.tolist()
+        finite = self._update(rows, gradients, rate) if math.isfinite(mean_loss) else False
+        return StepResult(mean_loss, mean_likelihood, finite)
+
+    def _exchange(
+        self, rows: Tensor, gradients: list[Tensor], numbers: Tensor, count: int
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Average gradients and numbers over all workers, each by its `count` of interactions.
+
+        That is the loss of the whole batch, but that every worker has drawn its own noise.
+        """
+        shared = [_gradient(one) for one in self._shared.values()]
+        own = torch.cat([numbers, *(one.flatten() for one in shared)]) * count
+        summed = self._peers.sum(torch.cat([own, own.new_tensor([count])]))
+        total = summed[-1].clamp(min=1)
+        numbers.copy_(summed[:2] / total)
+        done = 2
+        for parameter in self._shared.values():
+            part = summed[done : done + parameter.numel()]
+            parameter.grad = (part / total).view_as(parameter)
+            done += parameter.numel()
+        if not gradients:
+            return rows, []
+        weighted = torch.cat(gradients, 1) * (count / total)
+        rows, whole = self._peers.exchange_rows(rows, weighted, self._scratch)
+        return rows, list(whole.chunk(len(gradients), 1))
 
     def _draw_candidates(self, generator: torch.Generator) -> Tensor | None:
         if self._exposure is None:
@@ -122,18 +152,18 @@ class SparseSteps:
         distinct = np.unique(drawn.numpy(), return_index=True)[1]
         return drawn[torch.as_tensor(np.sort(distinct))[:wanted]]
 
-    def _update(self, rows: Tensor, items: Gaussian, rate: float) -> bool:
+    def _update(self, rows: Tensor, gradients: list[Tensor], rate: float) -> bool:
+        """Take the step by the gradients of shared parameters and of item rows [R, D]."""
         norm = torch.nn.utils.clip_grad_norm_(self._shared.values(), self._limit, foreach=True)
-        gradients = [] if self._frozen_items else [items.mean.grad, items.raw.grad]
-        if not torch.isfinite(norm) or not _all_finite(gradients):
+        # A sum is not finite where one entry is not, and is the cheapest way to see it.
+        if not all(math.isfinite(number) for number in (norm, *(g.sum() for g in gradients))):
             return False
         for group in self._adam.param_groups:
             group["lr"] = rate
         self._adam.step()
         for name, gradient in zip(("mean", "raw"), gradients, strict=False):
-            if gradient is not None:
-                faster = SCALE_RATE if name == "raw" else 1.0
-                self._rows[name].step(rows, gradient, faster * rate)
+            faster = SCALE_RATE if name == "raw" else 1.0
+            self._rows[name].step(rows, gradient, faster * rate)
         return True
 
     def state(self) -> dict[str, Tensor]:
@@ -181,6 +211,6 @@ def without_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tens
     return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
 
 
-def _all_finite(tensors: Iterable[Tensor | None]) -> bool:
-    """Whether all entries are finite; a sum, which is not where one of them is not, is cheapest."""
-    return all(tensor is None or math.isfinite(tensor.sum()) for tensor in tensors)
+def _gradient(parameter: Tensor) -> Tensor:
+    """Return the gradient of a parameter, zero where the loss does not depend on it."""
+    return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad

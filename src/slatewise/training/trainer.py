@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 
 from slatewise.data.dataset import SlateDataset
+from slatewise.data.interactions import Interactions
 from slatewise.errors import SlatewiseError
 from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
@@ -22,6 +23,7 @@ from slatewise.training import runs
 from slatewise.training.config import TrainingConfig
 from slatewise.training.loop import Progress, Training
 from slatewise.training.next_click import fit_ranking, ranks_by_next_click
+from slatewise.training.peers import ALONE, Peers
 from slatewise.training.pool import fit_pool
 from slatewise.training.sizes import LogSize, settled
 from slatewise.training.warm import take_over
@@ -29,7 +31,8 @@ from slatewise.training.warm import take_over
 Observer = Callable[[Progress], None]
 """Called after every step with the progress; at `step` 0 an epoch has just ended."""
 
-_SECONDS_BETWEEN_CHECKPOINTS = 60.0
+CHECKPOINT_SECONDS: Final = 60.0
+"""Time between two checkpoints of a run."""
 
 
 class StoppedError(SlatewiseError):
@@ -48,6 +51,8 @@ def fit(
     run: str | Path | None = None,
     resume: bool = False,
     observer: Observer = lambda progress: None,
+    peers: Peers = ALONE,
+    checkpoint_seconds: float | None = None,
 ) -> SlateModel:
     """Fit a model; with `run`, save it there, with checkpoints from which `resume` continues.
 
@@ -60,6 +65,10 @@ def fit(
 
     On the CPU, the same dataset, configuration and seed give the same model bit for bit, however
     often the run was interrupted and resumed; a GPU adds in no fixed order.
+
+    With `peers`, several workers call this with the same arguments and train one model together,
+    each on its share of the users; the first writes the run. What is fitted after training (the
+    ranking of a catalogue, a network's pool) only the model of the first has.
     """
     model, training = settled(
         model or ModelConfig(),
@@ -71,11 +80,12 @@ def fit(
     if "network" in model.terms and not model.is_given("network_seed"):
         model = model.changed(network_seed=seed)
     _require_device(device)
+    peers.require_cpu(device)
     groups = torch.tensor(dataset.item_groups, dtype=torch.int64, device=device)
     with _one_thread(), _stop_on_interrupt() as interrupted:
         model = with_automatic_terms(model, dataset)
         terms = FittedTerms.fit(model, dataset)
-        described = terms.in_training(dataset).describe_all(dataset)
+        described = _described(terms, dataset, peers)
         work = Training(
             model,
             training,
@@ -86,6 +96,7 @@ def fit(
             seed,
             start=None if start is None else partial(take_over, earlier=start, dataset=dataset),
             item_features=None if item_features is None else item_features.matrix.to(device),
+            peers=peers,
         )
         about = {
             "seed": seed,
@@ -94,23 +105,28 @@ def fit(
             "dataset": {"path": str(dataset.path), "content_hash": dataset.content_hash},
             "item_features": None if item_features is None else item_features.digest,
         }
-        checkpoint = _Checkpoint(Path(run), model, about) if run is not None else None
+        checkpoint = None
+        if run is not None:
+            checkpoint = _Checkpoint(Path(run), model, about, peers, checkpoint_seconds)
         if checkpoint is not None:
             checkpoint.begin(work, resume=resume)
         for _ in work.advance():
             observer(work.progress)
             if checkpoint is not None:
                 checkpoint.maybe(work)
-            if interrupted():
+            if peers.any(interrupted()):
                 if checkpoint is None:
                     raise KeyboardInterrupt
                 checkpoint.write(work)
                 raise StoppedError("training was stopped and saved.", "Resume it with --resume.")
         posterior = work.result()
         posterior.to_("cpu")
-        if ranks_by_next_click(model, dataset):
-            posterior.ranking = fit_ranking(posterior, terms, dataset, seed)
-        pooled = fit_pool(posterior, terms, dataset, described)
+        pooled = None
+        if peers.rank == 0:
+            if ranks_by_next_click(model, dataset):
+                posterior.ranking = fit_ranking(posterior, terms, dataset, seed)
+            everything = described if peers.size == 1 else _described(terms, dataset, ALONE)
+            pooled = fit_pool(posterior, terms, dataset, everything)
     fitted = SlateModel(
         posterior,
         dataset.item_ids.to_list(),
@@ -128,15 +144,32 @@ def fit(
         item_encoder=None if item_features is None else item_features.encoder,
         history=work.progress.history,
     )
-    if run is not None:
+    if run is not None and peers.rank == 0:
         runs.write_model(fitted, Path(run), about)
     return fitted
+
+
+def _described(terms: FittedTerms, dataset: SlateDataset, peers: Peers) -> Interactions:
+    """Return the interactions of a worker's users with the features of all terms."""
+    describer = terms.in_training(dataset)
+    if peers.size == 1:
+        return describer.describe_all(dataset)
+    return describer.describe(dataset.interactions().of_users(peers.share(dataset.num_users)))
 
 
 class _Checkpoint:
     """The memory of a run between two steps, and its log."""
 
-    def __init__(self, path: Path, model: ModelConfig, about: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        model: ModelConfig,
+        about: dict[str, Any],
+        peers: Peers,
+        seconds: float | None,
+    ) -> None:
+        self._writes = peers.rank == 0
+        self._seconds = CHECKPOINT_SECONDS if seconds is None else seconds
         self._file = path / runs.CHECKPOINT
         self._log = path / runs.LOG
         self._path = path
@@ -148,6 +181,7 @@ class _Checkpoint:
             "device": about["device"],
             "dataset": about["dataset"]["content_hash"],
             "item_features": about["item_features"],
+            "workers": peers.size if peers.size > 1 else None,
         }
         self._written = time.monotonic()
         self._epochs = 0
@@ -156,6 +190,8 @@ class _Checkpoint:
         """Start in a new directory, or resume from the checkpoint."""
         if resume:
             self._resume(work)
+            return
+        if not self._writes:
             return
         if self._path.exists() and any(self._path.iterdir()):
             raise SlatewiseError(
@@ -180,21 +216,27 @@ class _Checkpoint:
                 )
         work.restore(runs.read_tensors(self._file), json.loads(stored["progress"]))
         self._epochs = len(work.progress.history)
+        if not self._writes:
+            return
         # The log may be ahead of the checkpoint: its later epochs are taken again.
         records = [json.dumps(record) + "\n" for record in work.progress.history]
         self._log.write_text("".join(records), encoding="utf-8")
 
     def maybe(self, work: Training) -> None:
         """Log an epoch that has ended, and write a checkpoint when it is time."""
+        if not self._writes:
+            return
         for record in work.progress.history[self._epochs :]:
             with self._log.open("a", encoding="utf-8") as log:
                 log.write(json.dumps(record) + "\n")
             self._epochs += 1
-        if time.monotonic() - self._written > _SECONDS_BETWEEN_CHECKPOINTS:
+        if time.monotonic() - self._written > self._seconds:
             self.write(work)
 
     def write(self, work: Training) -> None:
         """Write everything needed to resume, in one file that appears whole."""
+        if not self._writes:
+            return
         tensors, progress = work.state()
         about = {"settings": json.dumps(self._settings), "progress": json.dumps(progress)}
         runs.write_tensors(self._file, tensors, about)

@@ -12,6 +12,7 @@ from slatewise.model.parameters import Parameters
 from slatewise.model.posterior import Posterior
 from slatewise.model.profiles import known_profiles
 from slatewise.model.steps import ClickSteps
+from slatewise.training.peers import ALONE, Peers
 
 _CANDIDATES = 1_000
 
@@ -28,7 +29,9 @@ class Validation:
         draws: int = 0,
         batch_users: int = 4_096,
         seed: int = 0,
+        peers: Peers = ALONE,
     ) -> None:
+        self._peers = peers
         self._interactions = interactions
         self._exposure = exposure
         self._batch_users = batch_users
@@ -63,7 +66,8 @@ class Validation:
                 beyond = torch.stack([one.total for one in found]) - within
                 total += float((scored * averaged).sum() + beyond.mean())
                 count += float(scored.sum())
-        return total / count
+        sums = self._peers.sum(torch.tensor([total, count], dtype=torch.float64))
+        return float(sums[0] / sums[1])
 
     def _parameters(self, posterior: Posterior) -> Iterator[Parameters]:
         if not self._draws:

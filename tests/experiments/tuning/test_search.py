@@ -179,3 +179,24 @@ def test_a_model_with_popularity_and_history_can_be_tuned(objective: str, tmp_pa
     )
     (trial,) = StudyResult.load(tmp_path / "out" / "tune").tables["trials"].to_dicts()
     assert trial["status"] == "completed"
+
+
+def test_trials_that_run_at_once_are_handed_over_together(
+    tiny: SlateDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_trial: MakeTrial
+) -> None:
+    handed: list[list[int]] = []
+
+    def each(work: Any, tasks: Any) -> list[Any]:
+        handed.append([number for number, _, _ in tasks])
+        return [work(task) for task in reversed(tasks)][::-1]
+
+    def tried(*arguments: Any, number: int, **options: Any) -> Trial:
+        return make_trial(number, -1.6 - number / 100, arguments[2])
+
+    monkeypatch.setattr(search, "run_trial", tried)
+    settings = config(tiny, trials=5, first=5, at_once=2, starts=1)
+    found = run_study(STUDY, settings, tmp_path, each=each)
+    assert handed == [[0, 1], [2, 3], [4]]
+    trials = found.tables["trials"]
+    assert trials["trial"].to_list() == [0, 1, 2, 3, 4]
+    assert trials["learning_rate"].n_unique() == 5

@@ -116,3 +116,10 @@ def test_without_ax_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(SlatewiseError, match="not installed") as caught:
         require_ax()
     assert caught.value.remedy == "pip install 'slatewise[tune]'"
+
+
+def test_a_point_that_is_being_tried_is_not_proposed_again(trials: list[Trial]) -> None:
+    first = propose(SPACE, trials, seed=7)
+    beside = propose(SPACE, trials, seed=7, pending=[first])
+    apart = max(abs(math.log10(beside[name] / first[name])) for name in first)
+    assert apart > 0.01

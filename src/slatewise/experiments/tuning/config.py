@@ -21,6 +21,8 @@ class TuneConfig(StudyConfig):
     """Trials of each search."""
     first: PositiveInt = 6
     """Trials before the surrogate chooses: the defaults, then a Sobol sequence."""
+    at_once: PositiveInt = 1
+    """Trials of a search that are chosen together and, on a cluster, run side by side."""
     objective: Literal["validation-likelihood", "hitrate"] = "validation-likelihood"
     """What is searched for; `hitrate` is the paper's, and a poor judge of models."""
     ranges: dict[str, Range] = Field(default={})

@@ -2,13 +2,16 @@
 
 A search is a unit: one variant in one world, with as many trials and at most as many epochs on the
 same data as any other variant has. Trial 0 has the defaults, the next are from a Sobol sequence,
-all others maximise the expected gain under a Gaussian process fitted to the trials before. All
+all others maximise the expected gain under a Gaussian process fitted to the trials before; with
+`at_once`, so many are chosen together, each beside those that are not known yet. All
 trials start training from the same seed. The best trial is then held against the defaults on test
 interactions, both trained from fresh seeds: what was lucky once is not lucky again.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from math import isfinite
+from pathlib import Path
 from typing import Final
 
 from slatewise.data.dataset import SlateDataset
@@ -41,7 +44,8 @@ def run(config: TuneConfig, unit: Unit, bench: Bench) -> Tables:
         return {"left_out": [{"seed": unit.seed, "variant": unit.part, "why": why}]}
     log = TrialLog(bench.scratch / "trials.json")
     while len(log.trials) < config.trials:
-        log.add(_next_trial(config, unit, bench, dataset, space, log.trials))
+        for trial in _next_trials(config, unit, bench, dataset.path, space, log.trials):
+            log.add(trial)
     head = {"seed": unit.seed, "variant": unit.part}
     best = best_trial(log.trials)
     first = unit.part == config.variants[0]
@@ -57,17 +61,33 @@ def run(config: TuneConfig, unit: Unit, bench: Bench) -> Tables:
     return {name: table for name, table in rows.items() if table}
 
 
-def _next_trial(
+def _next_trials(
+    config: TuneConfig, unit: Unit, bench: Bench, dataset: Path, space: Space, trials: list[Trial]
+) -> list[Trial]:
+    """Choose the next trials, and run them."""
+    first = len(trials)
+    chosen: list[tuple[int, Point, Origin]] = []
+    for number in range(first, min(first + config.at_once, config.trials)):
+        bench.progress(f"{unit.part}, choosing trial {number}", number, config.trials)
+        pending = [point for _, point, _ in chosen]
+        point, origin = next_point(
+            space, trials, first=config.first, seed=unit.seed, pending=pending
+        )
+        chosen.append((number, point, origin))
+    run = partial(_run_chosen, config, unit, bench, dataset, space, list(trials))
+    return bench.each(run, chosen)
+
+
+def _run_chosen(
     config: TuneConfig,
     unit: Unit,
     bench: Bench,
-    dataset: SlateDataset,
+    path: Path,
     space: Space,
-    trials: Sequence[Trial],
+    finished: Sequence[Trial],
+    chosen: tuple[int, Point, Origin],
 ) -> Trial:
-    number = len(trials)
-    bench.progress(f"{unit.part}, choosing trial {number}", number, config.trials)
-    point, origin = next_point(space, trials, first=config.first, seed=unit.seed)
+    (number, point, origin), dataset = chosen, SlateDataset.open(path)
     by_hitrate = config.objective == "hitrate"
     return run_trial(
         dataset,
@@ -77,22 +97,30 @@ def _next_trial(
         origin=origin,
         seed=unit.seed,
         device=config.device,
-        finished=trials,
+        finished=finished,
         score=(lambda model: _hitrate(model, dataset, config.k)) if by_hitrate else None,
         observer=shown(f"{unit.part}, trial {number}", bench),
     )
 
 
 def next_point(
-    space: Space, trials: Sequence[Trial], *, first: int, seed: int
+    space: Space,
+    trials: Sequence[Trial],
+    *,
+    first: int,
+    seed: int,
+    pending: Sequence[Point] = (),
 ) -> tuple[Point, Origin]:
-    """Return what to try after these trials, and where it is from; it depends on nothing else."""
-    number = len(trials)
+    """Return what to try after these trials, and where it is from; it depends on nothing else.
+
+    The `pending` points are being tried: the next is chosen beside them.
+    """
+    number = len(trials) + len(pending)
     if number == 0:
         return space.rounded(space.defaults()), "defaults"
     if number < first or sum(trial.value is not None for trial in trials) < TO_LEARN_FROM:
         return space.sobol(number - 1, seed), "sobol"
-    return propose(space, trials, seed * 1_000 + number), "model"
+    return propose(space, trials, seed * 1_000 + number, pending), "model"
 
 
 def best_trial(trials: Sequence[Trial]) -> Trial:

@@ -38,10 +38,12 @@ def require_ax() -> None:
         )
 
 
-def propose(space: Space, trials: Sequence[Trial], seed: int) -> Point:
-    """Return the point that promises most after these trials."""
+def propose(
+    space: Space, trials: Sequence[Trial], seed: int, pending: Sequence[Point] = ()
+) -> Point:
+    """Return the point that promises most after these trials, beside the pending points."""
     with _quiet(), _seeded(seed):
-        return space.rounded(_asked(space, trials, seed)[1])
+        return space.rounded(_asked(space, trials, seed, pending)[1])
 
 
 def predict(
@@ -78,9 +80,12 @@ def contours(space: Space, trials: Sequence[Trial], best: Trial, seed: int) -> I
 
 
 def _asked(
-    space: Space, trials: Sequence[Trial], seed: int
+    space: Space, trials: Sequence[Trial], seed: int, pending: Sequence[Point] = ()
 ) -> "tuple[Client, Mapping[str, float]]":
-    """Return a client that knows the trials, and the next trial it wants."""
+    """Return a client that knows the trials, and the next trial it wants.
+
+    Points that are pending are trials that it knows to be running.
+    """
     client = _client(space, seed)
     for trial in trials:
         index = client.attach_trial(parameters=trial.parameters)
@@ -88,6 +93,8 @@ def _asked(
             client.mark_trial_abandoned(index)
         else:
             client.complete_trial(index, raw_data={_SCORE: trial.value})
+    for running in pending:
+        client.attach_trial(parameters=running)
     (point,) = client.get_next_trials(max_trials=1).values()
     return client, {name: float(value) for name, value in point.items()}
 

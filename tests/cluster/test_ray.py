@@ -1,0 +1,129 @@
+"""A local Ray of two workers: one start for all tests of this module."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+import torch
+
+from slatewise.cluster import TrainingJob, connected, map_on_cluster, run_on_cluster
+from slatewise.data import SlateDataset
+from slatewise.data.preparation import prepare
+from slatewise.errors import SlatewiseError
+from slatewise.experiments.study import Bench, Study, StudyConfig, Summary, Unit, run_study
+from slatewise.model.config import ModelConfig
+from slatewise.simulation import load_config, write_log
+from slatewise.training import fit, runs
+from slatewise.training.config import TrainingConfig
+from slatewise.training.loop import Progress
+from slatewise.training.peers import Peers
+from tests.cluster.work import doubled
+from tests.training.test_peers import together
+
+pytestmark = pytest.mark.filterwarnings("ignore:::ray")
+MODEL = ModelConfig(dimensions=5, dynamics="linear")
+TRAINING = TrainingConfig(batch_users=75, max_epochs=12, patience=12, optimisation="joint")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    ray.init(
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="error",
+        object_store_memory=80_000_000,
+    )
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> SlateDataset:
+    folder = tmp_path_factory.mktemp("ray")
+    write_log(load_config("tiny"), folder / "log")
+    return prepare(folder / "log" / "log.parquet", folder / "log" / "items.parquet", folder / "ds")
+
+
+def test_a_worker_killed_in_mid_epoch_changes_nothing(
+    dataset: SlateDataset, tmp_path: Path
+) -> None:
+    """The run goes on from its checkpoint, and ends where two undisturbed workers end."""
+    job = TrainingJob(
+        dataset.path, tmp_path / "run", MODEL, TRAINING, seed=4, checkpoint_seconds=0.0
+    )
+    killed: list[tuple[int, int]] = []
+    heard: list[str] = []
+
+    def observe(at: Progress) -> None:
+        if not killed and 0 < at.step < at.steps:
+            process = ray.get(job.workers[1].process.remote())
+            os.kill(process, signal.SIGKILL)
+            killed.append((at.epoch, at.step))
+
+    with connected("local"):
+        job.train(2, observe, heard.append)
+    assert len(killed) == len(heard) == 1
+    assert job.resume
+    found = runs.load(tmp_path / "run")
+
+    def undisturbed(peers: Peers) -> dict[str, torch.Tensor]:
+        return fit(dataset, MODEL, TRAINING, seed=4, peers=peers).posterior.tensors()
+
+    expected, _ = together(2, undisturbed)
+    for name, tensor in found.posterior.tensors().items():
+        assert torch.equal(tensor, expected[name]), name
+    alone = fit(dataset, MODEL, TRAINING, seed=4).metrics["validation_log_likelihood"]
+    assert found.metrics["validation_log_likelihood"] == pytest.approx(alone, abs=0.02)
+
+
+def test_an_error_of_a_worker_is_told_once(dataset: SlateDataset, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+    job = TrainingJob(dataset.path, tmp_path / "run", MODEL, TRAINING)
+    with pytest.raises(SlatewiseError, match="exists already"):
+        job.train(1)
+
+
+def test_tasks_run_side_by_side_and_errors_come_back() -> None:
+    heard: list[int] = []
+    run_on_cluster(doubled, [1, 2, 3], 2, lambda: heard.append(1))
+    assert len(heard) == 3
+    assert map_on_cluster(doubled, [5, 1, 4]) == [10, 2, 8]
+    with pytest.raises(SlatewiseError, match="-1 is negative"):
+        run_on_cluster(doubled, [1, -1], 2)
+
+
+def _run(config: StudyConfig, unit: Unit, bench: Bench) -> dict[str, list[dict[str, Any]]]:
+    halves = bench.each(doubled, [unit.seed, unit.seed + 1])
+    return {"found": [{"seed": unit.seed, "value": value} for value in halves]}
+
+
+TOY = Study(
+    "toy",
+    "Numbers doubled",
+    StudyConfig,
+    lambda config: [Unit(seed) for seed in config.seeds],
+    _run,
+    lambda config, tables: Summary(),
+)
+
+
+def test_the_units_of_a_study_run_on_the_cluster_to_the_same_tables(tmp_path: Path) -> None:
+    config = StudyConfig(seeds=(3, 1, 2))
+    here = run_study(TOY, config, tmp_path / "here")
+    there = run_study(
+        TOY,
+        config,
+        tmp_path / "there",
+        jobs=2,
+        side_by_side=run_on_cluster,
+        each=map_on_cluster,
+    )
+    assert there.tables["found"].equals(here.tables["found"])
+    assert here.tables["found"]["value"].to_list() == [6, 8, 2, 4, 4, 6]
