@@ -12,7 +12,8 @@ from slatewise.data.preparation import prepare
 from slatewise.data.split import SplitConfig
 from slatewise.errors import SlatewiseError
 from slatewise.evaluation import LOGITS, ModelRecommender, evaluate
-from slatewise.experiments.offline import BASELINES, STUDY, Key, OfflineConfig, Scores
+from slatewise.experiments.offline import BASELINES, STUDY, OfflineConfig
+from slatewise.experiments.offline_summary import Key, Scores
 from slatewise.experiments.store import StudyResult
 from slatewise.experiments.study import run_study
 from slatewise.experiments.variants import VARIANTS, variant_config

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from slatewise.experiments.findings import Finding, shown_interval
-from slatewise.experiments.offline import Key, Scores
+from slatewise.experiments.offline_summary import Key, Scores
 from slatewise.experiments.pooling import PooledEstimate
 from slatewise.experiments.store import Row, Tables
 from slatewise.experiments.study import Summary

@@ -186,6 +186,6 @@ class Backend:
         self.metrics.watch(self.writer)
         self.metrics.refreshed.set(self.refreshed)
         self.metrics.clock.set(abs(self.service.clock.ahead) / 1e6)
-        self.metrics.store_ahead.set(self.service.store_ahead / 1e6)
+        self.metrics.store_ahead.set(self.service.clock_watch.store_ahead / 1e6)
         arms = self.service.arms
         self.metrics.serving({(arm.name, arm.model, arm.version, arm.digest) for arm in arms})

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from slatewise.slates.maker import Constraints
+from slatewise.errors import SlatewiseError
+from slatewise.slates.maker import Constraints, require_length
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,13 @@ class Request(Constraints):
     """what the slate is called in the log; None for the service's own name"""
     seed: int | None = None
     """of everything random; None draws one"""
+
+    def require_sensible(self) -> None:
+        """Refuse a length, caps or a seed that nothing can be made of."""
+        require_length(self.k)
+        self.require_caps()
+        if self.seed is not None and not 0 <= self.seed < 1 << 63:
+            raise SlatewiseError(f"the seed {self.seed} is no seed.", "Give a number from 0 up.")
 
     @property
     def ids(self) -> int:

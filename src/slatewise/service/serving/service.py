@@ -23,11 +23,10 @@ from slatewise.service.serving.store_access import StoreAccess
 from slatewise.service.serving.users import ANONYMOUS, Know, User, UserCache
 from slatewise.service.settings import ServiceConfig, changed_arms
 from slatewise.service.store import Store, StoreError
-from slatewise.service.store.clock import AHEAD, Clock, iso, wall_clock
+from slatewise.service.store.clock import Clock, ClockWatch
 from slatewise.service.store.features import Features
 from slatewise.service.store.records import Serving, SlateRecord
 from slatewise.service.store.stamps import Stamps
-from slatewise.slates.maker import require_length
 from slatewise.slates.propensities import propensities
 from slatewise.slates.ranked import RankedItems
 from slatewise.slates.slate import Slate
@@ -36,9 +35,8 @@ from slatewise.training import runs
 
 logger = logging.getLogger(__name__)
 
-_LOOK: Final = 60.0
-"""Seconds between looks at whether the store is dated ahead of the clock, and before a version that
-could not be fetched is fetched again."""
+_FETCH_AGAIN: Final = 60.0
+"""Seconds before a version that could not be fetched is fetched again."""
 
 
 class Service:
@@ -51,6 +49,7 @@ class Service:
     def __init__(self, directory: Path, config: ServiceConfig, store: Store) -> None:
         self.directory, self.config, self.store = directory, config, store
         self.clock = Clock(_last_served(store))
+        self.clock_watch = ClockWatch(self.clock)
         self._stamps = Stamps.open(directory / "shared.bin")
         self._log = ItemLog()
         self._users = UserCache(
@@ -75,9 +74,6 @@ class Service:
         self._unfetched: dict[str, str] = {}
         self._fetch_again: dict[str, float] = {}
         self._past = MissingPast()
-        self.newest = 0
-        """the time of the newest slate in the store, as of the last look"""
-        self._looked = -_LOOK
         self._learned = time.monotonic()
         self._joining = threading.Lock()
 
@@ -97,7 +93,7 @@ class Service:
 
     def recommend(self, request: Request) -> tuple[SlateRecord, Slate, list[str]]:
         """Return the record of a slate (not written yet), the slate, and what could not be done."""
-        _require_sensible(request)
+        request.require_sensible()
         notes: list[str] = []
         request = self._recent(request, notes)
         now = self.clock.now()
@@ -124,7 +120,7 @@ class Service:
 
         Nothing is random and nothing is kept: what is shown of it comes back as a slate of others.
         """
-        _require_sensible(request)
+        request.require_sensible()
         notes: list[str] = []
         request = self._recent(request, notes)
         self._follow_items(notes)
@@ -151,7 +147,7 @@ class Service:
 
     def knowing(self, request: Request, notes: list[str]) -> Know:
         """Return who asks as models know her, with the items of now; nothing is kept of it."""
-        _require_sensible(request)
+        request.require_sensible()
         request = self._recent(request, notes)
         self._follow_items(notes)
         return self._user(request.user_id, notes).knowing(request.clicks)
@@ -169,9 +165,7 @@ class Service:
             self._follow_popularity(live)
         self._follow_answers()
         self._access.ask(lambda: self._past.look(self.store))
-        if time.monotonic() - self._looked >= _LOOK:
-            self._looked = time.monotonic()
-            self.newest = self._access.ask(self.store.last_shown) or self.newest
+        self.clock_watch.look(lambda: self._access.ask(self.store.last_shown))
 
     def changed_items(self) -> None:
         """Tell all workers that items in the store have changed."""
@@ -194,24 +188,6 @@ class Service:
         except StoreError as error:
             missing.append(str(error))
         return missing
-
-    @property
-    def store_ahead(self) -> int:
-        """Microseconds by which the newest slate is dated later than now."""
-        return max(0, self.newest - wall_clock())
-
-    def clock_notes(self) -> list[str]:
-        """Say whether the clock jumped, and whether it was wrong when slates were written."""
-        notes, ahead = [], self.clock.ahead
-        if abs(ahead) > AHEAD:
-            which = f"{abs(ahead) // 1_000_000:,} s {'ahead of' if ahead > 0 else 'behind'}"
-            notes.append(f"the computer's clock jumped: it is {which} the service's")
-        if self.store_ahead > AHEAD:
-            notes.append(
-                f"slates are dated later than now, up to {iso(self.newest)}: stop the service and "
-                "run slatewise repair DIR"
-            )
-        return notes
 
     def missing_past(self) -> list[str]:
         """Say what models ask of the past that the store knows nothing of."""
@@ -365,7 +341,7 @@ class Service:
         try:
             self._access.ask(models.follow)
         except (SlatewiseError, OSError) as error:
-            self._fetch_again[name] = time.monotonic() + _LOOK
+            self._fetch_again[name] = time.monotonic() + _FETCH_AGAIN
             self._unfetched[name] = f"model '{name}' cannot be fetched from the store: {error}"
             logger.error("%s", self._unfetched[name])
         else:
@@ -438,10 +414,3 @@ def _last_served(store: Store) -> int:
         return store.last_served()
     except StoreError:
         return 0
-
-
-def _require_sensible(request: Request) -> None:
-    require_length(request.k)
-    request.require_caps()
-    if request.seed is not None and not 0 <= request.seed < 1 << 63:
-        raise SlatewiseError(f"the seed {request.seed} is no seed.", "Give a number from 0 up.")

@@ -14,6 +14,8 @@ LASTING: Final = 2 * 60 * 1_000_000
 """Microseconds after which a jump of the clock is believed."""
 EARLIEST: Final = 946_684_800_000_000
 """The year 2000: smaller numbers are seconds or milliseconds."""
+_LOOK: Final = 60.0
+"""Seconds between looks at whether the store is dated ahead of the clock."""
 _STEADY: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
@@ -80,3 +82,37 @@ class Clock:
             self._jumped = None
         self._offset = wall - steady
         return wall
+
+
+class ClockWatch:
+    """What is wrong with a clock, and with the times that were written down by it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._looked = -_LOOK
+        self._newest = 0  # the time of the newest slate in the store, as of the last look
+
+    def look(self, last_shown: Callable[[], int | None]) -> None:
+        """Ask for the time of the newest slate, now and then; None if that is not to be had."""
+        if time.monotonic() - self._looked >= _LOOK:
+            self._looked = time.monotonic()
+            self._newest = last_shown() or self._newest
+
+    @property
+    def store_ahead(self) -> int:
+        """Microseconds by which the newest slate is dated later than now."""
+        return max(0, self._newest - wall_clock())
+
+    @property
+    def notes(self) -> list[str]:
+        """Whether the clock jumped, and whether it was wrong when slates were written."""
+        notes, ahead = [], self._clock.ahead
+        if abs(ahead) > AHEAD:
+            which = f"{abs(ahead) // 1_000_000:,} s {'ahead of' if ahead > 0 else 'behind'}"
+            notes.append(f"the computer's clock jumped: it is {which} the service's")
+        if self.store_ahead > AHEAD:
+            notes.append(
+                f"slates are dated later than now, up to {iso(self._newest)}: stop the service and "
+                "run slatewise repair DIR"
+            )
+        return notes

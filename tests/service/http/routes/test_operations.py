@@ -86,7 +86,7 @@ def test_a_clock_that_jumped_and_slates_of_the_future_are_told_of(
     monkeypatch.setattr(service.clock, "_wall", lambda: now + 365 * day)
     slate = client.post("/v1/recommend", json={}).json()
     assert int(slate["slate_id"][:14], 16) < now + day
-    monkeypatch.setattr(service, "newest", now + 9 * day)
+    monkeypatch.setattr(service.clock_watch, "_newest", now + 9 * day)
     jumped, future = client.get("/health/ready").json()["notes"]
     assert "clock jumped: it is 31,5" in jumped
     assert "slatewise repair" in future

@@ -51,7 +51,7 @@ async def readiness_notes(backend: Backend) -> list[str]:
     missing = backend.service.missing_past()
     damaged = set(await backend.read(backend.service.ready)) - set(missing)
     late = [LATE] if time() - backend.refreshed > LATE_SECONDS else []
-    clock = backend.service.clock_notes()
+    clock = backend.service.clock_watch.notes
     return [*([DAMAGED] if damaged else []), *late, *clock, *missing]
 
 
