@@ -8,19 +8,17 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 from slatewise.errors import SlatewiseError
 from slatewise.model.terms import FeatureTerm
 from slatewise.service.serving.arms import Arm, assign
-from slatewise.service.serving.beginning import share_beginning, take_beginning
-from slatewise.service.serving.item_states import ItemStates, MissingPast
+from slatewise.service.serving.item_states import MissingPast
 from slatewise.service.serving.items import ItemLog
 from slatewise.service.serving.live import Live, ServedSlate
-from slatewise.service.serving.models import Models
 from slatewise.service.serving.request import Request
 from slatewise.service.serving.store_access import StoreAccess
 from slatewise.service.serving.users import ANONYMOUS, Know, User, UserCache
+from slatewise.service.serving.versions import Versions
 from slatewise.service.settings import ServiceConfig, changed_arms
 from slatewise.service.store import Store, StoreError
 from slatewise.service.store.clock import Clock, ClockWatch
@@ -31,12 +29,8 @@ from slatewise.slates.propensities import propensities
 from slatewise.slates.ranked import RankedItems
 from slatewise.slates.slate import Slate
 from slatewise.slates.strategies import Strategy
-from slatewise.training import runs
 
 logger = logging.getLogger(__name__)
-
-_FETCH_AGAIN: Final = 60.0
-"""Seconds before a version that could not be fetched is fetched again."""
 
 
 class Service:
@@ -69,10 +63,7 @@ class Service:
         self._items_stamp: int | None = None
         self._access = StoreAccess()
         self._live: dict[str, Live] = {}
-        self._current: dict[str, tuple[int, int] | None] = {}
-        self._problems: dict[str, str] = {}
-        self._unfetched: dict[str, str] = {}
-        self._fetch_again: dict[str, float] = {}
+        self._versions = Versions(directory, store, self._log, self._access)
         self._past = MissingPast()
         self._learned = time.monotonic()
         self._joining = threading.Lock()
@@ -159,7 +150,9 @@ class Service:
         """
         self.follow_arms()
         for name in self.config.models:
-            self._follow_model(name)
+            live = self._versions.newest(name, self.config, self._live.get(name))
+            if live is not None:
+                self._join(live)
         self._follow_items([], look=True)
         for live in list(self._live.values()):
             self._follow_popularity(live)
@@ -182,7 +175,7 @@ class Service:
 
     def ready(self) -> list[str]:
         """Say what is missing for good slates; nothing if all is there."""
-        missing = [*self._problems.values(), *self._unfetched.values(), *self.missing_past()]
+        missing = [*self._versions.problems, *self.missing_past()]
         try:
             self.store.ping()
         except StoreError as error:
@@ -287,7 +280,7 @@ class Service:
         stamp = self._stamps.items()
         if stamp == self._items_stamp and not look:
             return
-        number = self._access.ask(self._read_items)
+        number = self._versions.read_items()
         if number is None:
             notes.append("items may have changed: the store cannot be reached")
             return
@@ -307,75 +300,6 @@ class Service:
             return False
         return live.applied >= live.base
 
-    def _read_items(self) -> int:
-        self._log.read(self.store)
-        return self._log.number
-
-    def _follow_model(self, name: str) -> None:
-        """Load the version that should serve, if it does not yet; the old one serves meanwhile."""
-        models, old = Models.of(self.directory, name, self.store), self._live.get(name)
-        self._follow_hosts(name, models)
-        stamp = models.stamp()
-        if old is not None and stamp == self._current.get(name):
-            return
-        self._current[name] = stamp
-        self._problems.pop(name, None)
-        try:
-            live = self._newest(name, models, old)
-        except Exception as error:
-            # Whatever is wrong with the new version, there is one that serves.
-            self._report(name, f"model '{name}' has a version that cannot serve: {error}")
-            logger.debug("The reason:", exc_info=True)
-            live = None
-        if live is None and old is None:
-            live = Live.of_prior(
-                name, self.config.models[name].model, self.config.source, self._log
-            )
-        if live is not None:
-            self._join(live)
-
-    def _follow_hosts(self, name: str, models: Models) -> None:
-        """Fetch the version that another host promoted; what goes wrong is tried again later."""
-        if models.shelf is None or time.monotonic() < self._fetch_again.get(name, 0.0):
-            return
-        try:
-            self._access.ask(models.follow)
-        except (SlatewiseError, OSError) as error:
-            self._fetch_again[name] = time.monotonic() + _FETCH_AGAIN
-            self._unfetched[name] = f"model '{name}' cannot be fetched from the store: {error}"
-            logger.error("%s", self._unfetched[name])
-        else:
-            self._unfetched.pop(name, None)
-
-    def _newest(self, name: str, models: Models, old: Live | None) -> Live | None:
-        """Load the version that should serve, if it is another than now."""
-        loaded = models.load()
-        if loaded is None:
-            if models.stamp() is not None:
-                self._report(name, f"no version of model '{name}' can be loaded.")
-            return None
-        if loaded.problems:
-            self._report(name, " ".join(loaded.problems))
-        run = models.path(loaded.version)
-        served = None if old is None else (old.version, old.digest)
-        if served == (loaded.version, runs.content_digest(run)):
-            return None
-        before = old.states if old is not None else None
-        try:
-            take_beginning(models.shelf, loaded.version, run)
-            ItemStates.begin(loaded.model.terms, self._log, run, self.store, before)
-        except StoreError as error:
-            self._access.pause(error)
-        self._access.ask(self._read_items)
-        self._access.ask(
-            lambda: share_beginning(models.shelf, loaded.version, run, self._log.number)
-        )
-        learning = self.config.source if self.config.learning.between_nights else None
-        live = Live.of_run(name, loaded.version, loaded.model, run, self._log, learning=learning)
-        if live.base > self._log.number:  # another worker was first, and has read more
-            self._access.ask(self._read_items)
-        return live
-
     def _join(self, live: Live) -> None:
         """Let a version serve, once it has the items and the popularity of now."""
         self._catches_up(live, self._log.number)
@@ -384,7 +308,7 @@ class Service:
         with self._joining:  # what has changed meanwhile is known to those that serve
             whole = self._catches_up(live, self._log.number)
             if not whole and live.name in self._live:
-                self._current.pop(live.name)  # the old one serves; to be tried again
+                self._versions.try_again(live.name)  # the old one serves meanwhile
                 return
             self._live[live.name] = live
         logger.info("Model '%s' serves version %s.", live.name, live.version)
@@ -403,10 +327,6 @@ class Service:
         for live in list(self._live.values()):
             if live.learning is not None:
                 self._access.ask(partial(live.learn, self.store))
-
-    def _report(self, name: str, problem: str) -> None:
-        self._problems[name] = problem
-        logger.error("%s", problem)
 
 
 def _last_served(store: Store) -> int:
