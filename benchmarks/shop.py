@@ -113,7 +113,7 @@ def serving(home: Path, items: int, *options: str, wrk: bool = True) -> Iterator
     run, config = home / "run", home / "service.toml"
     config.write_text(CONFIG)
     if items:
-        _model(items, run)
+        made_up_run(items, run)
         options = (*options, "--run", str(run))
     with _server(home, config, *options) as (client, pid):
         shop = Shop(home / "service", config, client, pid, wrk=wrk)
@@ -123,7 +123,7 @@ def serving(home: Path, items: int, *options: str, wrk: bool = True) -> Iterator
         yield shop
 
 
-def _model(items: int, path: Path) -> None:
+def made_up_run(items: int, path: Path) -> None:
     """Write a run whose items lie anywhere: what it knows is worth nothing, its size is real."""
     generator = torch.Generator().manual_seed(0)
     groups = torch.randint(GROUPS, (items,), generator=generator)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
-SHARED = {"harness", "load", "shop"}
+SHARED = {"harness", "load", "rivals", "shop"}
 """Modules of the folder that measure nothing themselves."""
 BENCHMARKS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in SHARED)
 

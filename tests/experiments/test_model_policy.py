@@ -203,3 +203,24 @@ def test_a_night_goes_on_from_the_night_before(
     assert np.array_equal(again.item_vectors, model.item_vectors)
     fresh = retrain(still, {}, "slate-gru-hier", site.dataset, seed=1)
     assert not np.allclose(fresh.item_vectors, model.item_vectors)
+
+
+def test_a_model_that_learns_moves_the_items_of_answers_and_no_others(
+    model: SlateModel, tmp_path: Path
+) -> None:
+    site = Served(platform(tmp_path, arms=1))  # its own, since users meet slates
+    served, still = (
+        ServedModel(model, site.dataset, site.platform, learning=learning)
+        for learning in (True, False)
+    )
+    met = site.platform.day(0, [ModelPolicy(served, Greedy(), 25)])
+    last = met.only(met.time == met.time.max())
+    for one in (served, still):
+        one.arrive(site.platform.moment(1), last)
+    moved, kept = (one._recommender.ranker.table for one in (served, still))
+    every = np.arange(len(model.item_ids))
+    narrower = (moved.scales_of(every) < kept.scales_of(every)).any(axis=1)
+    recommended = ~met.searched
+    seen = np.arange(25) < met.scroll[:, None]
+    answered = np.unique(met.slates[recommended][seen[recommended]])
+    assert set(np.flatnonzero(narrower)) == set(served._row_of[answered].tolist())

@@ -114,6 +114,22 @@ class Spy:
         return np.tile(np.arange(k), (len(history), 1))
 
 
+@pytest.mark.parametrize("truth", TRUTHS)
+def test_the_best_slates_are_of_the_items_that_users_like_best(
+    market: Make, rng: np.random.Generator, truth: str
+) -> None:
+    world = market(
+        truth=truth, max_slate=3, mean_scroll=2.0, effects={"quality_sd": 0.5, "position_bias": 0.7}
+    )
+    users, who = world.new_users(5, rng), np.arange(5)
+    items = rng.permutation(200)[:7]
+    best = world.best_slates(users, who, items)
+    chances = world.click_probability(users, best, who)
+    for _ in range(40):
+        others = np.stack([rng.permutation(items)[:3] for _ in range(5)])
+        assert (world.click_probability(users, others, who) <= chances + 1e-9).all()
+
+
 def test_a_policy_sees_the_observed_clicks_and_nothing_else(
     market: Make, rng: np.random.Generator
 ) -> None:

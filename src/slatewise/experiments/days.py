@@ -49,7 +49,10 @@ def run_days(
             models[variant] = retrain(
                 *(config, models, variant, dataset, 1_000 * seed + day), platform.log.table
             )
-        served = {name: ServedModel(model, dataset, platform) for name, model in models.items()}
+        served = {
+            name: ServedModel(model, dataset, platform, learning=config.between_nights)
+            for name, model in models.items()
+        }
         k = platform.market.config.max_slate
         policies = [
             ModelPolicy(served[arm.variant], named_strategy(arm.strategy), k) for arm in arms

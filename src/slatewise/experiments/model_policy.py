@@ -1,5 +1,8 @@
 """A fitted model as a policy of the simulated marketplace."""
 
+from collections.abc import Iterator
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 
@@ -12,6 +15,7 @@ from slatewise.experiments.platform import Moment, Platform
 from slatewise.features.user_history import UserHistory
 from slatewise.model.fitted import SlateModel
 from slatewise.simulation.arrays import Ints
+from slatewise.slates.learning import Answer
 from slatewise.slates.recommender import Recommender
 from slatewise.slates.strategies import Strategy
 from slatewise.slates.users import Users
@@ -21,12 +25,15 @@ class ServedModel:
     """A model on a platform, as the service has one: it knows items and users as they are now.
 
     New items are added as they appear, with the prior's full uncertainty, and taken off when their
-    time is over; terms such as popularity count all that is recorded. All of it through the
-    library's own `Recommender`.
+    time is over; terms such as popularity count all that is recorded. With `learning`, answers to
+    recommendations move their items at once, as between nights. All of it through the library's own
+    `Recommender`.
     """
 
-    def __init__(self, model: SlateModel, log: SlateDataset, platform: Platform) -> None:
-        self.model, self._platform = model, platform
+    def __init__(
+        self, model: SlateModel, log: SlateDataset, platform: Platform, *, learning: bool = False
+    ) -> None:
+        self.model, self._platform, self._learning = model, platform, learning
         self._items = platform.log.items
         if not set(model.item_ids) <= set(self._items[Columns.ITEM]):
             raise SlatewiseError(
@@ -50,6 +57,8 @@ class ServedModel:
         if moment.time == self._time:
             return
         self._time = moment.time
+        if self._learning:  # before terms know more than they did when the slates were shown
+            self._recommender.learn(self._answers(news))
         self._change_items(moment.hours)
         if self._states:
             events = counted_events(news)
@@ -60,10 +69,32 @@ class ServedModel:
                 state.grow(len(self._numbers))
             self._recommender.refresh(self._states, moment.time)
 
-    def slates(self, who: Ints, strategy: Strategy, k: int, seed: int) -> Ints:
-        """Return slates [B, k] of items on offer that the users `who` [B] have not clicked."""
+    def _answers(self, news: DaySlates) -> Iterator[Answer]:
+        """Return what became of recommendations since the last moment."""
+        met = news.only(~news.searched)
+        (source,) = self._sources[[0]]
+        clicked = (met.slates == met.clicks[:, None]) & (met.clicks >= 0)[:, None]
+        histories = self._platform.memory.histories(met.user)
+        for number, history in enumerate(histories):
+            rows = self._row_of[met.slates[number]]
+            # Nobody meets two slates at a moment: her last is this one.
+            before = self._renumbered(history.until(len(history) - 1))
+            shown = self._recommender.view.of(before, rows, max(int(source), 0))
+            clicks = tuple(np.flatnonzero(clicked[number]).tolist())
+            yield Answer(shown, int(met.scroll[number]), clicks)
+
+    def slates(
+        self, who: Ints, strategy: Strategy, k: int, seed: int, among: Ints | None = None
+    ) -> Ints:
+        """Return slates [B, k] of items on offer that the users `who` [B] have not clicked.
+
+        `among` some items by number, if it is given.
+        """
         known = [self._renumbered(one) for one in self._platform.memory.histories(who)]
         users = Users.of_histories(known, seed, show_clicked=False)
+        if among is not None:
+            allow = self._row_of[among]
+            users = replace(users, filters=[replace(one, allow=allow) for one in users.filters])
         rows = self._recommender.maker.rows(users, k, strategy)
         return np.where(rows >= 0, self._numbers[rows], -1)
 

@@ -48,6 +48,8 @@ class OnlineConfig(StudyConfig):
     afresh."""
     item_features: bool = False
     """Whether models read the features of items, of worlds that have any."""
+    between_nights: bool = False
+    """Whether models learn from answers to recommendations during the day, too."""
     few_views: PositiveInt = 20
     """An item with fewer views in what a model learned from counts as little seen."""
     resamples: PositiveInt = 1_000

@@ -24,7 +24,7 @@ A utility that is linear in normal parameters θ with slopes g, u_i = m_i + g ·
 of them: μ + σ² g (log Z)' and σ² + σ⁴ g² (log Z)''.
 
 Nothing is random, and no sum depends on what else is computed: the same choices in the same order
-give the same bits.
+give the same bits. The loop over items and nodes is `kernels.loops.choices`.
 
 Shapes: k items of a slate, C parameters of an item, Q nodes.
 """
@@ -59,33 +59,12 @@ def choice_slopes(
 
     `clicked` is the index of the item chosen; None where that was to click nothing.
     """
-    top = max(float(means.max(initial=no_click)), no_click)
-    others = np.repeat(np.exp(means - top)[None], len(means), axis=0)  # [k, k]
-    np.fill_diagonal(others, 0.0)
-    # Summed without i, not taken off the whole sum: where i is nearly all of it, that is rounding.
-    rest = np.maximum(np.exp(no_click - top) + others.sum(axis=1), np.finfo(np.float64).tiny)
-    weights = others / rest[:, None]  # [k, k] of j among all but i
-    spread = (np.square(weights) * variances).sum(axis=1)  # [k] Var A_i
-    centre = top + np.log(rest) + 0.5 * (weights * (1 - weights) * variances).sum(axis=1)
-    sign = np.full(len(means), -1.0)
-    shift = -spread
-    if clicked is not None:
-        shift = shift + weights[:, clicked] * variances[clicked]
-        sign[clicked], shift[clicked] = 1.0, 0.0
-    middle = sign * (means - centre - shift)
-    return _logistic_slopes(middle, variances + spread, sign)
+    from slatewise.model.kernels.loops import choices  # noqa: PLC0415 (numba takes time to load)
 
-
-def _logistic_slopes(middle: Doubles, variances: Doubles, sign: Doubles) -> ChoiceSlopes:
-    """Differentiate log E σ(x) twice by the mean of ±x, with x ~ N(middle, variances): [k] each."""
-    x = middle[:, None] + np.sqrt(variances)[:, None] * _NODES  # [k, Q]
-    lower = np.exp(-np.abs(x))
-    share = np.where(x > 0, 1.0, lower) / (1.0 + lower)  # σ(x), without overflow
-    slope = lower / np.square(1.0 + lower)  # σ'(x) = σ (1 − σ)
-    total = (_WEIGHTS * share).sum(axis=1)
-    first = (_WEIGHTS * slope).sum(axis=1) / total
-    second = (_WEIGHTS * slope * (1.0 - 2.0 * share)).sum(axis=1) / total - np.square(first)
-    return ChoiceSlopes(sign * first, np.minimum(second, 0.0))
+    found = ChoiceSlopes(np.empty(len(means)), np.empty(len(means)))
+    chosen = -1 if clicked is None else clicked
+    choices.choice_slopes(means, variances, no_click, chosen, _NODES, _WEIGHTS, *found)
+    return found
 
 
 def filtered(

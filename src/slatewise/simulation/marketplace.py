@@ -1,6 +1,7 @@
 """The marketplace: users meet slates, and every probability is known."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -194,6 +195,38 @@ class Marketplace:
         now = self._now(hours, len(who))
         relevance = self._relevance(users, who, self._checked(slates, len(who), now), now)
         return choice.click_probability(relevance, self.truth.no_click, self.scroll.pmf)
+
+    def best_slates(self, users: Users, who: Ints, items: Ints, hours: Hours | None = None) -> Ints:
+        """Return the slates [B, S] of those of `items` [A] that users `who` [B] like best now.
+
+        By the relevance of each item alone, where neither position nor neighbours matter: what a
+        policy that knows the truth would show.
+        """
+        now = self._now(hours, len(who))
+        relevance = np.empty((len(who), len(items)))
+        size = self.config.max_slate
+        for start in range(0, len(items), size):
+            some = items[start : start + size]
+            slates = np.resize(some, size)[None].repeat(len(who), axis=0)  # [B, S]
+            found = self._alone._relevance(users, who, slates, now)
+            relevance[:, start : start + len(some)] = found[:, : len(some)]
+        order = np.argsort(-relevance, axis=1, kind="stable")[:, :size]
+        return np.asarray(items[order])
+
+    @cached_property
+    def _alone(self) -> "Marketplace":
+        """The same world without what depends on the rest of a slate."""
+        config = self.config
+        return Marketplace(
+            config.model_copy(
+                update={
+                    "effects": config.effects.model_copy(
+                        update={"position_bias": 0.0, "standout": 0.0}
+                    ),
+                    "outside": config.outside.model_copy(update={"position_bias": 0.0}),
+                }
+            )
+        )
 
     def choice_probabilities(
         self,

@@ -140,7 +140,9 @@ class ItemLearner:
         click: int | None,
     ) -> None:
         """Filter one choice among the items [k] that were not clicked before."""
-        left = np.setdiff1d(np.arange(len(index)), made)
+        left = np.arange(len(index))
+        if made:
+            left = np.delete(left, made)
         rows = index[left]
         means = items.means[rows].astype(np.float64)  # [k, D + 1]
         variances = np.square(items.scales[rows], dtype=np.float64)
@@ -149,7 +151,7 @@ class ItemLearner:
             centre,
             (np.square(gradients) * variances).sum(axis=1),
             self._utility_of_none(len(index), len(made), shown),
-            None if click is None else int(np.flatnonzero(left == click)[0]),
+            None if click is None else click - sum(one < click for one in made),
         )
         means, variances = filtered(means, variances, gradients, found)
         items.means[rows] = means
@@ -165,9 +167,11 @@ class ItemLearner:
             np.ascontiguousarray(means[:, :-1]),
             variances[:, :-1].sum(axis=1),
         )
-        gradients = np.concatenate([slopes, np.ones((len(means), 1))], axis=1)
+        gradients = np.empty(means.shape)
+        np.multiply(slopes, self._sharpness, out=gradients[:, :-1])
+        gradients[:, -1] = self._sharpness
         centre = utility + means[:, -1] + shown.offsets[positions]
-        return self._sharpness * centre, self._sharpness * gradients
+        return self._sharpness * centre, gradients
 
     def utilities(self, shown: ShownSlate, seen: int) -> tuple[Doubles, float]:
         """Return the utilities of the items seen [k], and of clicking nothing, as they are now."""

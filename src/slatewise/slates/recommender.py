@@ -200,7 +200,11 @@ class Recommender:
         (`slatewise.slates.learning`); new items get beliefs of their own. Users, groups and weights
         stay as they were trained. Slates that were made meanwhile are not changed.
         """
-        self._learner.observe([self._answer(outcome) for outcome in outcomes])
+        self.learn([self._answer(outcome) for outcome in outcomes])
+
+    def learn(self, answers: Iterable[Answer]) -> None:
+        """Learn from answers by rows of the table, as `observe` does; see `view` for slates."""
+        self._learner.observe(answers)
 
     @cached_property
     def _learner(self) -> ItemLearner:
