@@ -268,8 +268,8 @@ class Load:
             self.ledger.odd.append(f"no remedy: {answer.text}")
 
 
-def settle(ledger: Ledger, url: str) -> list[Visit]:
-    """Hold the ledger against the store: nothing acknowledged is missing, nothing counts twice."""
+def audit(ledger: Ledger, url: str) -> dict[str, int]:
+    """Count what is acknowledged, and what of it is lost, counted twice or otherwise than sent."""
     store, database = Store.open(url), Database(url)
     pages = store.export(0, 1 << 62)
     visits = {visit.slate.slate_id: visit for page in pages for visit in page}
@@ -278,13 +278,25 @@ def settle(ledger: Ledger, url: str) -> list[Visit]:
     database.close()
     entries = ledger.entries
     kept = [name for name, entry in entries.items() if entry.acknowledged]
-    assert not [name for name in kept if name not in visits], "acknowledged, and not in the store"
-    assert not [name for name in visits if name not in entries], "in the store, and never sent"
-    assert not [name for name, visit in visits.items() if not same(visit, entries[name])]
-    assert not [name for name, entry in entries.items() if entry.recorded > 1], "new twice"
-    assert outcomes == len(visits), "an event was counted twice"
+    unsent = [name for name in visits if name not in entries]
+    known = visits.keys() & entries.keys()
+    return {
+        "acknowledged": len(kept),
+        "lost": sum(name not in visits for name in kept),
+        "unsent": len(unsent),
+        "changed": sum(not same(visits[name], entries[name]) for name in known),
+        "doubled": (outcomes or 0)
+        - len(visits)
+        + sum(entry.recorded > 1 for entry in entries.values()),
+    }
+
+
+def settle(ledger: Ledger, url: str) -> None:
+    """Hold the ledger against the store: nothing acknowledged is missing, nothing counts twice."""
+    found = audit(ledger, url)
+    wrong = {name: count for name, count in found.items() if count and name != "acknowledged"}
+    assert not wrong, f"of {found['acknowledged']} acknowledged events: {wrong}"
     assert not ledger.odd, ledger.odd[:3]
-    return list(visits.values())
 
 
 def same(visit: Visit, entry: Entry) -> bool:
