@@ -8,8 +8,8 @@ has every event that was sent and what was answered; in the end it is held again
 was acknowledged must be there once, and nothing that was never sent.
 
 `refused` are requests that got a 503, and connections that broke. A recovery lasts from the kill
-until events are acknowledged again and, where a worker died, another process has its place; starting
-everything again is part of it. The floor is what a start takes by itself, which is said below.
+until events are acknowledged again and, where a worker died, another process has its place;
+starting everything again is part of it. The floor is what a start takes by itself, said below.
 """
 
 import os

@@ -43,11 +43,15 @@ class AdditionArrays(NamedTuple):
 
     def only(self, kept: npt.NDArray[np.bool_]) -> "AdditionArrays":
         """Return them with some of the items [m]."""
-        if kept.all():
+        if not len(kept) or kept.all():
             return self
         # In this order of the axes: for another one the loops would be compiled again.
         offsets = np.ascontiguousarray(self.offsets[:, kept])
         return self._replace(items=self.items[kept], offsets=offsets)
+
+    def without(self, items: Ints) -> "AdditionArrays":
+        """Return them without some items [n]."""
+        return self.only(~np.isin(self.items, items)) if len(self.items) else self
 
     def within(self, numbers: Ints | None) -> "AdditionArrays":
         """Return them for a table of the items `numbers` of the whole; None leaves them."""

@@ -60,7 +60,7 @@ def rank_draws(
         vectors = np.ascontiguousarray(vectors[:, inside])
         added = added.within(numbers)
     drawn = _KnownVectors(items, vectors, added.offsets_of(items))
-    added = added.only(~np.isin(added.items, items))
+    added = added.without(items)
     loops = loops_of(relevance)
     heaps = _rank(loops, part, zs, k, checked_seed(seed), filter, drawn, added)
     return whole_ranking(heaps.scores, heaps.items, k, numbers)

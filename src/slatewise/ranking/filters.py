@@ -35,6 +35,8 @@ class Rules(NamedTuple):
 
     def passing(self, items: Ints) -> npt.NDArray[np.bool_]:
         """Return which of the items [n] the filter lets pass."""
+        if not len(items):  # most requests; NumPy takes 20 µs to find that out
+            return np.empty(0, np.bool_)
         passing = ~np.isin(items, self.excluded)
         return passing & self.allowed[items] if len(self.allowed) else passing
 

@@ -24,6 +24,7 @@ from slatewise.model.posterior import Posterior
 from slatewise.model.terms import FittedTerms
 from slatewise.model.terms.term import FeatureTerm, ItemState, ListFeatures, ListMoment
 from slatewise.ranking import Additions, ItemTable
+from slatewise.ranking.additions import NO_ADDITIONS
 from slatewise.slates.arrays import rows_or_zero
 from slatewise.slates.users import Ints
 
@@ -181,7 +182,7 @@ class RankingTerms:
         if self._of_all and self._table.num_features:
             of_all = np.concatenate([weights[name] for name in self._of_all], axis=-1)
         if not self._of_met:
-            return Additions(of_all)
+            return NO_ADDITIONS if of_all is None else Additions(of_all)
         met = {name: term.met(history) for name, term in self._of_met.items()}
         offsets = {
             name: np.asarray(weights[name], np.float64) @ features.T

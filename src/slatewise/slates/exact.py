@@ -13,6 +13,7 @@ from slatewise.ranking import (
     ItemTable,
     rank_draws,
     rank_expected,
+    rank_means,
     rank_means_many,
 )
 from slatewise.slates.additions import Doubles, RankingTerms
@@ -70,8 +71,12 @@ class ExactRanker:
     def _all_by_mean(self, users: Users, k: int) -> Ints:
         profiles = self.mean_profiles(users)
         added = [self.terms.mean(history) for history in users.histories]
-        request = self.table, profiles, k, users.filters, added
         own = self.relevance
+        if len(profiles) == 1:  # without room for others beside her: a third less
+            alone = self.table, profiles[0], k, users.filters[0], added[0]
+            found = rank_means(*alone, relevance=own.ranking, spread=own.arrays_with_spread)
+            return found.items[None]
+        request = self.table, profiles, k, users.filters, added
         return rank_means_many(*request, relevance=own.ranking, spread=own.arrays_with_spread).items
 
     def by_draws(self, users: Users, k: int, draws: int, length: int | None = None) -> Ints:
