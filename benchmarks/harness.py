@@ -118,18 +118,20 @@ def seconds(work: Callable[[], object], repeats: int = 1) -> float:
     return best
 
 
-def slatewise(*command: str) -> tuple[float, float]:
+def slatewise(*command: str, into: Path | None = None) -> tuple[float, float]:
     """Run a command in a process of its own; return its seconds and its peak memory in GB.
 
-    With `--small` only the first has one: others would start Python again and show nothing new.
+    What it prints is kept in the file `into`, if that is given. With `--small` only the first has a
+    process: others would start Python again and show nothing new.
     """
     start = time.perf_counter()
     _left["processes"] -= 1
     if _left["processes"] < 0:
         from slatewise.cli import app  # noqa: PLC0415
 
-        with redirect_stdout(io.StringIO()):
+        with redirect_stdout(io.StringIO()) as printed:
             app(list(command), standalone_mode=False)
+        text = printed.getvalue()
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     else:
         script = (
@@ -140,7 +142,10 @@ def slatewise(*command: str) -> tuple[float, float]:
         )
         run = [sys.executable, "-c", script, *command]
         done = subprocess.run(run, check=True, stdout=subprocess.PIPE, text=True)
-        peak = int(done.stdout.split()[-1])
+        text, _, last = done.stdout.rpartition("peak ")
+        peak = int(last)
+    if into is not None:
+        into.write_text(text)
     return time.perf_counter() - start, peak * 1024 / 1e9
 
 

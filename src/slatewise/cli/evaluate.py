@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -11,12 +12,15 @@ from rich.table import Table
 
 from slatewise.cli.show import console, progress, table
 from slatewise.data.dataset import SlateDataset
+from slatewise.simulation.processes import available_cores
 
 if TYPE_CHECKING:
     from slatewise.evaluation import BaselineVerdict, Evaluation, Predictor
 
 
 _WIDE = 130
+_ON_GPU = 8_192
+"""Users judged at once where a GPU predicts."""
 _SHOWN = ("log_likelihood", "log_likelihood_per_slate", "in_slate_mrr", "in_slate_auc")
 
 
@@ -38,18 +42,22 @@ def evaluate(
             "of your own as package.module:Name; or built-in baselines to keep, by name."
         ),
     ] = None,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
     """Evaluate a model on held-out interactions, each predicted from the ones before it."""
     # Torch takes a second to load: only commands that need it pay.
     from slatewise import evaluation  # noqa: PLC0415
+    from slatewise.evaluation.evaluate import BATCH_USERS  # noqa: PLC0415
     from slatewise.training import runs  # noqa: PLC0415
 
     model, opened = runs.load(run), SlateDataset.open(dataset)
     evaluation.require_same_items(model, opened)
     name = model.config.name
-    by_mean = evaluation.ModelRecommender(model, log=opened)
-    by_draws = evaluation.ModelRecommender(model, samples=samples, seed=seed, log=opened)
+    by_mean = evaluation.ModelRecommender(model, log=opened, device=device)
+    by_draws = evaluation.ModelRecommender(
+        model, samples=samples, seed=seed, log=opened, device=device
+    )
     titles = {name: by_mean, f"{name}, {samples} draws": by_draws}
     # Each has errors of its own: averaging over draws corrects part of what the mean gets wrong.
     calibrations = {
@@ -59,20 +67,29 @@ def evaluate(
         for title, recommender in titles.items()
     }
     asked = [name.strip() for given in against or () for name in given.split(",")]
-    found = {}
+    by_mean_title, by_draws_title = titles
     with progress() as bars:
         baselines = evaluation.fit_baselines(opened, asked, seed=seed, progress=bars)
         recommenders: dict[str, Predictor] = {**titles, **baselines}
-        for title, recommender in recommenders.items():
-            found[title] = evaluation.evaluate(
-                recommender,
+        # The catalogue is ranked in closed form, whatever predictions average over.
+        recommenders[by_draws_title] = evaluation.OnlyPredicts(by_draws)
+
+        def judged(title: str) -> "Evaluation":
+            return evaluation.evaluate(
+                recommenders[title],
                 opened,
                 part=part,
                 k=k,
                 seed=seed,
+                batch_users=BATCH_USERS if device == "cpu" else _ON_GPU,
                 calibration=calibrations.get(title),
                 progress=partial(_renamed, bars, title),
             )
+
+        # Beside a GPU, the baselines are judged on the cores that it leaves idle.
+        with ThreadPoolExecutor(1 if device == "cpu" else available_cores()) as threads:
+            found = dict(zip(recommenders, threads.map(judged, recommenders), strict=True))
+    found[by_draws_title] = found[by_draws_title].with_ranking_of(found[by_mean_title])
     # An all-item likelihood has no P(click) of a slate: such a model is judged by what it ranks.
     all_item = model.config.likelihood == "all-item"
     metric = f"recall@{found[name].about['k']}" if all_item else "log_likelihood"

@@ -66,7 +66,13 @@ from slatewise.evaluation.off_policy import (
 )
 from slatewise.evaluation.parts import Part, part_bounds, scored_interactions
 from slatewise.evaluation.predictions import Predictions, Slates
-from slatewise.evaluation.recommender import Predictor, Ranker, target_ranks, top_items
+from slatewise.evaluation.recommender import (
+    OnlyPredicts,
+    Predictor,
+    Ranker,
+    target_ranks,
+    top_items,
+)
 from slatewise.evaluation.reliability import ExpectedCalibrationError, reliability
 from slatewise.evaluation.sequential import Advice, Verdict, advise, anytime_difference
 from slatewise.evaluation.slate_probability import epsilon_mix_probability
@@ -107,6 +113,7 @@ __all__ = [
     "Metric",
     "ModelRecommender",
     "OffPolicyEstimate",
+    "OnlyPredicts",
     "Part",
     "Popularity",
     "PredictedClickRate",

@@ -145,11 +145,12 @@ class EffectiveUsers:
         return np.where(known, wide, 1.0)
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=16)
 def _weights(seed: int, block: int, users: int, resamples: int) -> Floats:
     """Return the weights of the first users of a block: [users, R].
 
-    Kept for the other metrics of the same users: drawing costs more than adding up.
+    Kept for the other metrics of the same users, and for who is judged beside them: drawing costs
+    more than adding up.
     """
     # Row after row, so that how many are drawn does not change the first.
     rng = np.random.default_rng([seed, block])

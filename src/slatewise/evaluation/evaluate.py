@@ -1,7 +1,7 @@
 """Judge a recommender on a part of a dataset, batch by batch of users."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -87,6 +87,15 @@ class Evaluation:
         rows += [(f"{name}, calibrated", _shown(found[ALL])) for name, found in after.items()]
         return html_table(f"Evaluation on {self.about['part']}", ("metric", "value"), rows)
 
+    def with_ranking_of(self, other: "Evaluation") -> "Evaluation":
+        """Return the same with what only the other was judged on: how it ranks the catalogue."""
+        return replace(
+            self,
+            estimates=self.estimates | _others(other.estimates, self.estimates),
+            higher_is_better=self.higher_is_better
+            | _others(other.higher_is_better, self.higher_is_better),
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Return a nested plain dictionary."""
         out: dict[str, Any] = dict(self.about)
@@ -106,6 +115,10 @@ class Evaluation:
             out["calibrated"] = {key: after[key] for key in ("metrics", "reliability")}
             out["calibration"] = self.calibration.to_json()
         return out
+
+
+def _others(all_of: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in all_of.items() if name not in known}
 
 
 def scored_users(dataset: SlateDataset, part: Part) -> Int64Array:

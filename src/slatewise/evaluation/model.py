@@ -1,9 +1,9 @@
 """A fitted model as a recommender that can be judged."""
 
+import copy
 from collections.abc import Sequence
 from functools import cached_property
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,12 +17,13 @@ from slatewise.model.fitted import SlateModel
 from slatewise.model.gaussian import keyed_noise
 from slatewise.model.kernels.rows import unique_rows
 from slatewise.model.parameters import Parameters
+from slatewise.model.parts import refuse_device, require_device
 from slatewise.model.profiles import known_profiles
 from slatewise.model.steps import ClickSteps
 from slatewise.model.utility import item_utilities, no_click_utilities, ranking_utilities
 from slatewise.slates.additions import TermsInLog
 
-_CELLS = 1 << 24
+_CELLS = {"cpu": 1 << 24, "cuda": 1 << 30}
 """Scores of users x items held at once."""
 
 
@@ -36,9 +37,22 @@ class ModelRecommender:
         samples: int = 0,
         seed: int = 0,
         log: SlateDataset | None = None,
+        device: str = "cpu",
     ) -> None:
-        """Take a model; one with popularity also needs the log, of which it reads only the past."""
-        self._model, self._log = model, log
+        """Take a model; one with popularity also needs the log, of which it reads only the past.
+
+        On a GPU it predicts and ranks by the same draws. Features of terms come from the CPU.
+        """
+        require_device(device)
+        parts = model.posterior.parts
+        own = parts.relevance, parts.dynamics, parts.initial_state
+        refuse_device(own, device, "evaluated")
+        self._model, self._log, self._device = model, log, torch.device(device)
+        self._posterior = model.posterior
+        if self._device.type != "cpu":
+            self._posterior = copy.deepcopy(model.posterior)
+            self._posterior.to_(device)
+        self._cells = _CELLS[self._device.type]
         self._terms = model.terms.in_log(log)
         self._samples = samples
         self._seed = seed
@@ -50,41 +64,47 @@ class ModelRecommender:
         probabilities are averaged over as many draws of everything uncertain.
         """
         slates = Slates.of(interactions, scored)
-        interactions = self._terms.describe(interactions)
+        described = self._terms.describe(interactions).to(self._device)
+        marked = scored.to(self._device)
         with torch.no_grad():
-            draws = [
-                self._predict(interactions, scored, slates, draw)
-                for draw in range(max(1, self._samples))
-            ]
-        if len(draws) == 1:
-            return draws[0]
-        # Probabilities are averaged, not utilities.
-        cells = np.logaddexp.reduce([draw.log_probabilities for draw in draws])
-        none = np.logaddexp.reduce([draw.no_click_log_probabilities for draw in draws])
-        return Predictions.from_utilities(slates, cells, none)
+            if not self._samples:
+                cells, none = self._utilities(described, marked, 0)
+                return Predictions.from_utilities(slates, cells.cpu(), none.cpu())
+            offsets = torch.from_numpy(slates.offsets).to(self._device)
+            cells, none = torch.full((2,), -torch.inf, device=self._device, dtype=torch.float64)
+            for draw in range(self._samples):
+                found = _log_probabilities(*self._utilities(described, marked, draw), offsets)
+                # Probabilities are averaged, not utilities.
+                cells, none = torch.logaddexp(cells, found[0]), torch.logaddexp(none, found[1])
+        return Predictions.from_utilities(slates, cells.cpu(), none.cpu())
 
-    def _predict(
-        self, interactions: Interactions, scored: Tensor, slates: Slates, draw: int
-    ) -> Predictions:
+    def _utilities(
+        self, interactions: Interactions, scored: Tensor, draw: int
+    ) -> tuple[Tensor, Tensor]:
+        """Return utilities of the items that could be chosen, and of no click: [F], [N]."""
         numbers, local, _ = unique_rows(interactions.slate_items)
         batch = interactions.with_items(local)
         parameters = self._parameters(numbers, draw)
         steps = ClickSteps.of(batch, parameters.evidence)
         profiles = known_profiles(parameters, batch, steps)
-        seen = batch.choices(scored)
-        utilities = item_utilities(parameters, profiles[steps.state_of], batch)[seen]
-        no_click = no_click_utilities(parameters, batch)[scored]
-        return Predictions.from_utilities(slates, utilities.numpy(), no_click.numpy())
+        utilities = item_utilities(parameters, profiles[steps.state_of], batch)
+        no_click = no_click_utilities(parameters, batch)
+        return utilities[batch.choices(scored)], no_click[scored]
 
     def _parameters(self, rows: Tensor, draw: int) -> Parameters:
-        posterior = self._model.posterior
+        posterior = self._posterior
         if not self._samples:
             return posterior.expected(rows)
         # By item and not in turn, so that predictions do not depend on who else is predicted.
         noise = keyed_noise((self._seed, draw), rows, posterior.config.item_columns)
         items = posterior.items.rows(rows).sample(noise)
+        # From the CPU, so that all devices have the same draws.
         generator = torch.Generator().manual_seed(self._seed * 1_000_003 + draw)
-        return posterior.sample_around(items, generator)
+        values, ranking = self._model.posterior.draw_shared(generator)
+        values = {name: value.to(self._device) for name, value in values.items()}
+        return posterior.parameters(
+            items, values, None if ranking is None else ranking.to(self._device)
+        )
 
     def rank(
         self,
@@ -102,16 +122,18 @@ class ModelRecommender:
         with torch.no_grad():
             parameters, profiles, steps = self._followed(interactions)
             last = profiles[steps.last_state]  # [B, D]
+            exclude = None if exclude is None else exclude.to(self._device)
             if times is None:
                 moment = int(interactions.times.max()) + 1 if len(interactions.times) else 0
                 times = torch.full((len(last),), moment)
             histories = Histories(interactions)
             best = []
-            for rows in torch.split(torch.arange(len(last)), _CELLS // len(parameters.items) or 1):
+            most = self._cells // len(parameters.items) or 1
+            for rows in torch.split(torch.arange(len(last)), most):
                 known = histories.whole(rows) if self._ranking.need_histories else []
                 scores = self._scores(parameters, last[rows], times[rows], known)
                 best.append(top_items(scores, k, exclude))
-            return torch.cat(best)
+            return torch.cat(best).cpu()
 
     def target_ranks(self, interactions: Interactions, scored: Tensor) -> Tensor:
         """Return the rank of each next click among all items; see `Ranker`.
@@ -123,23 +145,28 @@ class ModelRecommender:
         with torch.no_grad():
             parameters, profiles, steps = self._followed(interactions)
             clicked = (scored & (interactions.clicks >= 0)).nonzero()[:, 0]  # [M]
-            states, times = profiles[steps.state_of[clicked]], interactions.times[clicked]
+            states = profiles[steps.state_of[clicked.to(self._device)]]
+            times = interactions.times[clicked]
             histories = Histories(interactions)
 
             def score(rows: slice) -> Tensor:
                 known = histories.before(clicked[rows]) if self._ranking.need_histories else []
                 return self._scores(parameters, states[rows], times[rows], known)
 
-            targets = interactions.clicked_items[clicked].long()
-            return target_ranks(score, targets, len(parameters.items), cells=_CELLS)
+            targets = interactions.clicked_items[clicked].long().to(self._device)
+            return target_ranks(score, targets, len(parameters.items), cells=self._cells).cpu()
 
     @cached_property
     def _ranking(self) -> TermsInLog:
         return TermsInLog(self._model.posterior, self._model.terms, self._log)
 
+    @cached_property
+    def _expected(self) -> Parameters:
+        return self._posterior.expected()
+
     def _followed(self, interactions: Interactions) -> tuple[Parameters, Tensor, ClickSteps]:
         """Return the closed form, and the profiles [M, D] that interactions lead to by it."""
-        parameters = self._model.posterior.expected()
+        parameters, interactions = self._expected, interactions.to(self._device)
         steps = ClickSteps.of(interactions, parameters.evidence)
         profiles = known_profiles(parameters, interactions, steps)
         return parameters, profiles, steps
@@ -152,8 +179,24 @@ class ModelRecommender:
         histories: Sequence[UserHistory],
     ) -> Tensor:
         """Return the utilities of all items to profiles [C, D] at times [C]: [C, I]."""
-        added = self._ranking.added(parameters, times, histories)
+        if self._device.type == "cpu":
+            return ranking_utilities(
+                parameters, profiles, self._ranking.added(parameters, times, histories)
+            )
+        added = self._ranking.added(self._model.posterior.mean(), times, histories)
+        if isinstance(added, Tensor):
+            added = added.to(self._device)
         return ranking_utilities(parameters, profiles, added)
+
+
+def _log_probabilities(items: Tensor, no_click: Tensor, offsets: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the log of a softmax over the items of a slate [F] and no click [N], in doubles."""
+    items, no_click = items.double(), no_click.double()
+    row = torch.repeat_interleave(offsets.diff())  # [F]
+    top = no_click.scatter_reduce(0, row, items, "amax")
+    total = (no_click - top).exp().index_add(0, row, (items - top[row]).exp())
+    normaliser = top + total.log()
+    return items - normaliser[row], no_click - normaliser
 
 
 def require_same_items(model: SlateModel, dataset: SlateDataset) -> None:

@@ -54,6 +54,13 @@ class Ranker(Protocol):
         ...
 
 
+class OnlyPredicts:
+    """A recommender as a predictor, where its ranking is known from elsewhere."""
+
+    def __init__(self, recommender: Predictor) -> None:
+        self.predict = recommender.predict
+
+
 def top_items(scores: Tensor, k: int, exclude: Tensor | None = None) -> Tensor:
     """Return the k items of greatest score, best first: scores [B, I] -> [B, k].
 
@@ -84,12 +91,12 @@ def target_ranks(
     `score(rows)` returns the scores [C, I] of those rows. Of equal scores the lower item number
     comes first.
     """
-    ranks = torch.empty(len(targets), dtype=torch.int64)
+    ranks = torch.empty(len(targets), dtype=torch.int64, device=targets.device)
     step = max(1, cells // num_items)
-    numbers = torch.arange(num_items)
+    numbers = torch.arange(num_items, device=targets.device)
     for start in range(0, len(targets), step):
         rows = slice(start, start + step)
-        scores, here = score(rows).cpu(), targets[rows, None].long()
+        scores, here = score(rows).to(targets.device), targets[rows, None].long()
         own = scores.gather(1, here)
         better = (scores > own) | ((scores == own) & (numbers < here))
         ranks[rows] = 1 + better.sum(dim=1)

@@ -77,15 +77,27 @@ def keyed_noise(key: Sequence[int], rows: Tensor, columns: int) -> Tensor:
     A generator would give a row other noise with other rows beside it. Numbers of cells go through
     SplitMix64 (Steele, Lea and Flood, 2014), then through the normal quantile.
     """
-    start = np.random.SeedSequence(list(key)).generate_state(1, np.uint64)
-    cells = rows.cpu().numpy()[:, None] * columns + np.arange(1, columns + 1)  # [R, C]
-    bits = start + cells.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)  # wraps around
-    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    bits ^= bits >> np.uint64(31)
-    uniform = ((bits >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
-    noise: Tensor = torch.special.ndtri(torch.from_numpy(uniform))
-    return noise.to(rows.device, torch.float32)
+    start = np.random.SeedSequence(list(key)).generate_state(1, np.uint64).view(np.int64)
+    column = torch.arange(1, columns + 1, device=rows.device)
+    cells = rows.long()[:, None] * columns + column  # [R, C]
+    bits = cells * _GOLDEN + int(start[0])  # wraps around, as all products here
+    bits = (bits ^ _shifted(bits, 30)) * _FIRST
+    bits = (bits ^ _shifted(bits, 27)) * _SECOND
+    bits = bits ^ _shifted(bits, 31)
+    uniform = (_shifted(bits, 11).double() + 0.5) * 2.0**-53
+    noise: Tensor = torch.special.ndtri(uniform)
+    return noise.float()
+
+
+_GOLDEN, _FIRST, _SECOND = (
+    int(np.uint64(word).view(np.int64))
+    for word in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+)
+
+
+def _shifted(bits: Tensor, count: int) -> Tensor:
+    """Shift to the right and fill up with zeros, which torch does with the sign."""
+    return (bits >> count) & ((1 << (64 - count)) - 1)
 
 
 def gaussian_kl(mean: Tensor, scale: Tensor, prior_mean: Tensor, prior_scale: Tensor) -> Tensor:

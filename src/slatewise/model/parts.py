@@ -1,13 +1,14 @@
 """The parts of one model, put together from its configuration."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 from slatewise.errors import SlatewiseError
 from slatewise.model.dynamics import Dynamics
 from slatewise.model.initial_states import InitialState
-from slatewise.model.part import Device
 from slatewise.model.registry import DYNAMICS, INITIAL_STATES, RELEVANCES
 from slatewise.model.relevance import Relevance
 from slatewise.model.terms.fitted import named_terms
@@ -60,11 +61,21 @@ class Parts:
         return [name for name in self.weight_names("items") if self.terms[name].ranks != "never"]
 
 
-def refuse_device(parts: Iterator[Any], device: Device) -> None:
-    """Refuse to train on a device that one of the parts cannot be trained on."""
+def refuse_device(parts: Iterable[Any], device: str, verb: str = "trained") -> None:
+    """Refuse a device that one of the parts cannot be trained, or otherwise used, on."""
     for part in parts:
-        if device not in part.devices:
+        if device.partition(":")[0] not in part.devices:
             raise SlatewiseError(
-                f"'{part.name}' cannot be trained on a GPU.",
+                f"'{part.name}' cannot be {verb} on a GPU.",
                 "Use the CPU (--device cpu), or leave it out.",
             )
+
+
+def require_device(device: str) -> None:
+    """Refuse a device that is not there."""
+    if device != "cpu" and not device.startswith("cuda"):
+        raise SlatewiseError(f"there is no device '{device}'.", "Choose cpu or cuda.")
+    if device != "cpu" and not torch.cuda.is_available():
+        raise SlatewiseError(
+            "torch finds no CUDA device.", "Use the CPU, or install torch with CUDA."
+        )

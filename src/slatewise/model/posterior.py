@@ -139,6 +139,12 @@ class Posterior:
 
     def sample_around(self, items: Tensor, generator: torch.Generator | None = None) -> Parameters:
         """Draw everything but the item vectors, which are given."""
+        return self.parameters(items, *self.draw_shared(generator))
+
+    def draw_shared(
+        self, generator: torch.Generator | None = None
+    ) -> tuple[dict[str, Tensor], Tensor | None]:
+        """Draw everything but the item vectors, by name; and the weights that rank, if any."""
         values, noise = {}, []
         for name, part in self.shared.items():
             if name in self._small:
@@ -150,7 +156,7 @@ class Posterior:
             parts = torch.split(drawn, [len(each) for each in noise])
             values |= dict(zip(self._small, parts, strict=True))
         ranking = None if self.ranking is None else self.ranking.draw(generator)
-        return self.parameters(items, values, ranking)
+        return values, ranking
 
     def samples_around(self, items: Tensor, generator: torch.Generator | None = None) -> Parameters:
         """Draw J times all that moves users, around J draws of items [J, R, C]: all [J, …].

@@ -18,6 +18,7 @@ from slatewise.errors import SlatewiseError
 from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
 from slatewise.model.item_features import ItemFeatures
+from slatewise.model.parts import require_device
 from slatewise.model.terms import FittedTerms, with_automatic_terms
 from slatewise.training import runs
 from slatewise.training.config import TrainingConfig
@@ -79,7 +80,7 @@ def fit(
     )
     if "network" in model.terms and not model.is_given("network_seed"):
         model = model.changed(network_seed=seed)
-    _require_device(device)
+    require_device(device)
     peers.require_cpu(device)
     groups = torch.tensor(dataset.item_groups, dtype=torch.int64, device=device)
     with _one_thread(), _stop_on_interrupt() as interrupted:
@@ -241,15 +242,6 @@ class _Checkpoint:
         about = {"settings": json.dumps(self._settings), "progress": json.dumps(progress)}
         runs.write_tensors(self._file, tensors, about)
         self._written = time.monotonic()
-
-
-def _require_device(device: str) -> None:
-    if device != "cpu" and not device.startswith("cuda"):
-        raise SlatewiseError(f"there is no device '{device}'.", "Choose cpu or cuda.")
-    if device != "cpu" and not torch.cuda.is_available():
-        raise SlatewiseError(
-            "torch finds no CUDA device.", "Train on the CPU, or install torch with CUDA."
-        )
 
 
 @contextmanager

@@ -26,7 +26,12 @@ class Distance(Relevance):
         return -many_distances(profiles, vectors)
 
     def exact(self, profiles: Tensor, vectors: Tensor) -> Tensor:
-        """Return −‖z − v‖ by differences: a product would rank close items by rounding errors."""
+        """Return −‖z − v‖ by differences: a product would rank close items by rounding errors.
+
+        A GPU multiplies in double precision about as fast, with as few errors.
+        """
+        if profiles.device.type != "cpu":
+            return -double_distances(profiles, vectors)
         return -torch.cdist(profiles, vectors, compute_mode="donot_use_mm_for_euclid_dist")
 
     def with_spread(
@@ -69,6 +74,13 @@ def many_distances(profiles: Tensor, items: Tensor) -> Tensor:
     profiles, items = profiles - centre, items - centre
     squares = profiles.square().sum(1)[:, None] + items.square().sum(1)
     return (squares - 2 * profiles @ items.T).clamp(min=1e-6).sqrt()
+
+
+def double_distances(profiles: Tensor, items: Tensor) -> Tensor:
+    """Return Euclidean distances [M, K] through one matrix product in double precision."""
+    profiles, items = profiles.double(), items.double()
+    squares = torch.addmm(items.square().sum(1), profiles, items.T, alpha=-2)  # [M, K]
+    return squares.add_(profiles.square().sum(1)[:, None]).clamp_(min=0).sqrt_()
 
 
 PART: Final = Distance
