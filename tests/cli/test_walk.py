@@ -41,7 +41,8 @@ def trained(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     small = {"items": 120, "groups": 4, "exposure_skew": 0.5}
     write_log(load_config("news", users=40, catalogue=small), tmp_path / "log")
     log = pl.read_parquet(tmp_path / "log" / "log.parquet")
-    late = wall_clock() - 3_600_000_000 - log["time"].dt.epoch("us").max()
+    last = int(log["time"].dt.epoch("us").to_numpy().max())
+    late = wall_clock() - 3_600_000_000 - last
     log = log.with_columns(pl.col("time") + pl.duration(microseconds=late))
     log.write_parquet(tmp_path / "log" / "log.parquet")
     (tmp_path / "quick.toml").write_text(TRAINING)
