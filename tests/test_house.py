@@ -39,3 +39,7 @@ def test_a_class_is_called_by_a_noun() -> None:
 def test_no_module_is_too_long_to_read() -> None:
     lengths = {path: len(path.read_text().splitlines()) for path in SOURCE.rglob("*.py")}
     assert {path.name: length for path, length in lengths.items() if length > LONGEST} == {}
+
+
+def test_the_service_is_made_of_packages_alone() -> None:
+    assert [file.name for file in (SOURCE / "service").glob("*.py")] == ["__init__.py"]

@@ -16,7 +16,7 @@ def backup(
     store: StoreUrl = None,
 ) -> None:
     """Back up the store, models and settings of a service, while it serves."""
-    from slatewise.service.backup import back_up  # noqa: PLC0415 (SQLAlchemy is slow to load)
+    from slatewise.service.upkeep.backup import back_up  # noqa: PLC0415 (SQLAlchemy is slow to load)
 
     made = back_up(directory, read_settings(config, store).store_url(directory), file, config)
     console.print(f"Backup: {file}, {len(made.files):,} files, {made.size / 1e6:,.1f} MB unpacked")

@@ -17,7 +17,7 @@ def expire(
     directory: ServiceDirectory, config: ServiceSettings = None, store: StoreUrl = None
 ) -> None:
     """Move slates older than [retention] says out of the store, while it serves."""
-    from slatewise.service.retention import expire as expire_slates  # noqa: PLC0415 (torch)
+    from slatewise.service.upkeep.retention import expire as expire_slates  # noqa: PLC0415 (torch)
 
     settings = read_settings(config, store)
     with (

@@ -14,7 +14,7 @@ def repair(
     directory: ServiceDirectory, config: ServiceSettings = None, store: StoreUrl = None
 ) -> None:
     """Put a stopped service right: times from the future, and traces of erased people."""
-    from slatewise.service.repair import repair as repair_service  # noqa: PLC0415 (torch)
+    from slatewise.service.upkeep.repair import repair as repair_service  # noqa: PLC0415 (torch)
 
     with opened_store(directory, read_settings(config, store)) as opened:
         done = repair_service(directory, opened)

@@ -13,8 +13,8 @@ def restore(
     directory: Annotated[Path, typer.Argument(help="Directory to make; empty if it exists.")],
 ) -> None:
     """Restore a service from a backup into an empty directory."""
-    from slatewise.service.backup import SETTINGS  # noqa: PLC0415 (SQLAlchemy is slow to load)
-    from slatewise.service.backup import restore as restore_service  # noqa: PLC0415
+    from slatewise.service.upkeep.backup import SETTINGS  # noqa: PLC0415 (SQLAlchemy is slow to load)
+    from slatewise.service.upkeep.backup import restore as restore_service  # noqa: PLC0415
 
     found = restore_service(file, directory)
     console.print(f"Service: {directory}, as it was at {found.time}")

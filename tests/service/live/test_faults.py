@@ -10,11 +10,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from slatewise.service.backup import back_up, restore
 from slatewise.service.serving import Request, Service, replay
 from slatewise.service.serving.models import Models
 from slatewise.service.settings import ServiceConfig
 from slatewise.service.store import Store
+from slatewise.service.upkeep.backup import back_up, restore
 from tests.service.live.conftest import CONFIG, Shop
 from tests.service.live.harness import SLATEWISE, eventually, same
 

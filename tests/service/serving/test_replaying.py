@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from slatewise.errors import SlatewiseError
-from slatewise.service.repair import compact_items
 from slatewise.service.serving import Replayer, Request, Service, replay
 from slatewise.service.serving.models import Models
 from slatewise.service.settings import ServiceConfig
 from slatewise.service.store import Store
 from slatewise.service.store.records import Outcome, SlateRecord
+from slatewise.service.upkeep.repair import compact_items
 from tests.service.serving.world import (
     GROUPS,
     HOUR,

@@ -16,10 +16,10 @@ from types import FrameType
 from slatewise.errors import SlatewiseError
 from slatewise.service.http.setup import LOGGING, end_with_parent
 from slatewise.service.nights.night import retrain
-from slatewise.service.repair import compact_items
-from slatewise.service.retention import expire
 from slatewise.service.settings import ServiceConfig
 from slatewise.service.store import Store
+from slatewise.service.upkeep.repair import compact_items
+from slatewise.service.upkeep.retention import expire
 
 LOOK = 10.0
 """seconds between looks at the clock: it may be set, and a computer may sleep"""

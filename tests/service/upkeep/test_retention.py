@@ -7,17 +7,17 @@ import polars as pl
 import pytest
 
 from slatewise.errors import SlatewiseError
-from slatewise.service import retention
 from slatewise.service.analysis import Tally, as_json, report
 from slatewise.service.logs import export_log, load_log
 from slatewise.service.nights import schedule
-from slatewise.service.retention import expire
 from slatewise.service.serving.item_states import COUNTS, ItemStates
 from slatewise.service.serving.items import ItemLog
 from slatewise.service.settings import RetentionConfig, ServiceConfig
 from slatewise.service.store import Store
 from slatewise.service.store import retention as slices
 from slatewise.service.store.records import ItemState, Outcome, SlateRecord
+from slatewise.service.upkeep import retention
+from slatewise.service.upkeep.retention import expire
 from tests.service.analysis.log import DAY, START, fill
 from tests.service.serving.world import a_model
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from slatewise.errors import SlatewiseError
-from slatewise.service import backup
-from slatewise.service.backup import back_up, restore
 from slatewise.service.serving.models import Models
 from slatewise.service.store import Store
+from slatewise.service.upkeep import backup
+from slatewise.service.upkeep.backup import back_up, restore
 from slatewise.training import runs
 from tests.service.serving.world import a_model
 from tests.service.store.making import click, rows, slate

@@ -1,0 +1,1 @@
+"""What keeps a service well: backups, repairs, and slates that leave the store after a time."""
