@@ -26,9 +26,10 @@ from slatewise.evaluation import (
     top_items,
 )
 from slatewise.evaluation.baselines import counting as module
-from slatewise.evaluation.baselines.counting import Choice, beta_by_moments
+from slatewise.evaluation.baselines.counting import Choice
 from slatewise.evaluation.counts import Counts, Successions, last_clicked
 from slatewise.evaluation.predictions import Slates
+from slatewise.features.item_rates import beta_by_moments
 from slatewise.simulation import load_config, write_log
 from tests.evaluation.contract import RecommenderContract
 from tests.evaluation.drawing import random_interactions, seeds

@@ -144,7 +144,7 @@ def test_trees_find_what_no_sum_of_features_says(turned: SlateDataset, trees: Bo
     grown, summed = (
         evaluate(one, turned, resamples=20)["log_likelihood"] for one in (trees, logit)
     )
-    assert grown.value > -0.65  # of −.325, if they grew on
+    assert grown.value > -0.7  # of −.325, if they grew on
     assert summed.value < -0.8
     assert not isinstance(trees, Ranker)
 

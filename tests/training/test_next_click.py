@@ -14,6 +14,7 @@ from slatewise.data.preparation import prepare
 from slatewise.data.split import SplitConfig
 from slatewise.evaluation import ModelRecommender, evaluate
 from slatewise.evaluation.parts import scored_interactions
+from slatewise.features.turnover import share_still_shown
 from slatewise.features.user_history import UserHistory
 from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
@@ -22,7 +23,6 @@ from slatewise.model.steps import ClickSteps
 from slatewise.model.utility import ranking_utilities
 from slatewise.slates import Recommender
 from slatewise.training import TrainingConfig, fit, load, next_click, runs, save
-from slatewise.training.sizes import share_still_shown
 
 ITEMS = 40
 CONFIG = ModelConfig(

@@ -25,6 +25,7 @@ from torch import Tensor
 from slatewise.data.dataset import SlateDataset
 from slatewise.data.ragged import Int64Array, offsets_of
 from slatewise.features.linear_choice import Doubles, LinearChoice
+from slatewise.features.turnover import items_stay
 from slatewise.features.user_history import Histories, UserHistory
 from slatewise.model.config import ModelConfig
 from slatewise.model.posterior import Posterior
@@ -34,7 +35,7 @@ from slatewise.model.steps import ClickSteps
 from slatewise.model.terms import FittedTerms
 from slatewise.model.terms.term import Floats
 from slatewise.model.utility import ranking_utilities
-from slatewise.training.sizes import LogSize, items_stay
+from slatewise.training.sizes import LogSize
 from slatewise.training.validation import held_out
 
 _CLICKS: Final = 2_048

@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from slatewise.data.dataset import SlateDataset
+from slatewise.features.turnover import items_stay
 from slatewise.model.config import ModelConfig
 from slatewise.model.registry import TERMS
 from slatewise.training.config import TrainingConfig
@@ -32,8 +33,6 @@ recall@20 of shop sessions .596 to .687, of grocery baskets .095 to .133. A GPU 
 SLATE_TERMS: Final = ("history", "network", "popularity", "position", "propensity", "source")
 """What predicts choices within slates beside the vectors, where a log can teach it. A bias gains
 nothing beside them, and takes from what the vectors learn."""
-_STAYING: Final = 0.5
-"""Share of what is shown early that is still shown late, below which a catalogue turns over."""
 
 
 @dataclass(frozen=True)
@@ -115,27 +114,6 @@ def with_optimisation(
     if given or not model.terms or model.likelihood == "all-item" or not items_stay(dataset):
         return training
     return training.model_copy(update={"optimisation": "terms-last"})
-
-
-def items_stay(dataset: SlateDataset) -> bool:
-    """Return whether most of what is shown early in a log is still shown late."""
-    return share_still_shown(dataset) >= _STAYING
-
-
-def share_still_shown(dataset: SlateDataset) -> float:
-    """Return how much of what was seen in the first third of a log is seen in the last third.
-
-    Near 1 for shops and videos, near 0 for news; 1 where times are only an order.
-    """
-    if not dataset.meta["clock_times"]:
-        return 1.0
-    times, lengths = np.asarray(dataset.times), np.diff(dataset.slate_offsets)
-    thirds = np.quantile(times, [1 / 3, 2 / 3])
-    early, late = (
-        np.bincount(dataset.slate_items[np.repeat(mask, lengths)], minlength=dataset.num_items)
-        for mask in (times <= thirds[0], times >= thirds[1])
-    )
-    return float(early[late > 0].sum() / max(1, early.sum()))
 
 
 def settled(

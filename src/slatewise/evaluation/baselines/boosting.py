@@ -1,9 +1,9 @@
 """Boosted trees (LightGBM) that choose in slates, by the features of the strict past.
 
 Trees add up to the utility of an item relative to that of no click, and the loss is the softmax
-over both. Their columns are the `PastFeatures` of item and slate, the item's position, its smoothed
-click rate in the training part, in training that of other users, and how far those of the item are
-below the best of its slate.
+over both. Their columns are what the network of a model has, the `PastFeatures` of item and slate
+and the item's group, position and, where items stay, `ItemRates`; and, for trees do not see the
+slate, how far the columns of an item are below the best of its slate.
 Trees are grown on the training part until the validation part gains no more, with the settings
 below and nothing searched.
 
@@ -20,28 +20,27 @@ from torch import Tensor
 
 from slatewise.data import SlateDataset
 from slatewise.data.interactions import Interactions
-from slatewise.data.ragged import Int64Array, offsets_of
+from slatewise.data.ragged import offsets_of
 from slatewise.errors import SlatewiseError
-from slatewise.evaluation.baselines.counting import beta_by_moments
-from slatewise.evaluation.counts import training_batches
 from slatewise.evaluation.evaluate import batches, scored_users
 from slatewise.evaluation.parts import Part, scored_interactions
 from slatewise.evaluation.predictions import Predictions, Slates
 from slatewise.evaluation.rows import Floats, max_rows
 from slatewise.features.cells import positions
+from slatewise.features.item_rates import ItemRates
 
 ROUNDS: Final = 1_000
 PATIENCE: Final = 30
 """Trees without a gain on the validation part after which no more are grown."""
 SETTINGS: Final = {
-    "learning_rate": 0.03,
+    "learning_rate": 0.06,
     "num_leaves": 31,
     "min_data_in_leaf": 50,
     "feature_fraction": 0.8,
     "lambda_l2": 1.0,
 }
-FOLDS: Final = 5
-"""Parts that users are dealt into: click rates for the training of one come from the others."""
+GROUP: Final = 0
+"""The column that is a category."""
 OPTIONS: Final = 1_000_000
 """Items seen that trees are grown on, at most: users are drawn until there are as many."""
 _BATCH: Final = 1_024
@@ -101,11 +100,9 @@ class BoostedTrees:
         from slatewise.features.past import PastFeatures  # noqa: PLC0415 (needs pydantic)
 
         self._past = PastFeatures.fit(dataset).in_log(dataset)
-        users = np.random.default_rng(seed).permutation(np.flatnonzero(dataset.train_end > 0))
-        self._folds = [users[fold::FOLDS] for fold in range(FOLDS)]
-        self._counts = np.stack([_counts(dataset, fold) for fold in self._folds])
-        """[folds, 2, I] clicks and views"""
-        self._rates = _rates(self._counts.sum(0))
+        self._groups = dataset.item_groups
+        self._rates = ItemRates.fit(dataset, seed)
+        self._seed = seed
         self._trees: Any = None
 
     @classmethod
@@ -118,7 +115,8 @@ class BoostedTrees:
     ) -> "BoostedTrees":
         """Grow trees on the training part, as many as the validation part asks for."""
         library, model = require_lightgbm(), cls(dataset, seed)
-        train, valid = model._training(dataset), model._validation(dataset)
+        train = model._options(dataset, "training", OPTIONS)
+        valid = model._options(dataset, "validation", OPTIONS // 5)
         settings = {
             **SETTINGS,
             "objective": lambda scores, _: train.derivatives(scores),
@@ -128,7 +126,9 @@ class BoostedTrees:
             "force_row_wise": True,
             "verbosity": -1,
         }
-        table = library.Dataset(train.columns, np.zeros(len(train.columns)))
+        table = library.Dataset(
+            train.columns, np.zeros(len(train.columns)), categorical_feature=[GROUP]
+        )
         judged = library.Dataset(valid.columns, np.zeros(len(valid.columns)), reference=table)
         model._trees = library.train(
             settings,
@@ -146,57 +146,32 @@ class BoostedTrees:
 
     def predict(self, interactions: Interactions, scored: Tensor) -> Predictions:
         """Predict the scored interactions; see `Predictor`."""
-        options = self._described(interactions, scored, self._rates)
+        rates = None if self._rates is None else self._rates.rates[interactions.slate_items]
+        options = self._described(interactions, scored, rates)
         some = len(options.columns)
         return options.predictions(self._trees.predict(options.columns) if some else np.empty(0))
 
-    def _training(self, dataset: SlateDataset) -> Options:
-        parts = []
-        for fold, users in enumerate(self._folds):
-            if len(users):
-                others = _rates(self._counts.sum(0) - self._counts[fold])
-                parts.append(self._options(dataset, users, "training", others, OPTIONS // FOLDS))
-        return Options.joined(parts)
-
-    def _validation(self, dataset: SlateDataset) -> Options:
-        users = np.random.default_rng(0).permutation(scored_users(dataset, "validation"))
-        return self._options(dataset, users, "validation", self._rates, OPTIONS // FOLDS)
-
-    def _options(
-        self, dataset: SlateDataset, users: Int64Array, part: Part, rates: Rows, most: int
-    ) -> Options:
-        """Describe the slates of a part, user by user until there are enough."""
-        parts: list[Options] = []
-        for _, batch in batches(dataset, users, part, _BATCH):
+    def _options(self, dataset: SlateDataset, part: Part, most: int) -> Options:
+        """Describe the slates of a part, of users drawn at random until there are enough."""
+        rng, parts = np.random.default_rng(self._seed), list[Options]()
+        for users, batch in batches(
+            dataset, rng.permutation(scored_users(dataset, part)), part, _BATCH
+        ):
             scored = scored_interactions(batch, part) & batch.first_choices
+            rates = None if self._rates is None else self._rates.in_training(batch, users)
             parts.append(self._described(batch, scored, rates))
             if sum(len(one.columns) for one in parts) >= most:
                 break
         return Options.joined(parts)
 
-    def _described(self, interactions: Interactions, scored: Tensor, rates: Rows) -> Options:
+    def _described(self, interactions: Interactions, scored: Tensor, rates: Rows | None) -> Options:
+        """Describe the scored slates; `rates` are of all items seen [F], None for none."""
         slates = Slates.of(interactions, scored)
         past, seen = self._past(interactions), interactions.choices(scored)
-        items = np.column_stack([past.items[seen].numpy(), rates[slates.items]])
+        known = [] if rates is None else [rates[seen.numpy()]]
+        items = np.column_stack([past.items[seen].numpy(), *known])
         best = np.repeat(max_rows(items, slates.offsets), slates.scroll_lengths, axis=0)
         steps = np.repeat(past.slates[scored].numpy(), slates.scroll_lengths, axis=0)
-        columns = [items, items - best, positions(interactions)[seen].numpy(), steps]
+        place = positions(interactions)[seen].numpy()
+        columns = [self._groups[slates.items], items, items - best, place, steps]
         return Options(slates, np.column_stack(columns).astype(np.float32))
-
-
-def _counts(dataset: SlateDataset, users: Int64Array) -> Int64Array:
-    """Count clicks and views of every item in the training part of users: [2, I]."""
-    counts = np.zeros((2, dataset.num_items), dtype=np.int64)
-    for batch in training_batches(dataset, users):
-        clicked = batch.clicked_items[batch.clicks >= 0].numpy()
-        counts[0] += np.bincount(clicked, minlength=dataset.num_items)
-        seen = batch.slate_items[batch.choices(batch.first_choices)].numpy()  # each slate once
-        counts[1] += np.bincount(seen, minlength=dataset.num_items)
-    return counts
-
-
-def _rates(counts: Int64Array) -> Rows:
-    """Return the logarithm of the smoothed click rate of every item: [I]."""
-    mean, strength = beta_by_moments(*counts)
-    out: Rows = np.log((counts[0] + strength * mean) / (counts[1] + strength)).astype(np.float32)
-    return out

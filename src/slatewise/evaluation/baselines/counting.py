@@ -23,6 +23,7 @@ from slatewise.evaluation.baselines.held_out import HeldOut
 from slatewise.evaluation.counts import Counts, last_clicked
 from slatewise.evaluation.predictions import Predictions, Slates
 from slatewise.evaluation.rows import Floats
+from slatewise.features.item_rates import beta_by_moments
 from slatewise.features.linear_choice import LinearChoice
 
 ROWS: Final = 1 << 14
@@ -270,25 +271,6 @@ def _final_clicks(interactions: Interactions) -> Int64Array:
     users = np.repeat(np.arange(len(out)), np.diff(interactions.user_offsets.numpy()))
     out[users[clicked >= 0]] = clicked[clicked >= 0]  # the last assignment stays
     return out
-
-
-def beta_by_moments(clicks: Int64Array, views: Int64Array) -> tuple[float, float]:
-    """Return the mean and strength of the Beta that click-through rates [I] are drawn from.
-
-    With views n_i and rates p_i, Σ n_i (p_i − m)² has the expectation
-    m (1 − m) [(1 − ρ)(I − 1) + ρ (N − Σ n_i² / N)], where ρ = 1 / (1 + strength).
-    """
-    seen = views > 0
-    n, total = views[seen].astype(np.float64), float(views.sum())
-    mean = (clicks.sum() + 0.5) / (total + 1)
-    if seen.sum() < 2:
-        return float(mean), 1.0
-    spread = (n * (clicks[seen] / n - mean) ** 2).sum() / (mean * (1 - mean))
-    items = len(n) - 1
-    scope = total - (n**2).sum() / total - items
-    correlation = (spread - items) / scope if scope > 0 else 1.0
-    correlation = float(np.clip(correlation, 1e-4, 0.5))
-    return float(mean), 1 / correlation - 1
 
 
 COUNTING: Final[tuple[type[Baseline], ...]] = (BaseRate, Popularity, SmoothedCTR, CoClick)

@@ -13,12 +13,18 @@ from torch import Tensor
 from slatewise.model.network.architecture import SlateInputs, SlateNetwork, slate_log_likelihood
 
 RATE: Final = 2e-3
+"""Of steps with the smallest batch; it grows with the root of the batch."""
 DECAY: Final = 0.02
 """Weight decay, of all but biases."""
 AVERAGED: Final = 0.99
 """By which averaged weights are kept at each step: they generalise better than the last ones."""
-BATCH: Final = 256
-"""Slates of a step."""
+BATCHES: Final = (256, 1_024)
+"""Slates of a step, at least and at most; between them, what gives an epoch its steps.
+
+On 91,000 slates of one item batches of 1,024 took a third of the time of 256, on 23,000 longer ones
+512 took 70 %, for the same likelihood."""
+STEPS: Final = 64
+"""Of an epoch."""
 WARM: Final = 50
 """Steps over which the rate rises."""
 EPOCHS: Final = 40
@@ -81,7 +87,7 @@ def fit_network(
             choices.inputs.items.shape[1], choices.inputs.slates.shape[1], groups, hidden
         ).to(choices.clicks.device)
     generator = torch.Generator().manual_seed(seed)
-    climb = _Climb(choices, network)
+    climb = _Climb(choices, network, len(training))
     best, values, waited = copy.deepcopy(network), [choices.mean(network, validation)], 0
     for _ in range(EPOCHS):
         order = torch.randperm(len(training), generator=generator)
@@ -92,10 +98,11 @@ def fit_network(
             continue
         waited += 1
         if waited == PATIENCE:
-            if climb.rate < RATE:
+            if climb.is_slower:
                 break
             # From the best weights once more, in smaller steps.
-            climb.rate, waited = LOWER * RATE, 0
+            climb.slow_down()
+            waited = 0
             network.load_state_dict(best.state_dict())
     return FittedNetwork(best, values)
 
@@ -103,21 +110,28 @@ def fit_network(
 class _Climb:
     """Steps of AdamW, and the average of the weights that they lead to."""
 
-    def __init__(self, choices: Choices, network: SlateNetwork) -> None:
-        self.average, self.rate = copy.deepcopy(network), RATE
+    def __init__(self, choices: Choices, network: SlateNetwork, slates: int) -> None:
+        least, most = BATCHES
+        self._batch = min(max(least, slates // STEPS), most)
+        self._rate, self.is_slower = RATE * (self._batch / least) ** 0.5, False
+        self.average = copy.deepcopy(network)
         self._choices, self._network, self._steps = choices, network, 0
         every = list(network.parameters())
         groups = [
             {"params": [one for one in every if one.ndim > 1], "weight_decay": DECAY},
             {"params": [one for one in every if one.ndim < 2], "weight_decay": 0.0},
         ]
-        self._adam = torch.optim.AdamW(groups, lr=RATE, foreach=True)
+        self._adam = torch.optim.AdamW(groups, lr=self._rate, fused=True)
+
+    def slow_down(self) -> None:
+        """Take smaller steps from now on."""
+        self._rate, self.is_slower = LOWER * self._rate, True
 
     def epoch(self, rows: Tensor) -> None:
         """Go through slates [M] once, in their order."""
-        for part in torch.split(rows, BATCH):
+        for part in torch.split(rows, self._batch):
             for group in self._adam.param_groups:
-                group["lr"] = self.rate * min(1.0, (self._steps + 1) / WARM)
+                group["lr"] = self._rate * min(1.0, (self._steps + 1) / WARM)
             loss = -self._choices.log_likelihood(self._network, part).mean()
             self._adam.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]

@@ -24,6 +24,7 @@ from slatewise.data.dataset import SlateDataset
 from slatewise.data.interactions import Interactions
 from slatewise.data.ragged import Int64Array, offsets_of, ranges
 from slatewise.errors import SlatewiseError
+from slatewise.features.item_rates import ItemRates
 from slatewise.features.past import PastFeatures, PastTable
 from slatewise.features.popularity import Popularity, PopularityConfig
 from slatewise.features.popularity_state import PopularityState
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
 LEAST: Final = 2_000
 """Training interactions below which linear terms do better."""
+RATE: Final = "training_click_rate"
+"""Name of the one feature that is not of the strict past, of items that stay."""
 _KEPT: Final = 4
 """Networks that a process remembers: a selection fits many models to one log."""
 _fitted: dict[str, "NetworkTerm"] = {}
@@ -116,8 +119,12 @@ class NetworkTerm(FeatureTerm):
     def _fit(cls, settings: NetworkSettings, dataset: SlateDataset) -> "NetworkTerm":
         past, log = PastFeatures.fit(dataset), dataset.interactions()
         training, validation = _parts(log)
-        table = past.in_log(dataset)(log)
-        tensors = _scales(table, log, training)
+        table, tensors = past.in_log(dataset)(log), {}
+        if (rates := ItemRates.fit(dataset)) is not None:
+            tensors["item_rates"] = torch.from_numpy(rates.rates)
+            learned = rates.in_training(log, np.arange(dataset.num_users))
+            table = _with_column(table, torch.from_numpy(learned))
+        tensors |= _scales(table, log, training)
         tensors["item_groups"] = torch.from_numpy(dataset.item_groups.astype(np.int32))
         clicks, groups = log.clicks.long(), dataset.num_groups
         can_pass = bool((clicks[training] < 0).any())
@@ -189,9 +196,20 @@ class NetworkTerm(FeatureTerm):
         table, network = self.past.in_log(log), self.network
 
         def describe(interactions: Interactions) -> Tensor:
-            return self._columns(interactions, table(interactions), network, self._tensors)
+            found = self._with_rates(table(interactions), interactions.slate_items)
+            return self._columns(interactions, found, network, self._tensors)
 
         return describe
+
+    def _with_rates(self, table: PastTable, items: Tensor) -> PastTable:
+        """Add the click rates of the items seen [F], where items stay; new ones have the mean."""
+        rates = self._tensors.get("item_rates")
+        if rates is None:
+            return table
+        unknown = self._tensors["items_mean"][-1]
+        known = items < len(rates)
+        found = torch.where(known, rates[torch.where(known, items, 0).long()], unknown)
+        return _with_column(table, found)
 
     def describe_training(self, log: SlateDataset) -> Describe:
         """Return nothing: all else is fitted without the network, and pooled with it."""
@@ -278,6 +296,7 @@ class NetworkTerm(FeatureTerm):
         table = self.past.table(log, groups, None if self.past.popularity is None else popular)
         table.slates[-1, self.past.slate_names.index("slate_length")] = np.log(length)
         own, scales = PastTable(table.items[first:], table.slates[-1:]), self._tensors
+        own = self._with_rates(own, torch.from_numpy(items))
         of_items = torch.from_numpy(groups[local[first:]]).long()
         offsets = torch.tensor([0, len(items)])
         inputs = SlateInputs(*_standardised(scales, own), of_items, offsets)
@@ -289,9 +308,10 @@ class NetworkTerm(FeatureTerm):
         `sds` are standard deviations of the feature above its mean.
         """
         log = dataset.interactions()
-        inputs = _inputs(self._tensors, self.past.in_log(dataset)(log), log)
+        table = self._with_rates(self.past.in_log(dataset)(log), log.slate_items)
+        inputs, names = _inputs(self._tensors, table, log), (*self.past.item_names, RATE)
         return [
-            {"feature": self.past.item_names[one.feature], "sds": value, "log_odds": odds}
+            {"feature": names[one.feature], "sds": value, "log_odds": odds}
             for one in responses(self.network, inputs, can_pass=self.can_pass)
             for value, odds in zip(one.values.tolist(), one.log_odds.tolist(), strict=True)
         ]
@@ -344,6 +364,11 @@ def _scales(table: PastTable, log: Interactions, training: Tensor) -> dict[str, 
         scales[f"{name}_mean"] = values.double().mean(0).float()
         scales[f"{name}_sd"] = values.double().std(0, correction=0).float().clamp(min=1e-3)
     return scales
+
+
+def _with_column(table: PastTable, column: Tensor) -> PastTable:
+    """Return the table with one more feature of items: [F]."""
+    return PastTable(torch.cat([table.items, column[:, None]], 1), table.slates)
 
 
 def _inputs(
