@@ -1,25 +1,31 @@
-"""How long one step of training takes on a GPU, with the data resident there.
+"""How long one step of training takes on a GPU, with the data resident there, beside its floor.
 
-30,000 users a step with 20 interactions each, slates of up to 25 items (11 on average), 25
-dimensions, 1.3 million items in 300 groups, one draw, everything learned. `median_ms` covers the
-whole of `DenseSteps.step`: gathering the batch, drawing, forward, backward, Adam, reading the loss.
+30,000 users a step with 20 interactions each, slates of up to 25 items (11 on average), exposure as
+skewed as 1 / rank, 25 dimensions, 1.3 million items in 300 groups, one draw, everything learned.
+`median_ms` covers the whole of `DenseSteps.step` as training takes it, one step after the other
+without waiting: gathering the batch, drawing, forward, backward, Adam.
 
-The floor is the fewest bytes over the bandwidth of a plain copy measured in the same run: 25 passes
-over an item table (draw 5, its gradient 4, Adam on means and scales 16), and for every cell that
-is seen a row read in each direction and a row of gradient added. Arithmetic, padding and collisions
-of popular items, the exposure term and launching come on top: the loss is read after every
-step, and while the next one is set out the GPU waits.
+The floor is the fewest bytes over the bandwidth of a plain copy measured in the same run: 17 passes
+over an item table (draw 3; Adam on means and scales 12, and the gradient read and cleared), and for
+every cell that is seen its number, its features in half precision, a row read and a row of gradient
+added; with an exposure term, five products of states with candidates at the measured rate of a
+TF32 matrix product come on top.
 
-`--small` runs the same in miniature, on a CPU and uncompiled.
+Then one size after the other changes: items, users a step, slate length, dimensions. `--small` runs
+the same in miniature, on a CPU and in plain torch.
 """
 
 import math
+import os
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import product
+from datetime import UTC, datetime
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -28,14 +34,23 @@ from torch import Tensor
 from harness import Row, Target, parse, parser, report
 from slatewise.data.interactions import Interactions
 from slatewise.model.config import ModelConfig
-from slatewise.model.likelihood import Candidates, Exposure
+from slatewise.model.likelihood import Exposure
 from slatewise.model.posterior import Posterior
 from slatewise.training.config import TrainingConfig
-from slatewise.training.dense import DenseSteps, Noise, Passes, dense_negative_elbo, draw_noise
-from slatewise.training.validation import Validation
+from slatewise.training.dense import DenseSteps, DeviceResult
 
-TABLES, ROWS_PER_CELL = 25, 4
+TABLES = 17
 SOURCES = ["search", "recommendation"]
+TERMS = ("bias", "co_clicks", "history", "popularity", "position", "propensity", "source")
+FACTOR_OF_TERMS = 1.4
+LIMITS = {
+    "slate-linear": 5.5,
+    "slate-gru": 7.0,
+    "all-item-linear": 8.0,
+    "all-item-gru": 8.0,
+    "source-aware-linear": 8.0,
+    "source-aware-gru": 8.0,
+}
 PASSES, ALL_USERS = 800, 2_300_000
 """What the paper's training took on a P100 in ten hours: passes over the FINN.no data."""
 
@@ -54,57 +69,84 @@ class Size:
     warm_up: int = 5
     repeats: int = 30
 
+    @property
+    def label(self) -> str:
+        """What is printed of it."""
+        return f"{self.items:,} items, {self.batch:,} users, S {self.longest}, D {self.dimensions}"
+
 
 FULL = Size(users=120_000, batch=30_000, items=1_300_000, groups=300)
 TINY = Size(users=60, batch=30, items=500, groups=5, steps=5, dimensions=4, warm_up=1, repeats=2)
 CHECKED = replace(TINY, users=200, batch=200, items=1_000, dimensions=25, steps=20)
-TRAINED, PASSED = replace(FULL, users=16_000, batch=2_000, items=2_000, groups=20, dimensions=8), 30
+SCALES: dict[str, tuple[int, ...]] = {
+    "items": (100_000, 10_000_000),
+    "batch": (3_000, 10_000, 100_000),
+    "longest": (10, 100),
+    "dimensions": (10, 50, 100),
+}
+CASES = [
+    (f"{likelihood}-{dynamics}", terms)
+    for likelihood in ("slate", "all-item", "source-aware")
+    for dynamics in ("linear", "gru")
+    for terms in ((), TERMS)
+]
+SCALED = "slate-gru"
+FIRST_STEP_S, PEAK_GB = 15.0, 16.0
 MINIATURE = {
     "device": "cpu",
     "FULL": TINY,
     "CHECKED": replace(CHECKED, users=20, batch=20, items=100),
-    "TRAINED": replace(TRAINED, users=400, batch=100, steps=10, items=200),
-    "PASSED": 5,
+    "SCALES": {"items": (100,), "batch": (10,)},
+    "CASES": [("slate-gru", ()), ("source-aware-linear", TERMS)],
 }
 
 
 def main() -> None:
-    """Measure every variant compiled, the slate likelihood uncompiled as well, and train once."""
+    """Measure every model, then every size, then the error beside float64."""
     arguments = parser(__doc__)
     arguments.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
+    arguments.add_argument("--commit", default="", help="what was measured, for the file")
+    arguments.add_argument("--first-step", action="store_true", help="time one step, and end")
     options = parse(arguments, globals())
     if options.device == "cpu":
         torch.set_num_threads(1)  # the miniature is over before threads have met
-    size = FULL
-    bandwidth = _bandwidth(options.device)
+    if options.first_step:
+        print(_first_step(options.device))
+        return
+    bandwidth, rate = _bandwidth(options.device), _product_rate(options.device)
     rows: list[Row] = []
-    for popularity in ("uniform", "zipf"):
-        data = _interactions(size, popularity, options.device)
-        for likelihood in ("slate", "all-item"):
-            for dynamics in ("linear", "gru"):
-                kinds = [options.device == "cuda"]
-                if kinds[0] and popularity == "uniform" and likelihood == "slate":
-                    kinds.append(False)
-                for compiled in kinds:
-                    steps = _steps(data, size, dynamics, likelihood, compiled)
-                    name = {"dynamics": dynamics, "likelihood": likelihood}
-                    name |= {"popularity": popularity, "compiled": compiled}
-                    row = name | _measure(steps, size, _floor_ms(data, size, bandwidth))
-                    print(row, file=sys.stderr)
-                    rows.append(row)
-                    del steps
-    agreement = _agreement(options.device)
-    training = {kind: _training_check(options.device, kind) for kind in ("linear", "gru")}
-    for kind, check in training.items():
-        print(f"{kind} on data of the model's kind: {check}")
+
+    def measured(size: Size, data: Interactions, name: str, terms: tuple[str, ...]) -> Row:
+        steps = _steps(data, size, name, terms)
+        floor = _floor_ms(steps, data, size, bandwidth, rate)
+        what = {"model": name, "terms": len(terms), "size": size.label}
+        row = what | _measure(steps, size, floor)
+        print(row, file=sys.stderr, flush=True)
+        rows.append(row)
+        return row
+
+    data = _interactions(FULL, options.device)
+    for name, terms in CASES:
+        measured(FULL, data, name, terms)
+    full = {(row["model"], row["terms"]): row for row in rows}
+    del data
+    for size in _scaled():
+        measured(size, _interactions(size, options.device), SCALED, ())
+    compiled = _first_steps(options.device)
+    agreement = dict(_agreement(options.device))
+    targets = []
+    for (name, count), row in full.items():
+        limit = LIMITS[name] * (FACTOR_OF_TERMS if count else 1)
+        what = f"milliseconds a step, {name}{', all terms' * bool(count)}"
+        targets.append(Target(what, row["median_ms"], limit))
+    peak = max(row["peak_gb"] for row in full.values())
     report(
         options,
-        f"A training step, {size.batch:,} users, {size.items:,} items, {_machine(options.device)}",
+        f"A training step, {FULL.batch:,} users, {FULL.items:,} items, {_machine(options.device)}",
         {
-            "dynamics": "{}",
-            "likelihood": "{}",
-            "popularity": "{}",
-            "compiled": "{}",
+            "model": "{}",
+            "terms": "{}",
+            "size": "{}",
             "median_ms": "{:.2f}",
             "worst_ms": "{:.2f}",
             "floor_ms": "{:.2f}",
@@ -115,24 +157,27 @@ def main() -> None:
         },
         rows,
         [
-            Target(
-                f"milliseconds a step, {row['dynamics']}, slate, {row['popularity']}",
-                row["median_ms"],
-                20.0,
-            )
-            for row in rows
-            if row["compiled"] and row["likelihood"] == "slate"
-        ]
-        + [
-            Target(f"nats gained by training, {kind}", check["gain"], 0.05, at_least=True)
-            for kind, check in training.items()
-        ]
-        + [Target("millionths of error beside float64", 1e6 * max(agreement.values()), 1_000)],
+            *targets,
+            Target("GB at most, at FINN.no's size", peak, PEAK_GB),
+            Target("seconds to the first step, nothing cached", compiled[0], FIRST_STEP_S),
+            Target("seconds to the first step, in the next run", compiled[1], FIRST_STEP_S),
+            Target("millionths of error beside float64", 1e6 * max(agreement.values()), 2_000),
+        ],
         machine=_machine(options.device),
+        date=datetime.now(UTC).strftime("%Y-%m-%d"),
+        commit=options.commit,
         copy_tb_per_s=bandwidth / 1e12,
+        tf32_tflops=rate / 1e12,
+        first_steps_s=compiled,
         agreement=agreement,
-        training=training,
     )
+
+
+def _scaled() -> Iterator[Size]:
+    for field, values in SCALES.items():
+        for value in values:
+            size = replace(FULL, **{field: value})  # type: ignore[arg-type]
+            yield replace(size, users=max(size.users, 2 * size.batch), repeats=10)
 
 
 def _machine(device: str) -> str:
@@ -140,9 +185,10 @@ def _machine(device: str) -> str:
     return f"{name}, torch {torch.__version__}"
 
 
-def _model(size: Size, dynamics: str, likelihood: str) -> ModelConfig:
+def _model(size: Size, name: str, terms: tuple[str, ...], **more: object) -> ModelConfig:
+    likelihood, _, dynamics = name.rpartition("-")
     values = {"dynamics": dynamics, "likelihood": likelihood, "dimensions": size.dimensions}
-    return ModelConfig.build(values, "the benchmark")
+    return ModelConfig.build(values | {"terms": terms, "negatives": 1_024} | more, "the benchmark")
 
 
 def _posterior(
@@ -156,35 +202,44 @@ def _posterior(
     posterior.to_(device)
     for part in (posterior.items, *posterior.shared.values()):
         part.mean, part.raw = part.mean.to(dtype), part.raw.to(dtype)
-        part.requires_grad_()
     return posterior
 
 
-def _steps(
-    data: Interactions, size: Size, dynamics: str, likelihood: str, compiled: bool
-) -> DenseSteps:
-    model = _model(size, dynamics, likelihood)
-    training = TrainingConfig(batch_users=size.batch)
-    exposure = Exposure.of(model, SOURCES)
+def _steps(data: Interactions, size: Size, name: str, terms: tuple[str, ...]) -> DenseSteps:
+    model = _model(size, name, terms)
     posterior = _posterior(model, size, data.clicks.device)
-    return DenseSteps(posterior, data, training, exposure, compiled=compiled)
+    data = _described(data, posterior)
+    training = TrainingConfig(batch_users=size.batch)
+    return DenseSteps(posterior, data, training, Exposure.of(model, SOURCES))
 
 
-def _interactions(size: Size, popularity: str, device: str) -> Interactions:
+def _described(data: Interactions, posterior: Posterior) -> Interactions:
+    """Draw features: their values do not matter to the time."""
+    device, parameters = data.clicks.device, posterior.mean()
+    generator = torch.Generator(device).manual_seed(0)
+    dtype = torch.float16 if device.type == "cuda" else torch.float32
+    cells = steps = None
+    if parameters.cell_weights is not None:
+        shape = len(data.slate_items), len(parameters.cell_weights)
+        cells = torch.randn(shape, generator=generator, device=device, dtype=dtype)
+    if parameters.step_weights is not None:
+        shape = len(data.clicks), len(parameters.step_weights)
+        steps = torch.randn(shape, generator=generator, device=device)
+    return replace(data, cell_features=cells, step_features=steps)
+
+
+def _interactions(size: Size, device: str) -> Interactions:
     """Draw users who all have `size.steps` interactions, and clicks without rhyme or reason."""
     rng = np.random.default_rng(0)
-    count = size.users * size.steps
-    lengths = rng.negative_binomial(3, 3 / (3 + 10.5), count).clip(0, size.longest - 1) + 1
+    count, mean = size.users * size.steps, 0.42 * size.longest
+    lengths = rng.negative_binomial(3, 3 / (3 + mean), count).clip(0, size.longest - 1) + 1
     clicks = np.where(rng.random(count) < 0.5, rng.integers(0, lengths), -1)
     cells = int(lengths.sum())
     generator = torch.Generator(device).manual_seed(0)
-    if popularity == "zipf":
-        weight = 1 / torch.arange(1, size.items + 1, device=device, dtype=torch.float64)
-        place = torch.rand(cells, generator=generator, device=device, dtype=torch.float64)
-        ranks = torch.searchsorted(weight.cumsum(0) / weight.sum(), place).clamp(max=size.items - 1)
-        items = torch.randperm(size.items, generator=generator, device=device)[ranks]
-    else:
-        items = torch.randint(size.items, (cells,), generator=generator, device=device)
+    weight = 1 / torch.arange(1, size.items + 1, device=device, dtype=torch.float64)
+    place = torch.rand(cells, generator=generator, device=device, dtype=torch.float64)
+    ranks = torch.searchsorted(weight.cumsum(0) / weight.sum(), place).clamp(max=size.items - 1)
+    items = torch.randperm(size.items, generator=generator, device=device)[ranks]
     ends = torch.full((size.users,), size.steps, dtype=torch.int32, device=device)
     return Interactions(
         user_offsets=torch.arange(0, count + 1, size.steps, device=device),
@@ -201,19 +256,20 @@ def _interactions(size: Size, popularity: str, device: str) -> Interactions:
 def _measure(steps: DenseSteps, size: Size, floor: float) -> Row:
     cuda = steps.views.is_cuda
     batches = torch.split(steps.users, size.batch)
-
-    def step(number: int) -> None:
-        generator = torch.Generator().manual_seed(number)
-        result = steps.step(batches[number % len(batches)], generator, 0.02)
-        if not result.finite:
-            raise RuntimeError(f"step {number} came to {result}")
-
     if cuda:
+        torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
-    first = _milliseconds(lambda: step(0), cuda) / 1000
-    for number in range(1, size.warm_up):
-        step(number)
-    times = [_milliseconds(lambda n=n: step(n), cuda) for n in range(size.repeats)]  # type: ignore[misc]
+    start = time.perf_counter()
+    results = [_step(steps, batches, 0)]
+    first = (results[0].finite, time.perf_counter() - start)[1]  # asking waits for the step
+    results += [_step(steps, batches, number) for number in range(1, size.warm_up)]
+    marks = [_mark(cuda)]
+    for number in range(size.repeats):
+        results.append(_step(steps, batches, number))
+        marks.append(_mark(cuda))
+    if not all(result.finite for result in results):
+        raise RuntimeError("a step was not finite")
+    times = [_between(*pair) for pair in pairwise(marks)]
     median = statistics.median(times)
     return {
         "median_ms": median,
@@ -226,118 +282,146 @@ def _measure(steps: DenseSteps, size: Size, floor: float) -> Row:
     }
 
 
-def _milliseconds(work: Callable[[], object], cuda: bool) -> float:
+def _step(steps: DenseSteps, batches: tuple[Tensor, ...], number: int) -> DeviceResult:
+    generator = torch.Generator().manual_seed(number)
+    return steps.step(batches[number % len(batches)], generator, 0.02)
+
+
+def _mark(cuda: bool) -> "torch.cuda.Event | float":
     if not cuda:
-        start = time.perf_counter()
+        return time.perf_counter()
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
+
+
+def _between(one: "torch.cuda.Event | float", other: "torch.cuda.Event | float") -> float:
+    """Return milliseconds."""
+    if isinstance(one, float) or isinstance(other, float):
+        return 1000 * (other - one)  # type: ignore[operator]
+    return float(one.elapsed_time(other))
+
+
+def _best(work: Callable[[], object], cuda: bool) -> float:
+    """Return the least seconds of ten runs."""
+    marks = []
+    for _ in range(11):
+        marks.append(_mark(cuda))
         work()
-        return 1000 * (time.perf_counter() - start)
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    begin.record()
-    work()
-    end.record()
-    end.synchronize()
-    return float(begin.elapsed_time(end))
+    marks.append(_mark(cuda))
+    if cuda:
+        torch.cuda.synchronize()
+    return min(_between(*pair) for pair in pairwise(marks)) / 1000
 
 
 def _bandwidth(device: str) -> float:
     """Return bytes read and written a second by a plain copy."""
     source = torch.randn(1 << 30 if device == "cuda" else 1 << 22, device=device)
     target = torch.empty_like(source)
-    copy = [_milliseconds(lambda: target.copy_(source), source.is_cuda) for _ in range(10)]
-    return 2 * source.nbytes / (min(copy) / 1000)
+    return 2 * source.nbytes / _best(lambda: target.copy_(source), source.is_cuda)
 
 
-def _floor_ms(data: Interactions, size: Size, bandwidth: float) -> float:
-    row = 4 * size.dimensions
-    cells = len(data.slate_items) * size.batch / size.users
-    return 1000 * (TABLES * size.items + ROWS_PER_CELL * cells) * row / bandwidth
+def _product_rate(device: str) -> float:
+    """Return operations a second of a TF32 matrix product."""
+    size = 8_192 if device == "cuda" else 128
+    one, other = torch.randn(2, size, size, device=device)
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = True
+    taken = _best(lambda: one @ other, one.is_cuda)
+    torch.backends.cuda.matmul.allow_tf32 = before
+    return 2 * size**3 / taken
 
 
-def _agreement(device: str) -> dict[str, float]:
-    """Return the largest relative error of loss and gradients, beside float64 on the CPU."""
-    size = CHECKED
-    data = _interactions(size, "uniform", "cpu")
-    shape, chosen = (size.steps, size.longest), torch.arange(0, size.items, 8)
-    passes = Passes.compiled() if device == "cuda" else Passes()
-    errors = {}
-    for dynamics, likelihood in product(("linear", "gru"), ("slate", "all-item")):
-        model = _model(size, dynamics, likelihood)
-        exact = _posterior(model, size, "cpu", torch.float64)
-        noise = draw_noise(exact, torch.Generator().manual_seed(0))
-        fast = _posterior(model, size, device, torch.float32)
-
-        def results(posterior: Posterior, passes: Passes, noise: Noise = noise) -> list[Tensor]:
-            like = posterior.items.mean
-            on_device = data.to(like.device)
-            batch = passes.pad(
-                on_device,
-                torch.arange(size.users, device=like.device),
-                on_device.train_end,
-                shape,
-                size.items,
-            )
-            exposure = Exposure.of(posterior.config, SOURCES)
-            if exposure is not None:
-                exposure = replace(exposure, source_weights=exposure.source_weights.to(like))
-            loss, _ = dense_negative_elbo(
-                posterior,
-                batch,
-                {name: part.to(like) for name, part in noise.items()},
-                torch.full_like(like[:, 0], 1e-3),
-                1_000,
-                exposure,
-                Candidates(chosen.to(like.device), size.items),
-                passes,
-            )
-            parts = [posterior.items, *posterior.shared.values()]
-            leaves = [leaf for part in parts for leaf in (part.mean, part.raw)]
-            wanted = [loss.detach(), *torch.autograd.grad(loss, leaves, allow_unused=True)]
-            return [tensor.double().cpu() for tensor in wanted if tensor is not None]
-
-        pairs = zip(results(fast, passes), results(exact, Passes()), strict=True)
-        errors[f"{dynamics}, {likelihood}"] = max(
-            float((value - right).norm() / right.norm()) for value, right in pairs
-        )
-        score, right = (_validation_score(data, posterior) for posterior in (fast, exact))
-        errors[f"{dynamics}, {likelihood}, validation"] = abs(score / right - 1)
-    return errors
+def _floor_ms(
+    steps: DenseSteps, data: Interactions, size: Size, bandwidth: float, rate: float
+) -> float:
+    posterior = steps.posterior
+    row, share = 4 * posterior.items.mean.shape[1], size.batch / size.users
+    weights = posterior.mean().cell_weights
+    features = 0 if weights is None else 2 * len(weights)
+    cells = len(data.slate_items) * share
+    moved = TABLES * size.items * row + cells * (3 * row + 4 + features)
+    seconds = moved / bandwidth
+    if posterior.config.likelihood != "slate":
+        states = size.batch + float((data.clicks >= 0).sum()) * share
+        candidates = min(posterior.config.negatives, size.items)
+        seconds += 5 * 2 * states * candidates * size.dimensions / rate
+    return 1000 * seconds
 
 
-def _validation_score(data: Interactions, posterior: Posterior) -> float:
-    half = replace(data, train_end=data.train_end // 2)
-    exposure = Exposure.of(posterior.config, SOURCES)
-    on_device = half.to(posterior.items.mean.device)
-    return Validation(on_device, exposure, len(posterior.item_groups)).score(posterior)
+def _first_step(device: str) -> float:
+    """Return seconds from nothing to the first step of a GRU, data and imports left out."""
+    size = replace(FULL, users=FULL.batch)
+    data = _interactions(size, device)
+    start = time.perf_counter()
+    steps = _steps(data, size, "slate-gru", ())
+    if not _step(steps, torch.split(steps.users, size.batch), 0).finite:
+        raise RuntimeError("the first step was not finite")
+    return time.perf_counter() - start
 
 
-def _training_check(device: str, dynamics: str) -> dict[str, float]:
-    """Train on clicks that a user makes on what is near her, and see the likelihood rise."""
-    size = TRAINED
-    data = _interactions(size, "uniform", device)
-    count = len(data.clicks)
-    generator = torch.Generator(device).manual_seed(1)
-    vectors = torch.randn(size.items, 8, generator=generator, device=device)
-    wishes = torch.randn(size.users, 8, generator=generator, device=device)
-    wish = wishes.repeat_interleave(size.steps, 0)  # [N, D]
-    place = data.slate_offsets[:-1, None] + torch.arange(size.longest, device=device)
-    seen = data.slate_items[place.clamp(max=len(data.slate_items) - 1)].long()  # [N, S]
-    utility = 2.0 - (wish[:, None] - vectors[seen]).norm(dim=2)
-    beyond = torch.arange(size.longest, device=device) >= data.scroll_lengths[:, None]
-    utility = torch.cat([utility.masked_fill(beyond, -torch.inf), utility.new_zeros(count, 1)], 1)
-    chosen = torch.multinomial(utility.softmax(1), 1, generator=generator).squeeze(1)
-    data = replace(data, clicks=torch.where(chosen < size.longest, chosen, -1).int())
-    steps = _steps(data, size, dynamics, "slate", compiled=device == "cuda")
-    batches = torch.split(steps.users, size.batch)
-    passes = []
-    for epoch in range(PASSED):
-        results = [
-            steps.step(batch, torch.Generator().manual_seed(epoch * 1000 + n), 0.02)
-            for n, batch in enumerate(batches)
+def _first_steps(device: str) -> list[float]:
+    """Return the same in a process that has compiled nothing, and in the one after it."""
+    if device == "cpu":
+        return [_first_step(device)] * 2
+    with tempfile.TemporaryDirectory() as cache:
+        command = [sys.executable, __file__, "--first-step"]
+        environment = os.environ | {"TRITON_CACHE_DIR": cache}
+        found = [
+            subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+            for _ in range(2)
         ]
-        if not all(result.finite for result in results):
-            raise RuntimeError("a step was not finite")
-        passes.append(statistics.mean(result.log_likelihood for result in results))
-    return {"first_pass": passes[0], "last_pass": passes[-1], "gain": passes[-1] - passes[0]}
+    return [float(each.stdout.split()[-1]) for each in found]
+
+
+def _agreement(device: str) -> Iterator[tuple[str, float]]:
+    """Yield the largest relative error of loss and gradients, beside float64 on the CPU."""
+    size = CHECKED
+    data = _interactions(size, "cpu")
+    for name, terms in CASES:
+        # Of the likelihood alone: its gradient in the items is one that both keep.
+        model = _model(size, name, terms, temperature=1e-12, negatives=64)
+        exact, fast = (
+            _gradients(data, size, model, where, dtype)
+            for where, dtype in (("cpu", torch.float64), (device, torch.float32))
+        )
+        yield (
+            f"{name}{', all terms' * bool(terms)}",
+            max(
+                float((one - other).norm() / other.norm())
+                for one, other in zip(fast, exact, strict=True)
+            ),
+        )
+
+
+def _gradients(
+    data: Interactions, size: Size, model: ModelConfig, device: str, dtype: torch.dtype
+) -> list[Tensor]:
+    posterior = _posterior(model, size, device, dtype)
+    parameters = posterior.mean()
+    rng, described = torch.Generator().manual_seed(5), {}
+    if parameters.cell_weights is not None:
+        # Rounded as a GPU keeps them, so that what differs is the arithmetic.
+        shape = len(data.slate_items), len(parameters.cell_weights)
+        cells = torch.randn(shape, generator=rng).half()
+        described["cell_features"] = cells if device == "cuda" else cells.to(dtype)
+    if parameters.step_weights is not None:
+        shape = len(data.clicks), len(parameters.step_weights)
+        described["step_features"] = torch.randn(shape, generator=rng).to(dtype)
+    log = replace(data, **described).to(device)
+    training, exposure = TrainingConfig(batch_users=size.batch), Exposure.of(model, SOURCES)
+    steps = DenseSteps(posterior, log, training, exposure)
+    key = torch.full((1,), 77, dtype=torch.int64, device=device)
+    with steps.shared.differentiable():
+        loss, _ = steps.negative_elbo(steps.users, log.train_end[steps.users], key)
+        loss.backward()  # type: ignore[no-untyped-call]
+    if steps.items.gradient is not None:
+        steps.items.gradient.collect()
+        items = steps.items.gradient.total
+    else:
+        items = posterior.items.mean.grad
+    found = [loss.detach(), items, *steps.shared.gradients(1e9)[0][:1]]
+    return [tensor.double().cpu() for tensor in found]
 
 
 if __name__ == "__main__":

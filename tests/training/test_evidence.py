@@ -12,10 +12,8 @@ from slatewise.errors import SlatewiseError
 from slatewise.evaluation import ModelRecommender, require_same_items
 from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
-from slatewise.model.posterior import Posterior
 from slatewise.simulation import load_config, write_log
 from slatewise.training import TrainingConfig, fit, load, save
-from slatewise.training.dense import DenseSteps
 
 BOTH = ModelConfig(dynamics="linear", dimensions=5, evidence=("search", "recommendation"))
 SHORT = TrainingConfig(max_epochs=2)
@@ -91,8 +89,3 @@ def test_what_cannot_be_is_refused(model: SlateModel, dataset: SlateDataset) -> 
     require_same_items(model, dataset)
     with pytest.raises(SlatewiseError, match="sources"):
         require_same_items(turned, dataset)
-    posterior = Posterior(
-        BOTH, torch.zeros(3, dtype=torch.int64), range(1), 5, None, dataset.source_names
-    )
-    with pytest.raises(SlatewiseError, match="GPU"):
-        DenseSteps(posterior, dataset.interactions(), SHORT, None, compiled=False)

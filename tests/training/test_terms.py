@@ -10,7 +10,6 @@ import torch
 from slatewise.data.interactions import Interactions
 from slatewise.data.preparation import prepare
 from slatewise.data.split import SplitConfig
-from slatewise.errors import SlatewiseError
 from slatewise.evaluation import ModelRecommender, evaluate
 from slatewise.model.config import ModelConfig
 from slatewise.model.posterior import Posterior
@@ -18,7 +17,6 @@ from slatewise.model.utility import ranking_utilities
 from slatewise.simulation import load_config, write_log
 from slatewise.training import fit
 from slatewise.training.config import TrainingConfig
-from slatewise.training.dense import DenseSteps
 from slatewise.training.loop import Training
 from slatewise.training.validation import Validation
 from tests.model.ragged import random_interactions
@@ -105,12 +103,6 @@ def test_interactions_without_features_are_refused_where_they_are_needed() -> No
     scoring = Validation(replace(batch, train_end=batch.train_end * 0), None, 12)
     with pytest.raises(ValueError, match="describe them"):
         scoring.score(posterior)
-
-
-def test_terms_are_refused_on_a_gpu() -> None:
-    posterior = Posterior(ModelConfig(terms=("bias",)), torch.zeros(12).long(), range(1), 6)
-    with pytest.raises(SlatewiseError, match="GPU"):
-        DenseSteps(posterior, random_interactions(0), TrainingConfig(), None)
 
 
 @pytest.mark.parametrize(("quality", "least"), [(1.5, 0.02), (0.0, -0.002)])

@@ -128,7 +128,7 @@ def train(
     elif not size.clicks_only:
         model = _with_usual_terms(model, opened, device)
     training = sizes.with_optimisation(training, model, opened)
-    model, training = sizes.settled(model, training, size, device=device)
+    model, training = sizes.settled(model, training, size)
     board = _Board(run / "tensorboard") if tensorboard else None
 
     def observe(at: "State") -> None:

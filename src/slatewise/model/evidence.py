@@ -45,7 +45,6 @@ class Evidence(Part):
 
     name = "evidence"
     Settings = EvidenceSettings
-    devices = frozenset(["cpu"])
 
     def __init__(self, config: "ModelConfig", sources: Sequence[str]) -> None:
         super().__init__(config)

@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from slatewise.model.splitmix import mixed, shifted
+
 
 @dataclass
 class Gaussian:
@@ -67,7 +69,11 @@ class Gaussian:
 
     def kl(self, prior_scale: float | Tensor) -> Tensor:
         """KL divergence from N(0, prior_scale²), entry by entry; scales may be [D], by column."""
-        scale = torch.as_tensor(prior_scale, dtype=self.mean.dtype, device=self.mean.device)
+        if isinstance(prior_scale, Tensor):
+            scale = prior_scale.to(self.mean.device, self.mean.dtype)
+        else:  # filled there: a copy from the host would have to be waited for
+            dtype, device = self.mean.dtype, self.mean.device
+            scale = torch.full((), prior_scale, dtype=dtype, device=device)
         return gaussian_kl(self.mean, self.scale, self.mean.new_zeros(()), scale)
 
 
@@ -80,24 +86,9 @@ def keyed_noise(key: Sequence[int], rows: Tensor, columns: int) -> Tensor:
     start = np.random.SeedSequence(list(key)).generate_state(1, np.uint64).view(np.int64)
     column = torch.arange(1, columns + 1, device=rows.device)
     cells = rows.long()[:, None] * columns + column  # [R, C]
-    bits = cells * _GOLDEN + int(start[0])  # wraps around, as all products here
-    bits = (bits ^ _shifted(bits, 30)) * _FIRST
-    bits = (bits ^ _shifted(bits, 27)) * _SECOND
-    bits = bits ^ _shifted(bits, 31)
-    uniform = (_shifted(bits, 11).double() + 0.5) * 2.0**-53
+    uniform = (shifted(mixed(int(start[0]), cells), 11).double() + 0.5) * 2.0**-53
     noise: Tensor = torch.special.ndtri(uniform)
     return noise.float()
-
-
-_GOLDEN, _FIRST, _SECOND = (
-    int(np.uint64(word).view(np.int64))
-    for word in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
-)
-
-
-def _shifted(bits: Tensor, count: int) -> Tensor:
-    """Shift to the right and fill up with zeros, which torch does with the sign."""
-    return (bits >> count) & ((1 << (64 - count)) - 1)
 
 
 def gaussian_kl(mean: Tensor, scale: Tensor, prior_mean: Tensor, prior_scale: Tensor) -> Tensor:

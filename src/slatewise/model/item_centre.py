@@ -33,7 +33,6 @@ class ItemCentre(Part):
 
     name = "item features"
     Settings = ItemCentreSettings
-    devices = frozenset(["cpu"])
 
     def __init__(self, config: "ModelConfig", num_features: int, posterior_scale: float) -> None:
         super().__init__(config)
@@ -61,7 +60,15 @@ class ItemCentre(Part):
 
         Var W x is linear in x², so x² is added up, which needs no gradient.
         """
+        sums = self.square_sums(features, groups, shares, count)
+        return self.summed_variances(sums)
+
+    def square_sums(self, features: Tensor, groups: Tensor, shares: Tensor, count: int) -> Tensor:
+        """Add up shares [R] · x² over the items of each of `count` groups: [G, Q]."""
+        squares = shares[:, None] * features.to(self.weights.scale.dtype).square()  # [R, Q]
+        return squares.new_zeros(count, features.shape[1]).index_add_(0, groups, squares)
+
+    def summed_variances(self, sums: Tensor) -> Tensor:
+        """Return the sums of Var W x for `square_sums`: [G, C]."""
         scale = self.weights.scale
-        squares = shares[:, None] * features.to(scale.dtype).square()  # [R, Q]
-        sums = squares.new_zeros(count, features.shape[1]).index_add_(0, groups, squares)
         return sums.to(scale.dtype) @ scale.square()

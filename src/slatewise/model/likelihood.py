@@ -140,7 +140,8 @@ def batch_likelihood(
     if exposure is not None and not exposure.declined:
         cell_weights = None
     # Predictions have dimensions of their own, for which no loop over slates is worth compiling.
-    backend: Backend = "auto" if parameters.variances is None else "torch"
+    plain = parameters.variances is not None and not profiles.is_cuda
+    backend: Backend = "torch" if plain else "auto"
     terms = slate_terms(
         profiles,
         items,

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from slatewise.model.evidence import SlateEvidence
+from slatewise.model.kernels.lookup import lookup
 from slatewise.model.kernels.slate import split_bias
 from slatewise.model.pool import SlatePool
 from slatewise.model.terms.position import RETURNS
@@ -91,10 +92,10 @@ class Parameters:
 
         Lengths beyond those known count as the longest.
         """
-        utility = self.no_click.index_select(0, scroll.clamp(max=len(self.no_click)) - 1)
+        utility = lookup(self.no_click, scroll.clamp(max=len(self.no_click)) - 1)
         if self.source_no_click is None:
             return utility
-        return utility + self.source_no_click.index_select(0, sources.int())
+        return utility + lookup(self.source_no_click, sources.int())
 
     def enough_after(self, clicks: Tensor, left: Tensor) -> Tensor | None:
         """Return the utility of enough after clicks [...], with items left [...] to click.
@@ -103,7 +104,7 @@ class Parameters:
         """
         if self.enough is None:
             return None
-        utility = self.enough[(clicks - 1).clamp(0, len(self.enough) - 1)]
+        utility = lookup(self.enough, (clicks - 1).clamp(0, len(self.enough) - 1))
         return utility + left.clamp(min=1).log()
 
     def position_factor(self, sources: Tensor, slates_before: Tensor) -> Tensor | None:
@@ -114,5 +115,5 @@ class Parameters:
             self.position_factors[: -len(RETURNS)],
             self.position_factors[-len(RETURNS) :],
         )
-        seen = slates_before[..., None] >= torch.tensor(RETURNS, device=sources.device)
-        return (own[sources.int()] + (seen * returns).sum(-1)).exp()
+        seen = torch.stack([slates_before >= count for count in RETURNS], dim=-1)
+        return (lookup(own, sources.int()) + (seen * returns).sum(-1)).exp()

@@ -253,6 +253,8 @@ class Posterior:
         """Move to a device, in place."""
         self.item_groups = self.item_groups.to(device)
         self.evidence.source_index = self.evidence.source_index.to(device)
+        self._small_scales = self._small_scales.to(device)
+        self.prior.to_(device)
         if self.item_features is not None:
             self.item_features = self.item_features.to(device)
         for part in (self.items, *self.shared.values()):

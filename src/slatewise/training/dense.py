@@ -1,15 +1,15 @@
-"""One step of training on a GPU: all items in every step, in a few compiled passes.
+"""One step of training on a GPU: all items in every step, recorded once and replayed.
 
 A GPU writes a whole item table faster than it finds out which rows a batch touches. The objective
 is that of the sparse step in expectation: there each view of an item carries its share of the
 item's divergence, here every step carries 1 / N of it, for all items that are ever touched.
+
+Nothing in a step waits for the host: which users, which noise and how fast are written into places
+that the recorded step reads, and what came out is read when somebody asks.
 """
 
-import math
-import warnings
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -18,113 +18,44 @@ from slatewise.data.interactions import Interactions
 from slatewise.errors import SlatewiseError
 from slatewise.model.dynamics import Recurrent
 from slatewise.model.likelihood import Candidates, Exposure
-from slatewise.model.padded import PaddedBatch, padded_likelihood, vectors_of
+from slatewise.model.noise import KeyedNoise
 from slatewise.model.parts import refuse_device
 from slatewise.model.posterior import Posterior
-from slatewise.training.steps import (
-    BETAS,
-    EPSILON,
-    SCALE_RATE,
-    StepResult,
-    adam_state,
-    frozen_parameters,
-    training_views,
-    without_prefix,
-)
+from slatewise.model.resident import ResidentBatch, room_for
+from slatewise.model.resident_likelihood import has_kernels, likelihood_in_place, moving_in_place
+from slatewise.training.item_steps import AdamStep, FusedItems, ItemSteps, PlainItems
+from slatewise.training.shared import SharedParameters
+from slatewise.training.steps import BETAS, frozen_parameters, training_views, without_prefix
 
 if TYPE_CHECKING:
     from slatewise.training.config import TrainingConfig
 
-_CHUNK = 32
-"""Interactions in one compiled pass of the dynamics; compiling takes time in proportion."""
-_MOST_CELLS = 1 << 30
-"""B · T · S beyond which a batch does not fit the memory of a GPU (about 20 bytes each)."""
-
-Noise = dict[str, Tensor]
-"""Standard normals: [I, D] for `items`, in its shape for each name in `Posterior.shared`, and
-[G, D] for the `prior`'s own draw where it needs one."""
+_MOST_NUMBERS = 1 << 32
+"""Numbers of all states of a batch beyond which it does not fit a GPU: some 20 bytes each."""
+_WARM_UP = 2
+"""Steps that are run and not taken before one is recorded: kernels compile, libraries wake up."""
 
 
-def draw_noise(posterior: Posterior, generator: torch.Generator) -> Noise:
-    """Draw the noise of one step."""
-    parts = {"items": posterior.items, **posterior.shared}
-    noise = {name: part.noise(generator) for name, part in parts.items()}
-    if "group_spreads" in parts:
-        noise["prior"] = parts["group_spreads"].noise(generator)
-    return noise
+class DeviceResult:
+    """The result of a step, on its device until it is asked for."""
 
+    def __init__(self, values: Tensor) -> None:
+        self._values = values
 
-def draw_parameters(
-    posterior: Posterior, noise: Noise, carried: Tensor, total: int
-) -> tuple[Tensor, dict[str, Tensor], Tensor]:
-    """Return items [I, D] and shared values for given noise, and the divergence over N: []."""
-    items = posterior.items.sample(noise["items"])  # [I, D]
-    values = {name: part.sample(noise[name]) for name, part in posterior.shared.items()}
-    each = posterior.prior.item_kl(posterior.items, posterior.item_groups, noise.get("prior"))
-    return items, values, (carried * each).sum() + posterior.shared_kl() / total
+    @property
+    def loss(self) -> float:
+        """The loss."""
+        return float(self._values[0])
 
+    @property
+    def log_likelihood(self) -> float:
+        """Mean over the interactions that count, of the choice within the slate."""
+        return float(self._values[1])
 
-def advance(
-    dynamics: Recurrent, state: Tensor, clicked: Tensor, is_click: Tensor, weights: Any
-) -> tuple[Tensor, Tensor]:
-    """Go through some interactions of all users; see `Recurrent.advance`."""
-    return dynamics.advance(state, clicked, is_click, weights)
-
-
-class Passes(NamedTuple):
-    """The compiled functions: several small ones, so that long histories compile as fast."""
-
-    pad: Callable[..., PaddedBatch] = PaddedBatch.of
-    draw: Callable[..., tuple[Tensor, dict[str, Tensor], Tensor]] = draw_parameters
-    vectors_of: Callable[..., Tensor] = vectors_of
-    advance: Callable[..., tuple[Tensor, Tensor]] = advance
-    likelihood: Callable[..., tuple[Tensor, Tensor]] = padded_likelihood
-
-    @classmethod
-    def compiled(cls) -> "Passes":
-        """Return the functions compiled for the shapes of their first call."""
-        # Whole float32 products are what is wanted: distances in fewer digits go wrong.
-        warnings.filterwarnings("ignore", message="TensorFloat32 tensor cores")
-        return cls(*(torch.compile(part, dynamic=False) for part in cls()))  # type: ignore[arg-type]
-
-
-_EAGER = Passes()
-
-
-def dense_negative_elbo(
-    posterior: Posterior,
-    batch: PaddedBatch,
-    noise: Noise,
-    carried: Tensor,
-    total: int,
-    exposure: Exposure | None = None,
-    candidates: Candidates | None = None,
-    passes: Passes = _EAGER,
-) -> tuple[Tensor, Tensor]:
-    """Return −ELBO / N for given noise, and the mean log-likelihood within slates, both [].
-
-    The same as `negative_elbo`, padded. `carried` [I] is how much of each item's divergence
-    counts: 1 / N in expectation. The candidates point into all items.
-    """
-    items, values, divergence = passes.draw(posterior, noise, carried, total)
-    parameters = posterior.parameters(items, values)
-    clicked = passes.vectors_of(items, batch.clicked_items)  # [B, T, D]
-    state = parameters.initial_state.expand(len(clicked), -1)
-    dynamics = parameters.parts.dynamics
-    assert isinstance(dynamics, Recurrent)  # others are refused: they have no "cuda" device
-    chunks = []
-    for start in range(0, clicked.shape[1], _CHUNK):
-        part = slice(start, start + _CHUNK)
-        states, state = passes.advance(
-            dynamics, state, clicked[:, part], batch.clicks[:, part] >= 0, parameters.weights
-        )
-        chunks.append(states)
-    profiles = dynamics.output(torch.cat(chunks, dim=1), parameters.weights)  # [B, T, D]
-    likelihood, slate = passes.likelihood(
-        parameters, profiles, clicked, batch, exposure, candidates
-    )
-    count = batch.real.sum().clamp(min=1)
-    return posterior.config.temperature * divergence - likelihood / count, slate / count
+    @property
+    def finite(self) -> bool:
+        """Whether the step was taken."""
+        return bool(self._values[2])
 
 
 class DenseSteps:
@@ -147,103 +78,158 @@ class DenseSteps:
         self.users = torch.nonzero(interactions.train_end > 0).squeeze(1)
         self.total = int(interactions.train_end.sum())
         self.views = training_views(interactions, len(posterior.item_groups))
-        self._interactions = interactions
-        self._limit = config.gradient_limit
-        self._passes = Passes.compiled() if compiled else _EAGER
+        self._log, self._limit = interactions, config.gradient_limit
         self._exposure = exposure and replace(
             exposure, source_weights=exposure.source_weights.to(device)
         )
-        # Fixed shapes, so that everything is compiled once.
         users = len(self.users)
         self._batch = min(config.batch(users, posterior.config.likelihood), users)
-        self._steps = int(interactions.train_end.max())
-        if self._steps > _CHUNK:
-            self._steps = _CHUNK * math.ceil(self._steps / _CHUNK)
-        self._longest = int(interactions.scroll_lengths.max())
+        self._room = room_for(interactions, self.users, self._batch)
+        self._longest = int(interactions.train_end.max())
         self._refuse_too_large()
+        dtype = posterior.items.mean.dtype
         touched = (self.views > 0) if exposure is None else torch.ones_like(self.views)
-        self._carried = touched.to(posterior.items.mean.dtype) / self.total
-        self._generator = torch.Generator(device)
-        parts = {"items": posterior.items, **posterior.shared}
-        frozen = frozen_parameters(posterior, items=frozen_items, users=frozen_users)
-        frozen |= {"items"} if frozen_items else set()
-        self._learned = {
-            f"{name}.{field}": getattr(part, field).requires_grad_()
-            for name, part in parts.items()
-            for field in ("mean", "raw")
-            if name not in frozen
-        }
-        scales = [p for name, p in self._learned.items() if name == "items.raw"]
-        others = [p for name, p in self._learned.items() if name != "items.raw"]
-        groups = [{"params": others, "faster": 1.0}, {"params": scales, "faster": SCALE_RATE}]
-        self._adam = torch.optim.Adam(groups, betas=BETAS, eps=EPSILON, fused=True)
-
-    def step(self, users: Tensor, generator: torch.Generator, rate: float) -> StepResult:
-        """Update the posterior from the training interactions of some users [B]."""
-        self._generator.manual_seed(int(torch.randint(1 << 62, (), generator=generator)))
-        self._adam.zero_grad()
-        loss, slate = dense_negative_elbo(
-            self.posterior,
-            self._padded(users),
-            draw_noise(self.posterior, self._generator),
-            self._carried,
-            self.total,
-            self._exposure,
-            self._draw_candidates(),
-            self._passes,
+        self._carried = touched.to(dtype) / self.total
+        self._fused = compiled and has_kernels(posterior.mean())
+        self.items: ItemSteps = (
+            FusedItems(posterior, self._carried, self.views, frozen=frozen_items)
+            if self._fused
+            else PlainItems(posterior, self._carried, frozen=frozen_items)
         )
-        loss.backward()  # type: ignore[no-untyped-call]
-        loss_value, slate_value, norm = torch.stack([loss.detach(), slate, self._clip()]).tolist()
-        finite = math.isfinite(loss_value) and math.isfinite(norm)
-        if finite:
-            for group in self._adam.param_groups:
-                group["lr"] = group["faster"] * rate
-            self._adam.step()
-        return StepResult(loss_value, slate_value, finite)
+        frozen = frozen_parameters(posterior, items=frozen_items, users=frozen_users)
+        self.shared = SharedParameters(posterior, frozen)
+        # What a recorded step reads and writes.
+        self._users = self.users[: self._batch].clone()
+        self._ends = torch.zeros_like(interactions.train_end[self._users])
+        self._key = torch.zeros(1, dtype=torch.int64, device=device)
+        self._rate = torch.zeros((), device=device)
+        self._live = torch.ones((), device=device)
+        self._taken = torch.zeros((), dtype=torch.float64, device=device)
+        self._results = torch.zeros(3, dtype=torch.float64, device=device)
+        self._records = self._fused and device.type == "cuda"
+        self._graph: torch.cuda.CUDAGraph | None = None
 
-    def _padded(self, users: Tensor) -> PaddedBatch:
-        """Fill up a smaller last batch with users who have no interactions."""
-        row = torch.arange(self._batch, device=users.device)
-        filled = users[row % len(users)]
-        ends = torch.where(row < len(users), self._interactions.train_end[filled], 0)
-        shape = (self._steps, self._longest)
-        return self._passes.pad(self._interactions, filled, ends, shape, len(self.views))
+    def step(self, users: Tensor, generator: torch.Generator, rate: float) -> DeviceResult:
+        """Update the posterior from the training interactions of some users [B]."""
+        count = len(users)
+        self._users[:count] = users  # a smaller last batch is filled up with users of no
+        self._ends.zero_()  # interactions
+        self._ends[:count] = self._log.train_end.index_select(0, users)
+        self._key.fill_(int(torch.randint(1 << 62, (), generator=generator)))
+        self._rate.fill_(rate)
+        if not self._records:
+            self._run()
+        else:
+            if self._graph is None:
+                self._graph = self._recorded()
+            self._graph.replay()
+        return DeviceResult(self._results.clone())
 
-    def _draw_candidates(self) -> Candidates | None:
+    def _recorded(self) -> torch.cuda.CUDAGraph:
+        """Record a step, after a few that are not taken."""
+        self._live.zero_()
+        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(_WARM_UP):
+                self._run()
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self._run()
+        self._live.fill_(1)
+        return graph
+
+    def _run(self) -> None:
+        """Take the step that has been set out."""
+        with self.shared.differentiable():
+            loss, slate = self.negative_elbo(self._users, self._ends, self._key)
+            loss.backward()  # type: ignore[no-untyped-call]
+        gradients, norm = self.shared.gradients(self._limit)
+        checked = [loss.detach(), norm]
+        if self.items.slopes is not None:
+            checked.append(self.items.slopes.sum())
+        finite = torch.stack([each.double() for each in checked]).isfinite().all()
+        taken = self._live * finite
+        self._taken += taken
+        adam = AdamStep(
+            taken,
+            self._rate,
+            1 - BETAS[0] ** self._taken.clamp(min=1),
+            (1 - BETAS[1] ** self._taken.clamp(min=1)).sqrt(),
+        )
+        self.items.update(self._key, adam)
+        with torch.no_grad():
+            self.shared.update(gradients, adam)
+        self._results.copy_(torch.stack([loss.detach().double(), slate.double(), finite.double()]))
+
+    def negative_elbo(self, users: Tensor, ends: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        """Return −ELBO / N with the noise of a key, and the mean log-likelihood within slates.
+
+        The same as `objective.negative_elbo`, of the first `ends` [B] interactions of users [B],
+        where they lie. Gradients of items may have gone to `items.gradient`.
+        """
+        posterior, parts = self.posterior, self.posterior.parts
+        noise = KeyedNoise(key, 1 + posterior.items.mean.numel())
+        drawn = self.items.draw(key)
+        values = self.shared.sample(noise.normals((self.shared.size,)))
+        parameters = posterior.parameters(drawn.vectors, values)
+        batch = ResidentBatch.of(self._log, users, ends, self._room, parameters.evidence)
+        moving = moving_in_place(parameters, batch, self.items.gradient, kernels=self._fused)
+        start = parts.initial_state.in_place_start(batch, moving, parameters.initial_state, noise)
+        dynamics = parts.dynamics
+        assert isinstance(dynamics, Recurrent)  # others are refused: they have no "cuda" device
+        states = dynamics.in_place(
+            batch, moving, start.states, parameters.weights, parameters.evidence, self._longest
+        )
+        likelihood = likelihood_in_place(
+            parameters,
+            dynamics.output(states, parameters.weights),
+            batch,
+            start.weights,
+            self._exposure,
+            self._candidates(noise),
+            self.items.gradient,
+            kernels=self._fused,
+        )
+        spread = None
+        if "group_spreads" in posterior.shared:
+            shape = tuple(posterior.shared["group_spreads"].mean.shape)
+            spread = noise.normals(shape).to(drawn.squares.dtype)
+        divergence = posterior.shared_kl() / self.total + posterior.prior.drawn_kl(drawn, spread)
+        divergence = divergence + start.divergence / batch.real.sum().clamp(min=1)
+        return likelihood.loss + posterior.config.temperature * divergence, likelihood.slate
+
+    def _candidates(self, noise: KeyedNoise) -> Candidates | None:
         if self._exposure is None:
             return None
         catalogue, wanted = len(self.views), self.posterior.config.negatives
-        device = self._generator.device
         if catalogue <= wanted:
-            return Candidates(torch.arange(catalogue, device=device), catalogue)
-        order = torch.randperm(catalogue, generator=self._generator, device=device)
-        return Candidates(order[:wanted], catalogue)
-
-    def _clip(self) -> Tensor:
-        """Limit the gradient of everything but the items; return the norm of all of it."""
-        gradients = {name: parameter.grad for name, parameter in self._learned.items()}
-        items = [g for name, g in gradients.items() if name.startswith("items.") and g is not None]
-        shared = [p for name, p in self._learned.items() if not name.startswith("items.")]
-        norm = torch.nn.utils.clip_grad_norm_(shared, self._limit)
-        return norm + torch.nn.utils.get_total_norm(items)
+            return Candidates(torch.arange(catalogue, device=self.views.device), catalogue)
+        drawn = torch.topk(noise.uniforms(catalogue), wanted, sorted=False).indices
+        return Candidates(drawn, catalogue)
 
     def _refuse_too_large(self) -> None:
-        cells = self._batch * self._steps * self._longest
-        if cells > _MOST_CELLS:
+        size = self.posterior.parts.dynamics.state_size
+        numbers = (self._room + self._batch) * size
+        if numbers > _MOST_NUMBERS:
             raise SlatewiseError(
-                f"{self._batch:,} users of up to {self._steps:,} interactions with slates of up to "
-                f"{self._longest:,} items are too large a batch for a GPU.",
-                f"Set batch_users to {self._batch * _MOST_CELLS // cells:,} or fewer, "
+                f"{self._batch:,} users with up to {self._room:,} interactions, of {size:,} "
+                "dimensions each, are too large a batch for a GPU.",
+                f"Set batch_users to {max(1, self._batch * _MOST_NUMBERS // numbers):,} or fewer, "
                 "or use the CPU (--device cpu).",
             )
 
     def state(self) -> dict[str, Tensor]:
         """Return the state of the optimiser, to be saved."""
-        return adam_state(self._adam, self._learned)
+        named = {"items": self.items.moments, "shared": self.shared.moments}
+        tensors = {f"{part}.{k}": t for part, own in named.items() for k, t in own.items()}
+        return {**tensors, "step": self._taken}
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
         """Restore what `state` returned."""
-        for name, parameter in self._learned.items():
-            if found := without_prefix(tensors, f"adam.{name}."):
-                device = parameter.device
-                self._adam.state[parameter] = {key: v.to(device) for key, v in found.items()}
+        self._taken.copy_(tensors["step"])
+        for part, own in (("items", self.items.moments), ("shared", self.shared.moments)):
+            found = without_prefix(tensors, f"{part}.")
+            for name, tensor in own.items():
+                tensor.copy_(found[name])

@@ -22,7 +22,7 @@ from slatewise.model.registry import DYNAMICS, TERMS
 from slatewise.training.config import TrainingConfig
 from slatewise.training.dense import DenseSteps
 from slatewise.training.peers import ALONE, Peers
-from slatewise.training.steps import SparseSteps, StepResult
+from slatewise.training.steps import Result, SparseSteps, StepResult
 from slatewise.training.validation import Validation
 
 _LOOSE = 0.1
@@ -86,7 +86,7 @@ class Steps(Protocol):
     views: Tensor
     """[I] how often each item was seen in training"""
 
-    def step(self, users: Tensor, generator: torch.Generator, rate: float) -> StepResult:
+    def step(self, users: Tensor, generator: torch.Generator, rate: float) -> Result:
         """Update the posterior from the training interactions of some users [B]."""
 
     def state(self) -> dict[str, Tensor]:
@@ -188,6 +188,7 @@ class Training:
                 "Prepare it with more users, a larger --valid-share or a smaller --prefix.",
             )
         self._earlier_views = torch.zeros_like(self.item_groups)
+        self._waiting: list[Result] = []
         self._enter_stage()
 
     def _enter_stage(self) -> None:
@@ -250,7 +251,7 @@ class Training:
         own = self.steps.views
         return torch.where(own > 0, own, self._earlier_views)
 
-    def advance(self) -> Iterator[StepResult]:
+    def advance(self) -> Iterator[Result]:
         """Take one step after the other until all stages have converged."""
         at = self.progress
         while at.stage < len(self.stages):
@@ -271,7 +272,18 @@ class Training:
                     self._end_epoch()
                 yield result
 
-    def _count(self, result: StepResult) -> None:
+    def _count(self, result: Result) -> None:
+        """Count a step that was not taken: at once, or where the device has it, after the epoch."""
+        self._waiting.append(result)
+        if isinstance(result, StepResult):
+            self._count_waiting()
+
+    def _count_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for result in waiting:
+            self._count_one(result)
+
+    def _count_one(self, result: Result) -> None:
         at = self.progress
         at.skipped_in_a_row = 0 if result.finite else at.skipped_in_a_row + 1
         at.skipped += not result.finite
@@ -283,6 +295,7 @@ class Training:
 
     def _end_epoch(self) -> None:
         at, config = self.progress, self.config
+        self._count_waiting()
         # Held-out interactions have new items too, which training left where they started.
         self.posterior.fill_unseen(self.views)
         score = self.validation.score(self.posterior)
@@ -322,6 +335,7 @@ class Training:
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return tensors and plain values from which `restore` resumes exactly."""
+        self._count_waiting()
         parts = {
             "posterior": self.posterior.tensors(),
             "best": self.best,

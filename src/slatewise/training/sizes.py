@@ -121,7 +121,6 @@ def settled(
     training: TrainingConfig,
     size: LogSize,
     start: ModelConfig | None = None,
-    device: str = "cpu",
 ) -> tuple[ModelConfig, TrainingConfig]:
     """Return both configurations with nothing left open.
 
@@ -129,7 +128,7 @@ def settled(
     """
     model = with_likelihood(model, size)
     usual = _usual(model, size)
-    if size.clicks_only and model.likelihood == "all-item" and device == "cpu":
+    if size.clicks_only and model.likelihood == "all-item":
         usual["terms"] = (*CLICK_TERMS, *["popularity"] * size.clock_times)
     if start is not None:
         usual = {name: getattr(start, name) for name in usual}

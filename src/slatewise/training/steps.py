@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
@@ -37,6 +37,22 @@ class StepResult:
     """mean over the batch's interactions, of the choice within the slate"""
     finite: bool
     """whether the step was taken; a step with a loss or gradient that is not finite is not"""
+
+
+class Result(Protocol):
+    """What a step came to; asking for it may wait for the device."""
+
+    @property
+    def loss(self) -> float:
+        """The loss."""
+
+    @property
+    def log_likelihood(self) -> float:
+        """Mean over the interactions that count, of the choice within the slate."""
+
+    @property
+    def finite(self) -> bool:
+        """Whether the step was taken."""
 
 
 class SparseSteps:

@@ -19,6 +19,7 @@ from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
 from slatewise.model.item_features import ItemFeatures
 from slatewise.model.parts import require_device
+from slatewise.model.resident import resident
 from slatewise.model.terms import FittedTerms, with_automatic_terms
 from slatewise.training import runs
 from slatewise.training.config import TrainingConfig
@@ -76,7 +77,6 @@ def fit(
         training or TrainingConfig(),
         LogSize.of(dataset),
         None if start is None else start.config,
-        device,
     )
     if "network" in model.terms and not model.is_given("network_seed"):
         model = model.changed(network_seed=seed)
@@ -90,7 +90,7 @@ def fit(
         work = Training(
             model,
             training,
-            described.to(device),
+            resident(described, device),
             groups,
             dataset.group_names,
             dataset.source_names,

@@ -15,7 +15,9 @@ import torch
 from torch import Tensor
 
 from slatewise.model.evidence import SlateEvidence, slate_share
+from slatewise.model.kernels.lookup import lookup
 from slatewise.model.part import Device, Part
+from slatewise.model.resident import ResidentBatch
 from slatewise.model.steps import ClickSteps, SlateSteps
 
 if TYPE_CHECKING:
@@ -141,20 +143,57 @@ class Recurrent(Dynamics):
         hidden = self._after_slates(moving, initial, weights, fractions, kinds, steps.active)
         return self.output(hidden, weights)
 
-    def advance(
-        self, state: Tensor, clicked: Tensor, is_click: Tensor, weights: Any
-    ) -> tuple[Tensor, Tensor]:
-        """Go from state [B, d_h] through interactions: the state before each [B, T, d_h], and last.
+    def in_place(
+        self,
+        batch: ResidentBatch,
+        moving: Tensor,
+        initial: Tensor,
+        weights: Any,
+        evidence: SlateEvidence | None,
+        longest: int,
+    ) -> Tensor:
+        """Return all states of a batch that stays on its device: [M, d_h].
 
-        `clicked` [B, T, D] are the vectors of the items clicked where `is_click` [B, T]. It is
-        `profiles` for a GPU: no shape depends on the data.
+        `moving` [K, D] is what each event moves its user towards, `initial` [B, d_h] where users
+        start, and `longest` the most events a user may have. It is `profiles` before the output,
+        and no shape depends on the data.
         """
-        inputs, states = self.inputs(clicked, weights), []
-        for number in range(clicked.shape[1]):
+        if evidence is None:
+            found = self.scanned(batch, moving, initial, weights)
+            if found is not None:
+                return found
+        inputs, state, states = self.inputs(moving, weights), initial, [initial]
+        first, count = batch.event_offsets[:-2], batch.event_offsets[:-1].diff()
+        shares = None
+        if evidence is not None:
+            shares = lookup(evidence.fractions, batch.kinds.clamp(min=0))[:, None]  # [K, 1]
+        for number in range(longest):
+            event = (first + number).clamp(max=len(moving) - 1)
+            taken = inputs.index_select(0, event)
+            if shares is None:
+                moved = self.step(state, taken, weights)
+            else:
+                is_click = batch.kinds.index_select(0, event)[:, None] < 0
+                share = shares.index_select(0, event)
+                kept, target = self.gates(state, taken, weights)
+                gap = torch.where(is_click, target, self.slate_target(taken, weights)) - state
+                moved = state + torch.where(is_click, 1 - kept, slate_share(share, gap)) * gap
+            state = torch.where((number < count)[:, None], moved, state)
             states.append(state)
-            moved = self.step(state, inputs[:, number], weights)
-            state = torch.where(is_click[:, number, None], moved, state)
-        return torch.stack(states, dim=1), state
+        step = torch.arange(longest + 1, device=moving.device)
+        users = torch.arange(len(initial), device=moving.device)
+        rows = (first + users)[:, None] + step  # [B, longest + 1]
+        size = len(moving) + len(initial)
+        rows = torch.where(step <= count[:, None], rows, size)  # what is not used goes behind
+        everything = torch.stack(states, dim=1).flatten(0, 1)
+        kept_rows = everything.new_zeros(size + 1, everything.shape[1])
+        return kept_rows.index_copy(0, rows.flatten(), everything)[:-1]
+
+    def scanned(
+        self, batch: ResidentBatch, moving: Tensor, initial: Tensor, weights: Any
+    ) -> Tensor | None:
+        """Return all states by one kernel, where no slates count; None where there is none."""
+        return None
 
     def _after_clicks(
         self, moving: Tensor, initial: Tensor, weights: Any, active: Sequence[int]

@@ -12,9 +12,10 @@ from torch import Tensor
 from slatewise.config import Config, Search
 from slatewise.model.dynamics import Floats, Ints, Recurrent
 from slatewise.model.evidence import SlateEvidence
-from slatewise.model.kernels.backend import loops, takes_numba
+from slatewise.model.kernels.backend import loops, takes_numba, takes_triton
 from slatewise.model.kernels.dynamics import roll_gru
 from slatewise.model.part import Noise, Parameter
+from slatewise.model.resident import ResidentBatch
 from slatewise.model.steps import SlateSteps
 
 
@@ -101,6 +102,19 @@ class Gru(Recurrent):
         if moving.ndim > 2 or not takes_numba("auto", moving.shape[1], [moving, initial]):
             return None
         return roll_gru(moving, weights, initial, evidence.fractions, steps.kinds, active)
+
+    def scanned(
+        self, batch: ResidentBatch, moving: Tensor, initial: Tensor, weights: GruWeights
+    ) -> Tensor | None:
+        """Roll out all users in one kernel."""
+        if not takes_triton(moving, initial):
+            return None
+        from slatewise.model.kernels.gpu.scan import scan_gru  # noqa: PLC0415
+
+        inputs = self.inputs(moving, weights)
+        return scan_gru(
+            inputs, initial, weights.from_state, batch.event_offsets, batch.state_before
+        )
 
     def follow(
         self, vectors: Floats, kinds: Ints, initial: Floats, values: Mapping[str, Floats]

@@ -1,5 +1,6 @@
 """Linear dynamics: a click moves the user part of the way to the item (eq. linearmodel)."""
 
+import functools
 import math
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final, NamedTuple
@@ -11,9 +12,10 @@ from torch import Tensor
 from slatewise.model.dynamics import Floats, Ints, Recurrent
 from slatewise.model.evidence import SlateEvidence
 from slatewise.model.gaussian import Gaussian
-from slatewise.model.kernels.backend import takes_numba
+from slatewise.model.kernels.backend import takes_numba, takes_triton
 from slatewise.model.kernels.dynamics import roll_linear
 from slatewise.model.part import Noise, Parameter
+from slatewise.model.resident import ResidentBatch
 from slatewise.model.steps import SlateSteps
 
 _GAMMA_MEAN, _GAMMA_SCALE = 0.5, 0.3
@@ -80,6 +82,16 @@ class Linear(Recurrent):
             return None
         return roll_linear(moving, weights.drift, initial, evidence.fractions, steps.kinds, active)
 
+    def scanned(
+        self, batch: ResidentBatch, moving: Tensor, initial: Tensor, weights: LinearWeights
+    ) -> Tensor | None:
+        """Roll out all users in one kernel."""
+        if not takes_triton(moving, initial):
+            return None
+        from slatewise.model.kernels.gpu.scan import scan_linear  # noqa: PLC0415
+
+        return scan_linear(moving, initial, weights.drift, batch.event_offsets)
+
     def follow(
         self, vectors: Floats, kinds: Ints, initial: Floats, values: Mapping[str, Floats]
     ) -> Floats:
@@ -99,10 +111,17 @@ def _slate_share(fraction: Floats, gap: Floats) -> Floats:
     return np.where(fraction > 0, fraction, fraction * relevance)
 
 
+@functools.cache
+def _quadrature(device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Return nodes and masses where they are needed: a step does not wait for a copy of them."""
+    nodes, mass = (torch.tensor(each, dtype=dtype, device=device) for each in (_NODES, _MASSES))
+    return nodes, mass
+
+
 def drift_kl(logit: Gaussian) -> Tensor:
     """KL divergence of γ = sigmoid(logit) from N(.5, .3) cut to [0, 1], by Gauss-Hermite: []."""
-    points = logit.mean + logit.scale * logit.mean.new_tensor(_NODES)
-    mass = logit.mean.new_tensor(_MASSES)
+    nodes, mass = _quadrature(logit.mean.device, logit.mean.dtype)
+    points = logit.mean + logit.scale * nodes
     gamma = torch.sigmoid(points)
     half = 0.5 / _GAMMA_SCALE / math.sqrt(2)
     log_normaliser = math.log(_GAMMA_SCALE * math.sqrt(2 * math.pi) * math.erf(half))

@@ -13,7 +13,9 @@ import torch
 from torch import Tensor
 
 from slatewise.data.interactions import Interactions
+from slatewise.model.noise import KeyedNoise
 from slatewise.model.part import Noise, Parameter, Part
+from slatewise.model.resident import ResidentBatch
 from slatewise.model.steps import ClickSteps
 
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ class TrainingStart(NamedTuple):
     """Where the users of a training batch start."""
 
     states: Tensor
-    """[B, d_h] in the order of `ClickSteps.users`"""
+    """[B, d_h] in the order of `ClickSteps.users`, or of the users of a resident batch"""
     weights: Tensor
     """[N] 1 for interactions that count, 0 for those that the start has seen"""
     divergence: Tensor | float
@@ -59,6 +61,16 @@ class InitialState(Part):
     @abstractmethod
     def training_start(self, moves: BatchMoves, generator: torch.Generator) -> TrainingStart:
         """Start the users of a training batch."""
+
+    @abstractmethod
+    def in_place_start(
+        self, batch: ResidentBatch, moving: Tensor, unknown: Tensor, noise: KeyedNoise
+    ) -> TrainingStart:
+        """Start the users of a training batch that stays on its device.
+
+        The same as `training_start`: `moving` [K, D] by event, `unknown` [d_h], and no shape
+        depends on the data.
+        """
 
     @abstractmethod
     def known_profiles(self, moves: BatchMoves, roll: Callable[[Tensor], Tensor]) -> Tensor:

@@ -24,6 +24,8 @@ from slatewise.model.initial_states import (
     TrainingStart,
     click_counts,
 )
+from slatewise.model.noise import KeyedNoise
+from slatewise.model.resident import ResidentBatch
 from slatewise.model.steps import ClickSteps
 
 _LEAST_VARIANCE = 0.01
@@ -44,7 +46,11 @@ class InitialStates(NamedTuple):
 
     def sample(self, generator: torch.Generator | None) -> Tensor:
         """Draw the states of users whose prefix has a click; the others keep the mean."""
-        noise = torch.randn(self.mean.shape, generator=generator, device=self.mean.device)
+        shape, device = self.mean.shape, self.mean.device
+        return self.drawn(torch.randn(shape, generator=generator, device=device))
+
+    def drawn(self, noise: Tensor) -> Tensor:
+        """Draw them with given noise [B, D]."""
         return torch.where(self.known[:, None], self.mean + self.scale * noise, self.mean)
 
     def kl(self, prior_scale: float) -> Tensor:
@@ -85,6 +91,19 @@ def amortised_initial(
         mass = mass * decay + torch.nn.functional.pad(inside.float(), (0, 0, 0, rest))
         plain, squares = plain + taken, squares + taken.square()
         start += active
+    return _around_clicks(weighted, mass, plain, squares, prefix, unknown, sigma_max)
+
+
+def _around_clicks(
+    weighted: Tensor,
+    mass: Tensor,
+    plain: Tensor,
+    squares: Tensor,
+    prefix: Tensor,
+    unknown: Tensor,
+    sigma_max: float,
+) -> InitialStates:
+    """Return q(h_0) from sums over the clicks of a prefix: weighted ones, plain ones, squares."""
     known = prefix > 0
     count = prefix.clamp(min=1)[:, None]
     variance = (squares / count - (plain / count).square()).clamp(min=0) + _LEAST_VARIANCE
@@ -104,7 +123,6 @@ class Amortised(InitialState):
 
     name = "amortised"
     Settings = AmortisedSettings
-    devices = frozenset(["cpu"])
 
     @classmethod
     def check(cls, config: Any) -> None:
@@ -118,6 +136,32 @@ class Amortised(InitialState):
         initial = self._average(moves.steps, moves.moving, prefix, moves.unknown)
         states, weights = initial.sample(generator), after_prefix(moves.batch, moves.steps, prefix)
         return TrainingStart(states, weights, initial.kl(self.config.sigma_h0))
+
+    def in_place_start(
+        self, batch: ResidentBatch, moving: Tensor, unknown: Tensor, noise: KeyedNoise
+    ) -> TrainingStart:
+        """Do the same, with sums over the events of each user."""
+        users, clicks = batch.num_users, batch.click_counts
+        prefix = (noise.uniforms(users) * (clicks + 1)).long()  # [B]
+        of_event = torch.nn.functional.pad(prefix, (0, 1)).index_select(0, batch.event_users)
+        known = batch.events.clamp(max=len(batch.events) - 1)
+        number = 1 + batch.clicks_before.index_select(0, known)  # [K]
+        inside = batch.is_click & (number <= of_event)
+        age = torch.where(inside, of_event - number, 0).to(moving.dtype)
+        weight = torch.where(inside, self.settings.memory**age, 0.0)[:, None]
+        taken = torch.where(inside[:, None], moving, 0.0)
+        columns = torch.cat([weight, weight * taken, taken, taken.square()], 1)
+        sums = moving.new_zeros(users + 1, columns.shape[1])
+        sums = sums.index_add(0, batch.event_users, columns)[:-1]
+        dims = [1, *[moving.shape[1]] * 3]
+        mass, weighted, plain, squares = torch.split(sums, dims, dim=1)
+        initial = _around_clicks(
+            weighted, mass, plain, squares, prefix, unknown, self.config.sigma_max
+        )
+        drawn = initial.drawn(noise.normals((users, moving.shape[1])).to(moving.dtype))
+        wanted = torch.nn.functional.pad(prefix, (0, 1)).index_select(0, batch.user_of)
+        weights = (batch.real & (batch.clicks_before >= wanted)).to(moving.dtype)
+        return TrainingStart(drawn, weights, initial.kl(self.config.sigma_h0))
 
     def known_profiles(self, moves: BatchMoves, roll: Callable[[Tensor], Tensor]) -> Tensor:
         """Roll out for every number of clicks: the state after t starts from just those t."""

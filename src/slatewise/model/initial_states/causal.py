@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 
 from slatewise.model.initial_states import BatchMoves, Floats, InitialState, Ints, TrainingStart
+from slatewise.model.noise import KeyedNoise
+from slatewise.model.resident import ResidentBatch
 
 
 class Causal(InitialState):
@@ -19,6 +21,12 @@ class Causal(InitialState):
         """Start all users in the learned state, and let every interaction count."""
         weights = torch.ones(len(moves.batch.clicks), device=moves.moving.device)
         return TrainingStart(moves.unknown.expand(moves.batch.num_users, -1), weights, 0.0)
+
+    def in_place_start(
+        self, batch: ResidentBatch, moving: Tensor, unknown: Tensor, noise: KeyedNoise
+    ) -> TrainingStart:
+        """Start all users in the learned state, and let every interaction count."""
+        return TrainingStart(unknown.expand(batch.num_users, -1), batch.real.to(unknown.dtype), 0.0)
 
     def known_profiles(self, moves: BatchMoves, roll: Callable[[Tensor], Tensor]) -> Tensor:
         """Roll out once: no state has seen what came later."""

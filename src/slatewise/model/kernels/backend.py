@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+import os
 from collections.abc import Iterable
 from typing import Any, Literal, Protocol, get_args
 
@@ -49,6 +50,28 @@ def has_numba() -> bool:
     return True
 
 
+@functools.cache
+def has_triton() -> bool:
+    """Return whether Triton can be imported, and with it the loops for a GPU."""
+    try:
+        importlib.import_module("triton")
+    except ImportError:
+        return False
+    return True
+
+
+def takes_triton(*floats: Tensor | None) -> bool:
+    """Return whether the loops for a GPU take these tensors; None takes no part.
+
+    Triton's interpreter (TRITON_INTERPRET=1) runs them on a CPU, slowly: to test them.
+    """
+    given = [tensor for tensor in floats if tensor is not None]
+    if not all(tensor.dtype in (torch.float32, torch.int64) for tensor in given):
+        return False
+    there = all(tensor.is_cuda for tensor in given) or os.environ.get("TRITON_INTERPRET") == "1"
+    return there and has_triton()
+
+
 def loops(name: str) -> Any:
     """Return a module of `kernels.loops`."""
     return importlib.import_module(f"slatewise.model.kernels.loops.{name}")
@@ -66,7 +89,7 @@ def takes_numba(
         obstacle = "takes float32 on the CPU only"
     elif not 1 <= dims <= MOST_DIMS:
         obstacle = f"takes 1 to {MOST_DIMS} dimensions"
-    elif relevance is not None and not _has_loop(relevance):
+    elif relevance is not None and not has_loop(relevance):
         obstacle = f"has no loop for the relevance '{relevance.name}'"
     elif backend != "torch" and not has_numba():
         obstacle = "needs numba"
@@ -75,7 +98,8 @@ def takes_numba(
     return backend != "torch" and obstacle is None
 
 
-def _has_loop(relevance: RelevanceFunction) -> bool:
+def has_loop(relevance: RelevanceFunction) -> bool:
+    """Return whether compiled loops know a relevance."""
     return relevance.fused and relevance.name in get_args(FusedRelevance)
 
 

@@ -12,7 +12,15 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from slatewise.model.kernels.backend import Backend, RelevanceFunction, loops, plain, takes_numba
+from slatewise.model.kernels.backend import (
+    Backend,
+    RelevanceFunction,
+    has_loop,
+    loops,
+    plain,
+    takes_numba,
+    takes_triton,
+)
 from slatewise.model.relevance.distance import DISTANCE
 
 _NEVER = -1e30
@@ -98,8 +106,10 @@ def slate_terms(
     if not sharpness > 0:
         raise ValueError(f"sharpness must be positive, not {sharpness}")
     floats = [states, items, no_click, weights]
-    given = (features, feature_weights, positions, position_factors, enough, exposure_weights)
+    given = (feature_weights, positions, position_factors, enough, exposure_weights)
     floats += [tensor for tensor in given if tensor is not None]
+    on_gpu = backend == "auto" and has_loop(relevance) and takes_triton(*floats)
+    floats += [] if features is None else [features]
     _check_shapes(states, items, no_click, state_of, cells, offsets, clicks, weights)
     _check_lengths(
         (exposure_weights, len(clicks), "exposure_weights"),
@@ -110,6 +120,8 @@ def slate_terms(
     )
     _check_features(features, feature_weights, len(cells))
     run = _fused if takes_numba(backend, states.shape[1], floats, relevance) else _reference
+    if on_gpu and not torch.is_grad_enabled():
+        run = _on_gpu
     total, log_likelihood, exposed = run(
         states,
         items,
@@ -214,7 +226,7 @@ def _reference(
         utility = utility + biases
         exposing = utility if include_bias else exposing
     if features is not None and feature_weights is not None:
-        utility = utility + features @ feature_weights
+        utility = utility + features.to(feature_weights.dtype) @ feature_weights
     if positions is not None:
         position = torch.arange(num_cells, device=clicks.device) - offsets[of_cell]
         added = positions[position.clamp(max=len(positions) - 1)]
@@ -258,6 +270,47 @@ def _logsumexp(values: Tensor, segments: Tensor, count: int) -> Tensor:
     highest = torch.where(highest == -torch.inf, 0.0, highest)
     parts = (values - highest.index_select(0, segments)).exp()
     return highest + values.new_zeros(count).index_add(0, segments, parts).log()
+
+
+# One pass on a GPU, without gradients.
+
+
+def _on_gpu(
+    states: Tensor,
+    items: Tensor,
+    no_click: Tensor,
+    feature_weights: Tensor | None,
+    positions: Tensor | None,
+    position_factors: Tensor | None,
+    enough: Tensor | None,
+    **constants: Any,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the same; training has a pass of its own, with gradients of all items."""
+    from slatewise.model.kernels.gpu.choice import Slates, run_choices  # noqa: PLC0415
+
+    offsets, weights = constants["offsets"], constants["weights"]
+    slates = Slates(
+        constants["cells"],
+        offsets[:-1].contiguous(),
+        offsets.diff(),
+        constants["clicks"],
+        constants["state_of"],
+        weights,
+        features=constants["features"],
+        taken=constants["taken"],
+        stops=constants["stops"],
+        lambdas=constants["exposure_weights"],
+        kappa=constants["sharpness"],
+        is_choice=constants["include_no_click"],
+        distance=constants["relevance"].name == "distance",
+    )
+    inputs = (states, no_click, feature_weights, positions, position_factors, enough)
+    values, within, _ = run_choices(inputs, items, slates, None, wanted=False)
+    lambdas = constants["exposure_weights"]
+    exposed = torch.zeros_like(within)
+    if lambdas is not None:
+        exposed = torch.where(lambdas != 0, (values - within) / lambdas, 0.0)
+    return torch.where(weights != 0, weights * values, 0.0).sum(), within, exposed
 
 
 # One fused pass.

@@ -58,6 +58,12 @@ class ItemPrior(Part):
             self.learned["feature_weights"] = centre.weights
             self.rows["feature_weights"] = None
 
+    def to_(self, device: torch.device | str) -> None:
+        """Move what is not learned to a device, in place."""
+        for name, value in vars(self).items():
+            if isinstance(value, Tensor):
+                setattr(self, name, value.to(device))
+
     @property
     @abstractmethod
     def centres(self) -> Tensor:
@@ -91,7 +97,7 @@ class ItemPrior(Part):
         items: Gaussian,
         groups: Tensor,
         shares: Tensor,
-        generator: torch.Generator | None,
+        source: Source,
         features: Tensor | None = None,
     ) -> ItemDraw:
         """Draw items of groups [R] and features [R, Q], with the sums that `drawn_kl` needs."""
@@ -103,7 +109,7 @@ class ItemPrior(Part):
         drawn = draw_items(
             items.mean,
             items.raw,
-            items.noise(generator),
+            source if isinstance(source, Tensor) else items.noise(source),
             sigma_max=items.sigma_max,
             groups=groups,
             weights=shares,

@@ -1,5 +1,6 @@
 """A flat prior: items are independent."""
 
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
 import torch
@@ -8,7 +9,9 @@ from torch import Tensor
 
 from slatewise.config import Config, Search
 from slatewise.model.gaussian import Gaussian
+from slatewise.model.item_centre import ItemCentre
 from slatewise.model.kernels.items import ItemDraw
+from slatewise.model.part import Noise
 from slatewise.model.priors import ItemPrior, Source, by_column, grouped_kl
 
 if TYPE_CHECKING:
@@ -33,9 +36,15 @@ class FlatPrior(ItemPrior):
         """All items are one group around 0: [1, C]."""
         return torch.zeros(1, self.config.item_columns, device=self._start.device)
 
-    @property
-    def _scales(self) -> Tensor:
-        return self.before_data(self.config)
+    def __init__(
+        self,
+        config: "ModelConfig",
+        groups: Sequence[Hashable],
+        noise: Noise,
+        centre: ItemCentre | None = None,
+    ) -> None:
+        super().__init__(config, groups, noise, centre)
+        self._scales = self.before_data(config)  # [C]
 
     def kl(self) -> Tensor:
         """Nothing is learned here, unless items have features."""

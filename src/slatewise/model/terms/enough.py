@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal
 import torch
 
 from slatewise.data.dataset import SlateDataset
-from slatewise.model.part import Device, Parameter
+from slatewise.model.part import Parameter
 from slatewise.model.terms.term import Ranks, Term
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ class Enough(Term):
     ranks: ClassVar[Ranks] = "never"
     acts_on: ClassVar[Literal["items", "no click"]] = "no click"
     automatic: ClassVar[bool] = True
-    devices: ClassVar[frozenset[Device]] = frozenset(["cpu", "cuda"])
 
     @classmethod
     def parameters(

@@ -14,7 +14,7 @@ from pydantic import PositiveFloat
 
 from slatewise.config import Config
 from slatewise.data.dataset import SlateDataset
-from slatewise.model.part import Device, Parameter
+from slatewise.model.part import Parameter
 from slatewise.model.terms.term import Ranks, Term
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ class Position(Term):
     name = "position"
     ranks: ClassVar[Ranks] = "never"
     by_source: ClassVar[bool] = True
-    devices: ClassVar[frozenset[Device]] = frozenset(["cpu", "cuda"])
     Settings = PositionSettings
 
     @classmethod

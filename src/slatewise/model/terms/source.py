@@ -9,7 +9,7 @@ from pydantic import PositiveFloat
 
 from slatewise.config import Config
 from slatewise.data.dataset import SlateDataset
-from slatewise.model.part import Device, Parameter
+from slatewise.model.part import Parameter
 from slatewise.model.terms.term import Ranks, Term
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ class Source(Term):
     ranks: ClassVar[Ranks] = "never"
     acts_on: ClassVar[Literal["items", "no click"]] = "no click"
     by_source: ClassVar[bool] = True
-    devices: ClassVar[frozenset[Device]] = frozenset(["cpu", "cuda"])
     Settings = SourceSettings
 
     @classmethod

@@ -110,7 +110,7 @@ class Term(Config):
     name: ClassVar[str]
     """what configurations call it"""
     Settings: ClassVar[type[Config]] = NoSettings
-    devices: ClassVar[frozenset[Device]] = frozenset(["cpu"])
+    devices: ClassVar[frozenset[Device]] = frozenset(["cpu", "cuda"])
     """where it can be trained"""
     needs: ClassVar[frozenset[str]] = frozenset(["name", "ranks"])
     """attributes without which a class is no term"""

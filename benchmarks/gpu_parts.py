@@ -1,0 +1,243 @@
+"""Whether every part of the model ends at the same likelihood on a GPU as on a CPU.
+
+A log is drawn from a world in which each part has something to find: users who follow what they
+click, items with a quality, features with weights, positions, sources of which one is clicked less.
+Each model is fitted to it with several seeds on each device, to the end, and judged by the closed
+form on held-out interactions. The steps differ (rows of a batch on a CPU, all items on a GPU), and
+so does the noise: what must agree is where fits end, within what seeds leave open.
+
+Where one machine does not have both, `--device cpu --json FILE` on one and `--device cuda --against
+FILE` on the other do the same. `--small` runs on the CPU alone, against itself.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from harness import Row, Target, parse, parser, report
+from slatewise.data.interactions import Interactions, SeveralClicks
+from slatewise.model.config import ModelConfig
+from slatewise.model.resident import resident
+from slatewise.model.terms import feature_terms
+from slatewise.training.config import TrainingConfig
+from slatewise.training.loop import Training
+
+USERS, ITEMS, GROUPS, STEPS, LONGEST, EPOCHS, SEEDS = 1_500, 300, 12, 12, 10, 40, 2
+SOURCES = ["search", "recommendation"]
+FEATURES, OF_ITEMS = 20, 3
+LEAST = 0.006
+"""Nats that two fits may be apart in any case: what seeds of one fit differ by on such logs."""
+PARTS: dict[str, dict[str, Any]] = {
+    "linear, flat": {"dynamics": "linear", "prior": "flat"},
+    "gru, hierarchical": {},
+    "dot": {"relevance": "dot"},
+    "all-item": {"likelihood": "all-item", "negatives": 128},
+    "source-aware": {"likelihood": "source-aware", "negatives": 128},
+    "evidence": {"evidence": ("search",)},
+    "amortised": {"initial_state": "amortised"},
+    "item features": {},
+    "bias": {"terms": ("bias",)},
+    "history": {"terms": ("history",)},
+    "popularity": {"terms": ("popularity",)},
+    "co_clicks": {"terms": ("co_clicks",)},
+    "position": {"terms": ("position",)},
+    "propensity": {"terms": ("propensity",)},
+    "source": {"terms": ("source",)},
+    "enough": {"terms": ("enough",)},
+    "everything": {
+        "terms": ("bias", "history", "popularity", "position", "propensity", "source"),
+        "evidence": ("search",),
+    },
+}
+MINIATURE = {
+    "device": "cpu",
+    "USERS": 60,
+    "ITEMS": 30,
+    "STEPS": 6,
+    "EPOCHS": 2,
+    "SEEDS": 1,
+    "PARTS": {"linear, flat": PARTS["linear, flat"], "everything": PARTS["everything"]},
+}
+
+
+def main() -> None:
+    """Fit every part on the device, and on the CPU unless its numbers are given."""
+    arguments = parser(__doc__)
+    arguments.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
+    arguments.add_argument("--against", type=Path, help="numbers of a CPU, made by --device cpu")
+    arguments.add_argument("--alone", action="store_true", help="compare with nothing")
+    arguments.add_argument("--part", help="fit one part on the device, and print its numbers")
+    arguments.add_argument("--workers", type=int, default=1, help="parts fitted at the same time")
+    options = parse(arguments, globals())
+    torch.set_num_threads(1)
+    if options.part:
+        print(json.dumps(_fits(options.part, options.device)))
+        return
+    found = dict(zip(PARTS, _all(options), strict=True))
+    cpu = found
+    if options.against:
+        cpu = json.loads(options.against.read_text())["found"]
+    elif options.device == "cuda" and not options.alone:
+        cpu = {part: _fits(part, "cpu") for part in PARTS}
+    rows = [_row(part, found[part], cpu[part]) for part in PARTS]
+    report(
+        options,
+        f"Held-out log-likelihood, CPU and {options.device}, {SEEDS} seeds each",
+        {
+            "part": "{}",
+            "start": "{:.4f}",
+            "cpu": "{:.4f}",
+            "device": "{:.4f}",
+            "apart": "{:.4f}",
+            "allowed": "{:.4f}",
+            "epochs": "{}",
+        },
+        rows,
+        [Target(f"nats apart, {row['part']}", row["apart"], row["allowed"]) for row in rows],
+        found=found,
+        date=datetime.now(UTC).strftime("%Y-%m-%d"),
+        machine=torch.cuda.get_device_name() if options.device == "cuda" else "CPU",
+    )
+
+
+def _row(part: str, found: dict[str, Any], cpu: dict[str, Any]) -> Row:
+    """Compare the means over seeds; a tenth of what was learned, or of seeds thrice, is allowed."""
+    spread = max(cpu["ends"]) - min(cpu["ends"])
+    learned = mean(cpu["ends"]) - mean(cpu["starts"])
+    return {
+        "part": part,
+        "start": mean(cpu["starts"]),
+        "cpu": mean(cpu["ends"]),
+        "device": mean(found["ends"]),
+        "apart": abs(mean(found["ends"]) - mean(cpu["ends"])),
+        "allowed": max(LEAST, 3 * spread, 0.1 * learned),
+        "epochs": max(found["epochs"]),
+    }
+
+
+def _all(options: Any) -> list[dict[str, Any]]:
+    if options.workers == 1:
+        return [_fits(part, options.device) for part in PARTS]
+
+    def fitted(part: str) -> dict[str, Any]:
+        command = [sys.executable, __file__, "--device", options.device, "--part", part]
+        with tempfile.TemporaryFile("w+") as errors:
+            done = subprocess.run(
+                command, check=False, stdout=subprocess.PIPE, stderr=errors, text=True
+            )
+            if done.returncode:
+                errors.seek(0)
+                raise RuntimeError(f"{part}: {errors.read()[-3000:]}")
+        result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return result
+
+    with ThreadPoolExecutor(options.workers) as pool:
+        return list(pool.map(fitted, PARTS))
+
+
+def _fits(part: str, device: str) -> dict[str, Any]:
+    """Fit a part with each seed; return held-out likelihoods after one epoch, and at the end."""
+    log, features, groups = _log(several=part == "enough")
+    model = ModelConfig(dimensions=6, **PARTS[part])
+    used = features if part == "item features" else None
+    starts, ends, epochs = [], [], []
+    for seed in range(SEEDS):
+        work = Training(
+            model,
+            TrainingConfig(batch_users=128, max_epochs=EPOCHS),
+            resident(_described(log, model), device),
+            groups.to(device),
+            [str(number) for number in range(GROUPS)],
+            SOURCES,
+            seed,
+            item_features=None if used is None else used.to(device),
+        )
+        for _ in work.advance():
+            pass
+        if work.progress.skipped:
+            raise RuntimeError(f"{part}: {work.progress.skipped} steps were not finite")
+        starts.append(work.progress.history[0]["validation"])
+        ends.append(work.progress.best)
+        epochs.append(len(work.progress.history))
+    return {"starts": starts, "ends": ends, "epochs": epochs}
+
+
+def _described(log: Interactions, model: ModelConfig) -> Interactions:
+    """Give a model as many of the features as it has weights."""
+    terms = feature_terms(model).values()
+    count = sum(len(term.columns(model)) for term in terms if term.acts_on == "items")
+    steps = sum(len(term.columns(model)) for term in terms if term.acts_on == "no click")
+    assert log.cell_features is not None
+    cells = log.cell_features[:, :count].contiguous() if count else None
+    return replace(log, cell_features=cells, step_features=log.step_features if steps else None)
+
+
+def _log(*, several: bool) -> tuple[Interactions, Tensor, Tensor]:
+    """Draw a world and what its users did; return features and groups of its items as well."""
+    rng = torch.Generator().manual_seed(0)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=rng)
+
+    groups = torch.arange(ITEMS) % GROUPS
+    features = normal(ITEMS, OF_ITEMS)
+    vectors = 1.5 * normal(GROUPS, 4)[groups] + 0.5 * normal(ITEMS, 4)
+    vectors = vectors + 0.5 * features @ normal(OF_ITEMS, 4)
+    quality, weights = 0.7 * normal(ITEMS), 0.5 * normal(FEATURES)
+    lengths = torch.randint(2, LONGEST + 1, (USERS, STEPS), generator=rng)
+    items = torch.randint(ITEMS, (USERS, STEPS, LONGEST), generator=rng)
+    sources = torch.randint(2, (USERS, STEPS), generator=rng)
+    cells, bonus = normal(USERS, STEPS, LONGEST, FEATURES), normal(USERS, STEPS, 1)
+    place = torch.arange(LONGEST)
+    wish, clicks = 1.5 * normal(USERS, 4), []
+    for step in range(STEPS):
+        seen = items[:, step]
+        # A search shows what is near to what the user wants.
+        near = (vectors[seen] - wish[:, None]).norm(dim=2).argsort(1)
+        searched = torch.gather(seen, 1, near)
+        items[:, step] = seen = torch.where(sources[:, step, None] == 0, searched, seen)
+        utility = -(vectors[seen] - wish[:, None]).norm(dim=2) + quality[seen]
+        utility = utility + cells[:, step] @ weights - 0.15 * place
+        none = -0.5 + 1.2 * sources[:, step] + 0.5 * bonus[:, step, 0]
+        there = place < lengths[:, step, None]
+        choices = torch.cat([utility.masked_fill(~there, -torch.inf), none[:, None]], 1)
+        chosen = torch.multinomial(choices.softmax(1), 1, generator=rng)[:, 0]
+        clicked = torch.where(chosen < LONGEST, chosen, -1)
+        moved = 0.7 * wish + 0.3 * vectors[seen.gather(1, clicked.clamp(min=0)[:, None])[:, 0]]
+        wish = torch.where(clicked[:, None] >= 0, moved, wish)
+        clicks.append(clicked)
+    there = place < lengths[..., None]
+    ends = torch.full((USERS,), STEPS, dtype=torch.int32)
+    offsets = torch.nn.functional.pad(lengths.flatten().cumsum(0), (1, 0))
+    chosen = torch.stack(clicks, 1).flatten().int()
+    log = Interactions(
+        user_offsets=torch.arange(0, USERS * STEPS + 1, STEPS),
+        train_end=ends - STEPS // 4,
+        valid_end=ends,
+        times=torch.arange(USERS * STEPS),
+        sources=sources.flatten().to(torch.uint8),
+        clicks=chosen,
+        slate_offsets=offsets,
+        slate_items=items[there].int(),
+        cell_features=cells[there],
+        step_features=bonus.flatten(0, 1),
+    )
+    if not several:
+        return log, features, groups
+    first = torch.zeros(len(chosen), dtype=torch.int32)
+    known = SeveralClicks.of(first.numpy(), chosen.numpy(), offsets.numpy())
+    return replace(log, several=known), features, groups
+
+
+if __name__ == "__main__":
+    main()

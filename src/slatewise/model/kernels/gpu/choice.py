@@ -1,0 +1,485 @@
+"""Choices from slates, with all gradients worked out in the same pass over the items seen.
+
+A slate is read where it lies in the log: nothing is padded, and nothing but the rows of its items
+is gathered. Gradients of items are added to a `RowGradient`.
+
+Shapes: M states, N interactions, F cells of the whole log, I items, D dimensions, P features.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from slatewise.model.kernels.gpu.catalogue import CandidateSums
+from slatewise.model.kernels.gpu.parts import COPIES, RowGradient, gradient_row, width
+
+_SHORT = 8
+"""Items of a slate that is kept in registers between its sum and its gradient; of a longer one they
+are read twice."""
+_LONG = 8
+_WARPS = 2
+_REPLICAS = 2_048
+"""Rows in which the gradients of a few shared weights are added up, to be summed in the end."""
+
+
+@triton.jit
+def _utilities(
+    z, table, cells, features, feature_weights, positions, taken, start, length, first, factor,
+    LAST, C: tl.constexpr, D: tl.constexpr, P: tl.constexpr, SB: tl.constexpr, DP: tl.constexpr,
+    PP: tl.constexpr, DISTANCE: tl.constexpr, BIAS: tl.constexpr, EXPOSED_BIAS: tl.constexpr,
+    FEATURES: tl.constexpr, POSITIONS: tl.constexpr, TAKEN: tl.constexpr,
+):  # fmt: skip
+    """Return items, which can be chosen, gaps or vectors, relevances and utilities, to a state."""
+    place = first + tl.arange(0, SB)
+    there = place < length
+    item = tl.load(cells + start + place, mask=there, other=0)
+    column = tl.arange(0, DP)
+    inside = there[:, None] & (column < D)[None, :]
+    row = item.to(tl.int64) * C
+    vector = tl.load(table + row[:, None] + column[None, :], mask=inside, other=0.0)
+    if DISTANCE:
+        along = tl.where(inside, z[None, :] - vector, 0.0)
+        relevance = -tl.sqrt(tl.sum(along * along, 1))
+    else:
+        along = vector
+        relevance = tl.sum(vector * z[None, :], 1)
+    utility = relevance
+    exposing = relevance
+    if BIAS:
+        utility += tl.load(table + row + D, mask=there, other=0.0)
+        if EXPOSED_BIAS:
+            exposing = utility
+    if FEATURES:
+        feature = tl.arange(0, PP)
+        known = there[:, None] & (feature < P)[None, :]
+        at = (start + place)[:, None] * P + feature[None, :]
+        values = tl.load(features + at, mask=known, other=0.0).to(tl.float32)
+        weight = tl.load(feature_weights + feature, mask=feature < P, other=0.0)
+        utility += tl.sum(values * weight[None, :], 1)
+    if POSITIONS:
+        utility += factor * tl.load(positions + tl.minimum(place, LAST), mask=there, other=0.0)
+    if TAKEN:
+        there = there & (tl.load(taken + start + place, mask=there, other=1) == 0)
+    return (
+        item,
+        there,
+        along,
+        relevance,
+        tl.where(there, utility, -1e30),
+        tl.where(there, exposing, -1e30),
+    )
+
+
+@triton.jit
+def _add_gradients(
+    z, item, there, along, relevance, of_utility, of_exposing, start, first, factor, copy, replica,
+    features, positions, LAST, gradient, slots, num_items, of_features, of_positions,
+    C: tl.constexpr, D: tl.constexpr, P: tl.constexpr, SB: tl.constexpr, DP: tl.constexpr,
+    PP: tl.constexpr, DISTANCE: tl.constexpr, BIAS: tl.constexpr, EXPOSED_BIAS: tl.constexpr,
+    FEATURES: tl.constexpr, POSITIONS: tl.constexpr, ITEMS: tl.constexpr, COPIES: tl.constexpr,
+):  # fmt: skip
+    """Add what the slopes of utilities and exposing relevances mean for everything but the state.
+
+    Return the slope of the state, and of the factor of positions.
+    """
+    place = first + tl.arange(0, SB)
+    column = tl.arange(0, DP)
+    inside = there[:, None] & (column < D)[None, :]
+    slope = of_utility + of_exposing
+    if DISTANCE:
+        length = tl.where(relevance < 0, relevance, -1.0)
+        part = tl.where(relevance < 0, -slope / length, 0.0)
+        of_vector = part[:, None] * along
+        of_state = -tl.sum(of_vector, 0)
+    else:
+        of_vector = slope[:, None] * z[None, :]
+        of_state = tl.sum(slope[:, None] * along, 0)
+    if ITEMS:
+        row = gradient_row(slots, item, there, num_items, copy, COPIES) * C
+        tl.atomic_add(
+            gradient + row[:, None] + column[None, :], of_vector, mask=inside, sem="relaxed"
+        )
+        if BIAS:
+            of_bias = slope if EXPOSED_BIAS else of_utility
+            tl.atomic_add(gradient + row + D, of_bias, mask=there, sem="relaxed")
+    if FEATURES:
+        feature = tl.arange(0, PP)
+        known = there[:, None] & (feature < P)[None, :]
+        at = (start + place)[:, None] * P + feature[None, :]
+        values = tl.load(features + at, mask=known, other=0.0).to(tl.float32)
+        summed = tl.sum(values * of_utility[:, None], 0)
+        tl.atomic_add(of_features + replica * P + feature, summed, mask=feature < P, sem="relaxed")
+    of_factor = tl.full([], 0.0, tl.float32)
+    if POSITIONS:
+        at = tl.minimum(place, LAST)
+        added = tl.load(positions + at, mask=there, other=0.0)
+        of_factor = tl.sum(added * of_utility, 0)
+        to = of_positions + replica * (LAST + 1) + at
+        tl.atomic_add(to, factor * of_utility, mask=there, sem="relaxed")
+    return of_state, of_factor
+
+
+@triton.jit
+def _log_add(one, other):
+    top = tl.maximum(one, other)
+    return top + tl.log(tl.exp(one - top) + tl.exp(other - top))
+
+
+@triton.jit
+def _choice_kernel(
+    states, table, no_click, cells, starts, lengths, clicks, weights, state_of, features,
+    feature_weights, positions, factors, taken, stops, enough, lambdas, log_sums, is_candidate,
+    values, within, gradient, slots, num_items, of_states, of_no_click, of_features, of_positions,
+    of_factors, of_enough, of_log_sums, kappa, multiplicity, LAST,
+    C: tl.constexpr, D: tl.constexpr, P: tl.constexpr, DP: tl.constexpr, PP: tl.constexpr,
+    SHORT: tl.constexpr, LONG: tl.constexpr, REPLICAS: tl.constexpr, COPIES: tl.constexpr,
+    DISTANCE: tl.constexpr, BIAS: tl.constexpr, FEATURES: tl.constexpr, POSITIONS: tl.constexpr,
+    FACTORS: tl.constexpr, TAKEN: tl.constexpr, STOPS: tl.constexpr, EXPOSURE: tl.constexpr,
+    IS_CHOICE: tl.constexpr, SAMPLED: tl.constexpr, SUMS: tl.constexpr, ITEMS: tl.constexpr,
+    GRADIENT: tl.constexpr,
+):  # fmt: skip
+    n = tl.program_id(0)
+    weight = tl.load(weights + n)
+    if (weight != 0) | (not GRADIENT):
+        length = tl.load(lengths + n)
+        start = tl.load(starts + n)
+        click = tl.load(clicks + n)
+        none = tl.load(no_click + n)
+        state = tl.load(state_of + n)
+        column = tl.arange(0, DP)
+        z = tl.load(states + state * D + column, mask=column < D, other=0.0)
+        factor = 1.0
+        if FACTORS:
+            factor = tl.load(factors + n)
+        stop = False
+        rest = 0.0
+        if STOPS:
+            stop = tl.load(stops + n) != 0
+            rest = tl.load(enough + n)
+        # Sums over the slate, piece by piece: of choices, of what is left behind a click, and of
+        # the exposure term. The first piece is kept for slates that have no other.
+        top = none
+        total = tl.full([], 1.0, tl.float32)
+        chosen = tl.full([], 0.0, tl.float32)
+        own = tl.full([], 0.0, tl.float32)
+        left_top = tl.full([], 0.0, tl.float32) + rest
+        left = tl.full([], 1.0, tl.float32)
+        shown_top = tl.full([], -1e30, tl.float32)
+        shown = tl.full([], 0.0, tl.float32)
+        if EXPOSURE and IS_CHOICE:
+            shown_top = kappa * none
+            shown = tl.full([], 1.0, tl.float32)
+        item, there, along, relevance, utility, exposing = _utilities(
+            z, table, cells, features, feature_weights, positions, taken, start, length, 0,
+            factor, LAST, C, D, P, SHORT, DP, PP, DISTANCE, BIAS, IS_CHOICE, FEATURES, POSITIONS,
+            TAKEN,
+        )  # fmt: skip
+        place = tl.arange(0, SHORT)
+        higher = tl.maximum(top, tl.max(utility, 0))
+        total = total * tl.exp(top - higher) + tl.sum(tl.exp(utility - higher), 0)
+        top = higher
+        chosen += tl.sum(tl.where(place == click, utility, 0.0), 0)
+        own += tl.sum(tl.where(place == click, exposing, 0.0), 0)
+        if STOPS:
+            behind = tl.where(place == click, -1e30, utility)
+            higher = tl.maximum(left_top, tl.max(behind, 0))
+            left = left * tl.exp(left_top - higher) + tl.sum(tl.exp(behind - higher), 0)
+            left_top = higher
+        if EXPOSURE:
+            higher = tl.maximum(shown_top, kappa * tl.max(exposing, 0))
+            shown = shown * tl.exp(shown_top - higher) + tl.sum(
+                tl.exp(kappa * exposing - higher), 0
+            )
+            shown_top = higher
+        for first in range(SHORT, length, LONG):
+            _, _, _, _, further, exposed = _utilities(
+                z, table, cells, features, feature_weights, positions, taken, start, length, first,
+                factor, LAST, C, D, P, LONG, DP, PP, DISTANCE, BIAS, IS_CHOICE, FEATURES,
+                POSITIONS, TAKEN,
+            )  # fmt: skip
+            at = first + tl.arange(0, LONG)
+            higher = tl.maximum(top, tl.max(further, 0))
+            total = total * tl.exp(top - higher) + tl.sum(tl.exp(further - higher), 0)
+            top = higher
+            chosen += tl.sum(tl.where(at == click, further, 0.0), 0)
+            own += tl.sum(tl.where(at == click, exposed, 0.0), 0)
+            if STOPS:
+                others = tl.where(at == click, -1e30, further)
+                higher = tl.maximum(left_top, tl.max(others, 0))
+                left = left * tl.exp(left_top - higher) + tl.sum(tl.exp(others - higher), 0)
+                left_top = higher
+            if EXPOSURE:
+                higher = tl.maximum(shown_top, kappa * tl.max(exposed, 0))
+                shown = shown * tl.exp(shown_top - higher) + tl.sum(
+                    tl.exp(kappa * exposed - higher), 0
+                )
+                shown_top = higher
+        log_total = top + tl.log(total)
+        result = tl.where(click >= 0, chosen, none) - log_total
+        of_none = tl.where(click >= 0, 0.0, 1.0) - tl.exp(none - log_total)
+        stopping = 0.0
+        log_left = left_top + tl.log(left)
+        if STOPS:
+            stopping = tl.where(stop, 1.0, 0.0)
+            result += tl.where(stop, rest - log_left, 0.0)
+            tl.store(of_enough + n, weight * stopping * (1.0 - tl.exp(rest - log_left)))
+        tl.store(within + n, result)
+        exposure = 0.0
+        of_own = tl.full([], 0.0, tl.float32)
+        log_shown = shown_top
+        if EXPOSURE:
+            exposure = tl.load(lambdas + n)
+            log_shown = shown_top + tl.log(shown)
+            result += tl.where(exposure != 0, exposure * log_shown, 0.0)
+            if IS_CHOICE:
+                of_none += exposure * kappa * tl.exp(kappa * none - log_shown)
+            if SUMS:
+                everything = tl.load(log_sums + state)
+                of_sum = tl.full([], 1.0, tl.float32)
+                over = everything
+                if SAMPLED:
+                    clicked = tl.load(cells + start + click, mask=click >= 0, other=0)
+                    twice = tl.load(is_candidate + clicked) != 0
+                    mine = tl.where(click >= 0, kappa * own, -1e30)
+                    high = tl.maximum(everything, mine)
+                    # A clicked item that is a candidate too must not be counted twice.
+                    alone = tl.exp(mine - high)
+                    share = tl.where(twice, 1.0 - multiplicity, 1.0) * alone
+                    rough = tl.exp(everything - high)
+                    drowned = rough + share < alone
+                    summed = tl.where(drowned, alone, rough + share)
+                    over = high + tl.log(summed)
+                    of_sum = tl.where(drowned, 0.0, rough / summed)
+                    of_own = tl.where(drowned, 1.0, share / summed)
+                if IS_CHOICE:
+                    choice = _log_add(over, kappa * none)
+                    of_none -= exposure * kappa * tl.exp(kappa * none - choice)
+                    of_sum *= tl.exp(over - choice)
+                    of_own *= tl.exp(over - choice)
+                    over = choice
+                result -= exposure * over
+                if GRADIENT:
+                    tl.atomic_add(of_log_sums + state, -weight * exposure * of_sum, sem="relaxed")
+        tl.store(values + n, result)
+        if GRADIENT:
+            tl.store(of_no_click + n, weight * of_none)
+            copy = n % COPIES
+            replica = n % REPLICAS
+            is_click = place == click
+            of_utility = tl.where(is_click, 1.0, 0.0) - tl.exp(utility - log_total)
+            if STOPS:
+                of_utility -= stopping * tl.where(is_click, 0.0, tl.exp(utility - log_left))
+            of_exposing = tl.zeros([SHORT], tl.float32)
+            if EXPOSURE:
+                of_exposing = tl.exp(kappa * exposing - log_shown)
+                of_exposing -= tl.where(is_click, of_own, 0.0)
+                of_exposing *= weight * exposure * kappa
+            of_state, of_factor = _add_gradients(
+                z, item, there, along, relevance, tl.where(there, weight * of_utility, 0.0),
+                tl.where(there, of_exposing, 0.0), start, 0, factor, copy, replica, features,
+                positions, LAST, gradient, slots, num_items, of_features, of_positions,
+                C, D, P, SHORT, DP, PP, DISTANCE, BIAS, IS_CHOICE, FEATURES, POSITIONS, ITEMS,
+                COPIES,
+            )  # fmt: skip
+            for first in range(SHORT, length, LONG):
+                item_, there_, along_, relevance_, further, exposed = _utilities(
+                    z, table, cells, features, feature_weights, positions, taken, start, length,
+                    first, factor, LAST, C, D, P, LONG, DP, PP, DISTANCE, BIAS, IS_CHOICE,
+                    FEATURES, POSITIONS, TAKEN,
+                )  # fmt: skip
+                is_click_ = first + tl.arange(0, LONG) == click
+                of_further = tl.where(is_click_, 1.0, 0.0) - tl.exp(further - log_total)
+                if STOPS:
+                    of_further -= stopping * tl.where(is_click_, 0.0, tl.exp(further - log_left))
+                of_exposed = tl.zeros([LONG], tl.float32)
+                if EXPOSURE:
+                    of_exposed = tl.exp(kappa * exposed - log_shown)
+                    of_exposed -= tl.where(is_click_, of_own, 0.0)
+                    of_exposed *= weight * exposure * kappa
+                more, more_factor = _add_gradients(
+                    z, item_, there_, along_, relevance_,
+                    tl.where(there_, weight * of_further, 0.0),
+                    tl.where(there_, of_exposed, 0.0), start, first, factor, copy, replica,
+                    features, positions, LAST, gradient, slots, num_items, of_features,
+                    of_positions, C, D, P, LONG, DP, PP, DISTANCE, BIAS, IS_CHOICE, FEATURES,
+                    POSITIONS, ITEMS, COPIES,
+                )  # fmt: skip
+                of_state += more
+                of_factor += more_factor
+            tl.atomic_add(of_states + state * D + column, of_state, mask=column < D, sem="relaxed")
+            if FACTORS:
+                tl.store(of_factors + n, of_factor)
+
+
+@dataclass(frozen=True)
+class Slates:
+    """Which slates of a log were chosen from, and what was chosen."""
+
+    cells: Tensor
+    """[F] int32, items of the whole log"""
+    starts: Tensor
+    """[N] int64, where a slate begins"""
+    lengths: Tensor
+    """[N]"""
+    clicks: Tensor
+    """[N] int32, position in the slate, −1 for no click"""
+    state_of: Tensor
+    """[N] int64, the state before each interaction"""
+    weights: Tensor
+    """[N]"""
+    features: Tensor | None = None
+    """[F, P], of single or half precision"""
+    taken: Tensor | None = None
+    """[F] bool"""
+    stops: Tensor | None = None
+    """[N] bool"""
+    lambdas: Tensor | None = None
+    """[N] weights of the exposure term"""
+    kappa: float = 1.0
+    is_choice: bool = False
+    """whether no click, and biases, are in the exposure term"""
+    distance: bool = True
+    """whether the relevance is −‖z − v‖; else it is z · v"""
+    candidates: Tensor | None = None
+    """[K] distinct rows that stand for the catalogue"""
+    catalogue: int = 0
+    """I, the number of items they stand for"""
+    used: Tensor | None = None
+    """[] int64, how many of the states are in use"""
+
+
+def choice_values(
+    states: Tensor,
+    items: Tensor,
+    no_click: Tensor,
+    slates: Slates,
+    *,
+    feature_weights: Tensor | None = None,
+    positions: Tensor | None = None,
+    factors: Tensor | None = None,
+    enough: Tensor | None = None,
+    gradient: RowGradient | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Return Σ_n weights_n value_n, differentiable but for the items, and log P within slates [N].
+
+    The references are `slate_terms` and `catalogue_terms`. Gradients of items, for a slope of 1,
+    are added to `gradient`; None leaves items as they are.
+    """
+    found: tuple[Tensor, Tensor] = _Choices.apply(
+        states, no_click, feature_weights, positions, factors, enough, items, slates, gradient
+    )
+    return found
+
+
+def run_choices(
+    inputs: tuple[Tensor | None, ...],
+    items: Tensor,
+    slates: Slates,
+    gradient: RowGradient | None,
+    *,
+    wanted: bool,
+) -> tuple[Tensor, Tensor, list[Tensor | None]]:
+    """Return values [N], log P within slates [N], and the gradients of the inputs if `wanted`."""
+    states, no_click, feature_weights, positions, factors, enough = (
+        None if tensor is None else tensor.detach().contiguous() for tensor in inputs
+    )
+    assert states is not None
+    assert no_click is not None
+    count, dims = len(slates.clicks), states.shape[1]
+    features = None if feature_weights is None else slates.features
+    num_features = 0 if feature_weights is None else len(feature_weights)
+    last = 0 if positions is None else len(positions) - 1
+    stops = None if enough is None else slates.stops
+    values, within = torch.zeros_like(no_click), torch.zeros_like(no_click)
+
+    def room(given: Tensor | None, *shape: int) -> Tensor:
+        return states.new_zeros(shape) if wanted and given is not None else values
+
+    of_states = room(states, *states.shape)
+    of_none, of_factors, of_enough = (room(t, count) for t in (no_click, factors, stops))
+    of_features = room(features, _REPLICAS, num_features)
+    of_positions = room(positions, _REPLICAS, last + 1)
+    sums, candidates = None, slates.candidates
+    is_candidate = values
+    sampled = candidates is not None and len(candidates) < slates.catalogue
+    multiplicity = 1.0
+    if slates.lambdas is not None and candidates is not None:
+        multiplicity = slates.catalogue / len(candidates)
+        used = slates.used
+        if used is None:
+            used = torch.full((), len(states), dtype=torch.int64, device=states.device)
+        sums = CandidateSums(
+            states,
+            items,
+            candidates,
+            used,
+            log_weight=math.log(multiplicity),
+            kappa=slates.kappa,
+            include_bias=slates.is_choice,
+            distance=slates.distance,
+        )
+        if sampled:
+            is_candidate = torch.zeros(len(items), dtype=torch.uint8, device=items.device)
+            is_candidate.index_fill_(0, candidates, 1)
+    of_sums = room(None if sums is None else states, len(states))
+
+    def given(tensor: Tensor | None) -> Tensor:
+        return values if tensor is None else tensor
+
+    taken = None if slates.taken is None else slates.taken.view(torch.uint8)
+    if count:
+        _choice_kernel[(count,)](
+            states, items, no_click, slates.cells, slates.starts, slates.lengths, slates.clicks,
+            slates.weights, slates.state_of, given(features), given(feature_weights),
+            given(positions), given(factors), given(taken),
+            given(None if stops is None else stops.view(torch.uint8)), given(enough),
+            given(slates.lambdas), values if sums is None else sums.values, is_candidate,
+            values, within, values if gradient is None else gradient.buffer,
+            slates.cells if gradient is None else gradient.slots, len(items), of_states, of_none,
+            of_features, of_positions, of_factors, of_enough, of_sums, slates.kappa, multiplicity,
+            last, C=items.shape[1], D=dims, P=num_features, DP=width(dims),
+            PP=width(max(1, num_features)), SHORT=_SHORT, LONG=_LONG, REPLICAS=_REPLICAS,
+            COPIES=COPIES, DISTANCE=slates.distance, BIAS=items.shape[1] > dims,
+            FEATURES=features is not None, POSITIONS=positions is not None,
+            FACTORS=factors is not None, TAKEN=taken is not None, STOPS=stops is not None,
+            EXPOSURE=slates.lambdas is not None, IS_CHOICE=slates.is_choice, SAMPLED=sampled,
+            SUMS=sums is not None, ITEMS=gradient is not None, GRADIENT=wanted, num_warps=_WARPS,
+        )  # fmt: skip
+    if not wanted:
+        return values, within, []
+    if sums is not None:
+        sums.backward(of_sums, of_states, None if gradient is None else gradient.total)
+    return (
+        values,
+        within,
+        [
+            of_states,
+            of_none,
+            None if features is None else of_features.sum(0),
+            None if positions is None else of_positions.sum(0),
+            None if factors is None else of_factors,
+            None if stops is None else of_enough,
+        ],
+    )
+
+
+class _Choices(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, *arguments: Any) -> tuple[Tensor, Tensor]:
+        inputs, (items, slates, gradient) = arguments[:6], arguments[6:]
+        values, within, ctx.gradients = run_choices(inputs, items, slates, gradient, wanted=True)
+        ctx.mark_non_differentiable(within)
+        weights = slates.weights
+        return torch.where(weights != 0, weights * values, 0.0).sum(), within
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, factor: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        scaled = (None if each is None else factor * each for each in ctx.gradients)
+        return (*scaled, None, None, None)

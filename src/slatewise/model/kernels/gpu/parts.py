@@ -1,0 +1,108 @@
+"""Pieces that several kernels share: noise, gates, and gradients of rows that many want to add to.
+
+Noise is counted, not streamed: a normal depends on the key of a step and on the number of its cell
+alone. So it is made again where it is needed again, and never kept in memory.
+"""
+
+from typing import Any, Final
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+POPULAR: Final = 1_024
+"""Items whose gradients are summed in several copies, at most."""
+COPIES: Final = 32
+"""Copies of each. Exposure is skewed: one item may have a fifteenth of all cells, and half a
+million additions to one row of memory take a millisecond, one after the other."""
+
+
+@triton.jit
+def normal(key, counter):
+    """Return the standard normal of a counter, as `slatewise.model.noise.normals` does."""
+    bits = key.to(tl.uint64) + counter.to(tl.uint64) * 0x9E3779B97F4A7C15
+    bits = (bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9
+    bits = (bits ^ (bits >> 27)) * 0x94D049BB133111EB
+    bits = bits ^ (bits >> 31)
+    first = (bits >> 32).to(tl.uint32).to(tl.float32)
+    second = (bits & 0xFFFFFFFF).to(tl.uint32).to(tl.float32)
+    radius = tl.sqrt(-2.0 * tl.log((first + 0.5) * 2.3283064365386963e-10))
+    # The series of −cos around half a turn: a library's cosine is ready for any angle, and keeps
+    # what that takes in memory.
+    angle = second * 1.4629180792671596e-09 - 3.141592653589793
+    square = angle * angle
+    series = 4.779477332387385e-14 * square - 1.1470745597729725e-11
+    series = series * square + 2.08767569878681e-09
+    series = series * square - 2.755731922398589e-07
+    series = series * square + 2.48015873015873e-05
+    series = series * square - 0.001388888888888889
+    series = series * square + 0.041666666666666664
+    series = series * square - 0.5
+    return -radius * (series * square + 1.0)
+
+
+@triton.jit
+def tanh(x):
+    """Return the hyperbolic tangent."""
+    return 2.0 * tl.sigmoid(2.0 * x) - 1.0
+
+
+@triton.jit
+def gradient_row(slots, item, there, num_items, copy, COPIES: tl.constexpr):
+    """Return which row of the gradient an item is added to by the copy that is asked for."""
+    slot = tl.load(slots + item, mask=there, other=-1)
+    return tl.where(slot >= 0, num_items + slot * COPIES + copy, item).to(tl.int64)
+
+
+@triton.jit
+def _normals_kernel(key, out, first, count, BLOCK: tl.constexpr):
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, normal(tl.load(key), first + at), mask=at < count)
+
+
+def normals(key: Tensor, first: int, shape: tuple[int, ...]) -> Tensor:
+    """Return the normals of counters from `first` on, for a key [1] int64 on the device."""
+    out = torch.empty(shape, device=key.device)
+    count = out.numel()
+    if count:
+        _normals_kernel[(triton.cdiv(count, 1_024),)](key, out, first, count, BLOCK=1_024)
+    return out
+
+
+def width(columns: int, least: int = 1) -> int:
+    """Return the power of two that columns are filled up to."""
+    return max(least, int(triton.next_power_of_2(columns)))
+
+
+class RowGradient:
+    """The gradient of all rows of a table, to which kernels add in any order."""
+
+    def __init__(self, rows: int, columns: int, views: Tensor) -> None:
+        self.rows = rows
+        most = min(POPULAR, rows)
+        self.popular = torch.topk(views, most).indices  # [H]
+        self.slots = torch.full((rows,), -1, dtype=torch.int32, device=views.device)
+        self.slots[self.popular] = torch.arange(most, dtype=torch.int32, device=views.device)
+        self.buffer = torch.zeros(rows + most * COPIES, columns, device=views.device)
+
+    @property
+    def total(self) -> Tensor:
+        """[I, C] what was added so far, once copies are `collect`ed."""
+        return self.buffer[: self.rows]
+
+    def collect(self) -> None:
+        """Add the copies of popular rows up."""
+        copies = self.buffer[self.rows :]
+        summed = copies.view(len(self.popular), COPIES, -1).sum(1)
+        self.total.index_add_(0, self.popular, summed)
+        copies.zero_()
+
+    def arguments(self) -> dict[str, Any]:
+        """Return what kernels take."""
+        return {
+            "gradient": self.buffer,
+            "slots": self.slots,
+            "num_items": self.rows,
+            "COPIES": COPIES,
+        }

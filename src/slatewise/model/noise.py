@@ -1,0 +1,52 @@
+"""Noise that is counted: a normal for each number, from a key, and no stream to keep in step.
+
+A step of training on a GPU makes the noise of an item anew where it needs it again, from its key.
+Numbers go through SplitMix64 (Steele, Lea and Flood, 2014), then through Box and Muller's method.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from slatewise.model.kernels.backend import takes_triton
+from slatewise.model.splitmix import mixed
+
+
+def normals(key: Tensor, first: int, shape: tuple[int, ...]) -> Tensor:
+    """Return the normals of counters from `first` on, for a key [1] int64, where the key is."""
+    if takes_triton(key):
+        from slatewise.model.kernels.gpu import parts  # noqa: PLC0415
+
+        return parts.normals(key, first, shape)
+    count = math.prod(shape)
+    bits = mixed(key, torch.arange(first, first + count, device=key.device))
+    high = ((bits >> 32) & 0xFFFFFFFF).to(torch.float32)
+    low = (bits & 0xFFFFFFFF).to(torch.float32)
+    radius = torch.sqrt(-2 * torch.log((high + 0.5) * 2.0**-32))
+    return (radius * torch.cos(low * (2 * math.pi * 2.0**-32))).view(shape)
+
+
+def uniforms(key: Tensor, first: int, count: int) -> Tensor:
+    """Return numbers between 0 and 1, of 24 bits, for counters from `first` on: [count]."""
+    bits = mixed(key, torch.arange(first, first + count, device=key.device))
+    return ((bits >> 40) & 0xFFFFFF).to(torch.float32) * 2.0**-24
+
+
+class KeyedNoise:
+    """The noise of one step, part after part: each takes the next counters."""
+
+    def __init__(self, key: Tensor, first: int) -> None:
+        self.key, self._next = key, first
+
+    def normals(self, shape: tuple[int, ...]) -> Tensor:
+        """Return standard normals of a shape."""
+        return normals(self.key, self._taken(math.prod(shape)), shape)
+
+    def uniforms(self, count: int) -> Tensor:
+        """Return numbers between 0 and 1: [count]."""
+        return uniforms(self.key, self._taken(count), count)
+
+    def _taken(self, count: int) -> int:
+        first, self._next = self._next, self._next + count
+        return first

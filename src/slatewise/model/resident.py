@@ -1,0 +1,212 @@
+"""A batch of a log that stays on its device: what is gathered of it, in shapes that never change.
+
+A GPU is fast where nothing waits for the host, and a step is recorded once and replayed. So no
+shape may depend on which users are drawn: a batch has room for the longest ones, rows that are not
+used count nothing, and items of slates stay where they lie in the log.
+
+The states of a user lie together, as do the events that lead from one to the next: event e of user
+b leads from state e + b to state e + b + 1. (`ClickSteps` lays them out by step, for a CPU.)
+
+Shapes: B users, N interactions that fit, K = N events, M = N + B + 1 states.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from slatewise.data.interactions import Interactions, SeveralClicks
+from slatewise.model.evidence import SlateEvidence
+
+
+@dataclass(frozen=True)
+class ResidentBatch:
+    """The training interactions of B users, in place."""
+
+    log: Interactions
+    """of which they are"""
+    choices: Interactions
+    """[N] what is known of each interaction but its items; rows that are not used belong to one
+    user more, the last"""
+    real: Tensor
+    """[N] whether a row is used"""
+    user_of: Tensor
+    """[N] whose interaction it is, B where it is not used"""
+    rows: Tensor
+    """[N] interactions of the log; 0 where a row is not used"""
+    starts: Tensor
+    """[N] where the slate of each begins in the log"""
+    state_of: Tensor
+    """[N] the state in which each found its user"""
+    event_offsets: Tensor
+    """[B + 2] user b has the events from `event_offsets[b]` to the next"""
+    events: Tensor
+    """[K] the interaction of each event, N where there is none"""
+    kinds: Tensor
+    """[K] −1 for a click, else the index of the slate's source in `SlateEvidence.fractions`"""
+    state_before: Tensor
+    """[K] the state that each event finds"""
+
+    @classmethod
+    def of(
+        cls,
+        log: Interactions,
+        users: Tensor,
+        ends: Tensor,
+        room: int,
+        evidence: SlateEvidence | None = None,
+    ) -> "ResidentBatch":
+        """Lay out the first `ends` [B] interactions of users [B], of which `room` N is enough."""
+        device, count = users.device, len(users)
+        counts = torch.cat([ends, room - ends.sum(dtype=ends.dtype)[None]]).long()  # [B + 1]
+        offsets = torch.nn.functional.pad(counts.cumsum(0), (1, 0))  # [B + 2]
+        number = torch.arange(room, device=device)
+        everybody = torch.arange(count + 1, device=device)
+        user_of = torch.repeat_interleave(everybody, counts, output_size=room)  # [N]
+        real = user_of < count
+        first = torch.nn.functional.pad(log.user_offsets.index_select(0, users), (0, 1))
+        rows = torch.where(real, (first - offsets[:-1]).index_select(0, user_of) + number, 0)
+        starts = log.slate_offsets.index_select(0, rows)
+        lengths = torch.where(real, log.slate_offsets.index_select(0, rows + 1) - starts, 1)
+        clicks = torch.where(real, log.clicks.index_select(0, rows), -1)
+        sources = torch.where(real, log.sources.index_select(0, rows), 0)
+        moves, kinds = clicks >= 0, torch.full_like(rows, -1)
+        if evidence is not None:
+            index = evidence.source_index.index_select(0, sources.int())
+            kinds = torch.where(moves, -1, index)
+            moves = moves | (real & (index >= 0))
+        passed = torch.nn.functional.pad(moves.long().cumsum(0), (1, 0))  # [N + 1]
+        before = passed[:-1]
+        # What does not move goes to a place of its own, behind all others.
+        events = torch.full((room + 1,), room, device=device)
+        events.scatter_(0, torch.where(moves, before, room), torch.where(moves, number, room))
+        events = events[:-1]
+        known = events.clamp(max=room - 1)
+        event_users = torch.where(events < room, user_of.index_select(0, known), count)
+        step_features, several = log.step_features, log.several
+        choices = Interactions(
+            user_offsets=offsets,
+            train_end=counts.int(),
+            valid_end=counts.int(),
+            times=log.times.index_select(0, rows),
+            sources=sources,
+            clicks=clicks,
+            slate_offsets=torch.nn.functional.pad(lengths.cumsum(0), (1, 0)),
+            slate_items=log.slate_items[:0],
+            step_features=None if step_features is None else step_features.index_select(0, rows),
+            several=None
+            if several is None
+            else SeveralClicks(
+                torch.where(real, several.further.index_select(0, rows), 0),
+                real & several.stops.index_select(0, rows),
+                several.taken[:0],
+            ),
+        )
+        return cls(
+            log=log,
+            choices=choices,
+            real=real,
+            user_of=user_of,
+            rows=rows,
+            starts=starts,
+            state_of=before + user_of,
+            event_offsets=passed.index_select(0, offsets),
+            events=events,
+            kinds=kinds.index_select(0, known),
+            state_before=number + event_users,
+        )
+
+    @property
+    def num_users(self) -> int:
+        """B."""
+        return len(self.event_offsets) - 2
+
+    @property
+    def event_users(self) -> Tensor:
+        """[K] whose event it is, B where there is none."""
+        return self.state_before - torch.arange(len(self.events), device=self.events.device)
+
+    @property
+    def is_click(self) -> Tensor:
+        """[K] whether an event is a click; the others are slates without one, or none at all."""
+        return (self.kinds < 0) & (self.events < len(self.events))
+
+    @property
+    def event_ranges(self) -> tuple[Tensor, Tensor]:
+        """Where the items of each event begin in the log, and how many they are: [K] each.
+
+        A click is a slate of one, and where there is no event there is no item.
+        """
+        known = self.events.clamp(max=len(self.events) - 1)
+        clicks = self.choices.clicks.index_select(0, known)
+        starts = self.starts.index_select(0, known) + clicks.clamp(min=0)
+        lengths = self.choices.scroll_lengths.index_select(0, known)
+        lengths = torch.where(clicks >= 0, 1, lengths)
+        return starts, torch.where(self.events < len(self.events), lengths, 0)
+
+    @property
+    def clicks_before(self) -> Tensor:
+        """[N] how many clicks, slates without one not counted, came before each interaction."""
+        seen = torch.nn.functional.pad((self.choices.clicks >= 0).long().cumsum(0), (1, 0))
+        return seen[:-1] - seen.index_select(0, self.choices.user_offsets[self.user_of])
+
+    @property
+    def click_counts(self) -> Tensor:
+        """[B] how many clicks each user made."""
+        seen = torch.nn.functional.pad((self.choices.clicks >= 0).long().cumsum(0), (1, 0))
+        return seen.index_select(0, self.choices.user_offsets).diff()[:-1]
+
+    def gathered(self) -> Interactions:
+        """Return the interactions that are used with their items, one after the other.
+
+        Their number depends on the data, and the host waits for it: for what has no kernel.
+        """
+        rows = self.rows[self.real]
+        lengths = self.choices.scroll_lengths[self.real]
+        offsets = torch.nn.functional.pad(lengths.cumsum(0), (1, 0))
+        shift = torch.repeat_interleave(self.starts[self.real] - offsets[:-1], lengths)
+        cells = torch.arange(len(shift), device=shift.device) + shift
+        features, several = self.log.cell_features, self.log.several
+        chosen = self.choices
+        return replace(
+            chosen,
+            user_offsets=chosen.user_offsets[:-1],
+            train_end=chosen.train_end[:-1],
+            valid_end=chosen.valid_end[:-1],
+            times=self.log.times[rows],
+            sources=chosen.sources[self.real],
+            clicks=chosen.clicks[self.real],
+            slate_offsets=offsets,
+            slate_items=self.log.slate_items[cells],
+            cell_features=None if features is None else features[cells],
+            step_features=None if chosen.step_features is None else chosen.step_features[self.real],
+            several=None if several is None else several.gathered(rows, cells),
+        )
+
+
+def room_for(log: Interactions, users: Tensor, batch: int) -> int:
+    """Return how many training interactions any `batch` of users [U] may have together."""
+    counts = log.train_end[users]
+    return max(1, int(torch.topk(counts, min(batch, len(counts))).values.sum()))
+
+
+def resident(interactions: Interactions, device: torch.device | str) -> Interactions:
+    """Return a log on a device, to stay there; features in half precision.
+
+    Features have been divided by their typical size, so that half precision is wrong by a part in
+    two thousand. They are most of the bytes: 2 for each feature of each item seen.
+    """
+    if torch.device(device).type == "cpu":
+        return interactions
+    features = interactions.cell_features
+    moved = replace(interactions, cell_features=None).to(device)
+    if features is None:
+        return moved
+    half = torch.empty(features.shape, dtype=torch.float16, device=device)
+    for start in range(0, len(features), _ROWS):
+        half[start : start + _ROWS].copy_(features[start : start + _ROWS])
+    return replace(moved, cell_features=half)
+
+
+_ROWS = 1 << 22
+"""Rows of features that are moved at a time: they may lie in a file larger than the memory."""
