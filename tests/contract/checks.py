@@ -135,9 +135,9 @@ def lists_as_slates(case: Case, directory: Path) -> None:
         return  # a list is ranked as all items are
     in_lists = case.slate_utilities[0].numpy() - case.in_slates_alone + case.in_lists_alone
     positions, factors = case.parameters.positions, position_factors(case.parameters, case.log)
-    for row in case.log.first_choices.nonzero()[3::60, 0].tolist():
+    recommender = Recommender(case.model)
+    for row in case.log.first_choices.nonzero()[3::15, 0].tolist():
         time, source = int(case.log.times[row]), int(case.log.sources[row])
-        recommender = Recommender(case.model)
         if states := case.states(time):
             recommender.refresh(states, time)
         cells = slice(int(case.log.slate_offsets[row]), int(case.log.slate_offsets[row + 1]))
@@ -247,7 +247,7 @@ def learning(case: Case, directory: Path) -> None:
             recommender.observe([])
         return
     on_items = case.slate_utilities[0].numpy() - case.in_slates_alone + case.in_lists_alone
-    for row in case.log.first_choices.nonzero()[5::60, 0].tolist():
+    for row in case.log.first_choices.nonzero()[5::15, 0].tolist():
         time, source = int(case.log.times[row]), int(case.log.sources[row])
         if states := case.states(time):
             recommender.refresh(states, time)
