@@ -70,6 +70,7 @@ def recommend(
     seed: Annotated[
         int | None, typer.Option(min=0, help="Random seed; drawn if not given.")
     ] = None,
+    device: Annotated[str, typer.Option(help="cpu, or cuda for the slates of --users.")] = "cpu",
     explain: Annotated[
         bool, typer.Option("--explain", help="Explain why each item is shown.")
     ] = False,
@@ -86,6 +87,8 @@ def recommend(
             "slates need either --clicks or --users.",
             "Give --clicks a,b,c or --users FILE, one of them.",
         )
+    if device != "cpu" and users is None:
+        raise SlatewiseError("one slate is made on the CPU.", "Leave out --device.")
     if at is not None and log is None:
         raise SlatewiseError("--at has no effect without --log.", "Give --log too.")
     chosen, length = named_strategy(strategy), k or _USUAL_K
@@ -96,7 +99,7 @@ def recommend(
     popularity = _refresh(recommender, log, at)
     if users is not None and target is not None:
         about = {"run": str(run.resolve()), "popularity": popularity}
-        _for_all(recommender, users, target, chosen, length, seed or 0, about)
+        _for_all(recommender, users, target, chosen, length, seed or 0, about, device)
         return
     if candidates is not None:
         ranked = recommender.rank(
@@ -217,10 +220,15 @@ def _for_all(
     k: int,
     seed: int,
     about: dict[str, Any],
+    device: str,
 ) -> None:
     from slatewise.slates import bulk  # noqa: PLC0415
+    from slatewise.slates.batched import BatchRanker  # noqa: PLC0415
     from slatewise.training import runs  # noqa: PLC0415
 
+    ranker = None
+    if device != "cpu":
+        ranker, about = BatchRanker(recommender.model, device), about | {"device": device}
     with ExitStack() as stack:
         is_log, visitors = _visitors(recommender, users, stack)
         report = stack.enter_context(progress())
@@ -233,6 +241,7 @@ def _for_all(
             seed=seed,
             about=about | {"posterior": runs.fingerprint(Path(about["run"]))},
             progress=report,
+            ranker=ranker,
         )
     result = table("Slates", "", "count")
     result.add_row("users", f"{len(visitors.users):,}")

@@ -20,7 +20,7 @@ from slatewise.data.tables import open_tables
 from slatewise.errors import InputError, SlatewiseError
 from slatewise.features.user_history import NO_HISTORY, UserHistory
 from slatewise.slates.recommender import Recommender
-from slatewise.slates.strategies import Strategy
+from slatewise.slates.strategies import Ranker, Strategy
 from slatewise.slates.users import Ints, KnownUser, Users
 
 PART_USERS = 2_048
@@ -191,11 +191,13 @@ def recommend_to_file(
     seed: int,
     about: dict[str, Any],
     progress: Progress,
+    ranker: Ranker | None = None,
 ) -> int:
     """Write a Parquet file with a row per user and position; return how many items were unknown.
 
     User number b has seed + b. Parts stay beside the file until it is whole; called again with the
-    same arguments, it resumes where it stopped.
+    same arguments, it resumes where it stopped. With a `ranker`, all users of a part are ranked by
+    it at once, such as on a GPU.
     """
     users = visitors.users
     about = about | {"users": len(users), "histories": visitors.digest}
@@ -208,7 +210,11 @@ def recommend_to_file(
         histories, lost = visitors.histories(start, PART_USERS)
         unknown += lost
         if not file.exists():
-            shown = _slates(recommender, strategy, histories, k, seed + start)
+            shown = (
+                _slates(recommender, strategy, histories, k, seed + start)
+                if ranker is None
+                else _at_once(recommender, ranker, strategy, histories, k, seed + start)
+            )
             here = users.slice(start, PART_USERS)
             _write(file, _rows(recommender, here, shown, seed + start))
         progress("recommending", start + len(histories), len(users))
@@ -227,6 +233,19 @@ def _slates(
 
     with ThreadPoolExecutor(os.cpu_count()) as threads:
         return np.concatenate(list(threads.map(make, _pieces(histories, seed))))
+
+
+def _at_once(
+    recommender: Recommender,
+    ranker: Ranker,
+    strategy: Strategy,
+    histories: list[UserHistory],
+    k: int,
+    seed: int,
+) -> Ints:
+    """Make slates [B, k] of all users together."""
+    users = Users.of_histories(histories, seed, show_clicked=False)
+    return strategy.slates(ranker, users, min(k, recommender.items.shown))
 
 
 def _pieces(histories: list[UserHistory], seed: int) -> Iterator[Users]:
