@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo serve-demo test check bench dist clean
+.PHONY: demo serve-demo test check bench docs dist clean
 
 # The main job end to end, on a simulated log, or with DATA=path (and ITEMS=path, MAPPING=file) on
 # yours: a log that nobody answers to, so with a model of the terms chosen for it in place of the online
@@ -57,6 +57,11 @@ bench: $(READY)
 	$(BIN)/python benchmarks/serve.py --check
 	$(BIN)/python benchmarks/analyse.py --check
 	$(BIN)/python benchmarks/bulk_load.py --check
+
+# The pages of docs/ as a site that works from its folder, with search and executed notebooks.
+docs: $(READY)
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs build/site
+	@echo "Site: build/site/index.html"
 
 # What would be published: built, installed into an empty environment, and used outside the repository.
 dist: $(READY)

@@ -27,6 +27,8 @@ ROWS: Final = 40
 """Rows of a histogram."""
 GRID: Final = 60
 """Points of a contour in each direction."""
+LEAST: Final = 20
+"""Slates of a point of a reliability curve; fewer tell nothing."""
 MOST_ITEMS: Final = 2_000
 """Items drawn beside a contour, the most seen ones."""
 
@@ -120,8 +122,8 @@ def reliability(evaluation: Evaluation) -> "Figure":
     drawn = [
         figures.Line(
             f"{source}, {name}",
-            [row["predicted"] for row in curve],
-            [row["observed"] for row in curve],
+            [row["predicted"] for row in curve if row["count"] >= LEAST],
+            [row["observed"] for row in curve if row["count"] >= LEAST],
             hover="predicted %{x:.3f}, observed %{y:.3f}",
         )
         for name, version in versions.items()
