@@ -62,7 +62,7 @@ class Faults:
         self.server = Server(self.directory, *options, workers=2)
         stack.callback(self._end)
         begun = time.monotonic()
-        self.server.start().put_items()
+        self.server.start(PATIENCE).put_items()
         self.start_seconds = time.monotonic() - begun
         self.ledger, self.rng = Ledger(), random.Random(seed)
         self.load = Load(self.server.port, self.ledger, seed)
@@ -96,11 +96,11 @@ class Faults:
         process.wait()
         self.server.client.close()
         psutil.wait_procs(left, timeout=60)
-        self.server.start()
+        self.server.start(PATIENCE)
 
     def _everything(self) -> None:
         self.server.kill()
-        self.server.start()
+        self.server.start(PATIENCE)
 
     def _postgresql(self) -> None:
         self.postgres.stop()

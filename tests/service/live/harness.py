@@ -60,7 +60,7 @@ class Server:
         self.process: subprocess.Popen[bytes] | None = None
         self.client: httpx.Client
 
-    def start(self) -> Self:
+    def start(self, seconds: float = 120) -> Self:
         """Start it, and wait until it answers."""
         self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=30)
         with self.log.open("ab") as log:
@@ -71,7 +71,7 @@ class Server:
                 env=self._environment,
                 start_new_session=True,
             )
-        eventually(self._up, f"the server answers\n{self.said()}", 120)
+        eventually(self._up, f"the server answers\n{self.said()}", seconds)
         return self
 
     def _up(self) -> bool:

@@ -15,16 +15,19 @@ from sqlalchemy import (
     Column,
     Connection,
     Table,
+    Text,
     TextClause,
     any_,
     bindparam,
+    func,
+    select,
     text,
 )
 
 from slatewise.service.store.schema import AnyRow, AnySelect
 
 AT_ONCE: Final = 1_000
-"""Values in one statement; SQLite takes 32,766."""
+"""Values in one statement."""
 INSERTED: Final = 2_000
 """Rows in one statement of PostgreSQL: some MB of text."""
 
@@ -33,18 +36,21 @@ class Lookup:
     """The rows of a statement whose column has one of some values; built once."""
 
     def __init__(self, statement: AnySelect, column: Column[Any]) -> None:
-        one_of = column.in_(bindparam("wanted", expanding=True))
+        # In one value: with as many marks as values, every length would be a statement of its own.
+        listed = func.json_each(bindparam("wanted", type_=Text)).table_valued("value")
         array = bindparam("wanted", type_=ARRAY(column.type))
         self._statements = {
-            "sqlite": statement.where(one_of),
+            "sqlite": statement.where(column.in_(select(listed.c.value))),
             "postgresql": statement.where(column == any_(array)),
         }
 
     def rows(self, connection: Connection, values: Iterable[Any]) -> Iterator[AnyRow]:
         """Return the rows, in no order."""
-        wanted, statement = list(values), self._statements[connection.dialect.name]
+        wanted, kind = list(values), connection.dialect.name
         for start in range(0, len(wanted), AT_ONCE):
-            yield from connection.execute(statement, {"wanted": wanted[start : start + AT_ONCE]})
+            some = wanted[start : start + AT_ONCE]
+            given = json.dumps(some) if kind == "sqlite" else some
+            yield from connection.execute(self._statements[kind], {"wanted": given})
 
 
 def insert_rows(connection: Connection, table: Table, rows: Sequence[tuple[Any, ...]]) -> None:

@@ -27,7 +27,7 @@ def write(
     salt: str,
 ) -> list[OutcomeStatus]:
     """Write slates that are new, then outcomes that are new; say what became of each outcome."""
-    last = take_turn(connection, Counter.LOG)
+    first = last = take_turn(connection, Counter.LOG)
     named = {slate.slate_id for slate in slates} | {outcome.slate_id for outcome in outcomes}
     shown = _shown(connection, named)
     fresh = {slate.slate_id: slate for slate in reversed(slates) if slate.slate_id not in shown}
@@ -40,7 +40,7 @@ def write(
             rows.append(slate_row(slate, last))
             shown[slate.slate_id] = StoredSlate(last, slate.user_id, slate.time, slate.items)
     insert_rows(connection, SLATES, rows)
-    last, written = _write_outcomes(connection, outcomes, shown, gone, last)
+    last, written = _write_outcomes(connection, outcomes, shown, gone, first, last)
     advance(connection, Counter.LOG, last)
     return written
 
@@ -50,10 +50,15 @@ def _write_outcomes(
     outcomes: Sequence[Outcome],
     shown: dict[str, StoredSlate],
     gone: Collection[str],
+    first: int,
     last: int,
 ) -> tuple[int, list[OutcomeStatus]]:
-    """Write the outcomes of slates that were shown; return the last number given, too."""
+    """Write the outcomes of slates that were shown; return the last number given, too.
+
+    Of slates after the number `first`, which are new, nothing has been recorded yet.
+    """
     about = {shown[o.slate_id].seq for o in outcomes if o.slate_id in shown}
+    about = {seq for seq in about if seq <= first}
     recorded = {(row.slate, row.key) for row in _RECORDED.rows(connection, about)}
     rows, written = [], []
     for outcome in outcomes:
