@@ -289,13 +289,15 @@ class ItemTable:
             return np.empty(0, np.int64)
         if numbers.dtype.kind not in "iu" or numbers.ndim != 1:
             raise SlatewiseError("Items must be a list of whole numbers.", "Give item numbers.")
-        if numbers.min() < 0 or numbers.max() >= self._num_items:
+        numbers = numbers.astype(np.int64, copy=False)
+        # One pass for both ends, since a slate asks five times: seen so, negative ones are huge.
+        if np.maximum.reduce(numbers.view(np.uint64)) >= self._num_items:
             wrong = numbers[(numbers < 0) | (numbers >= self._num_items)][0]
             raise SlatewiseError(
                 f"There is no item {wrong} in a table of {self._num_items:,} items.",
                 "Give numbers from 0 on, below the number of items.",
             )
-        return numbers.astype(np.int64)
+        return numbers
 
 
 Rows = tuple[Floats32, Floats32, Floats32, npt.NDArray[np.int32], Floats32]
