@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from slatewise.cli import (
+    advise,
     analyse,
     backup,
     describe,
@@ -48,6 +49,7 @@ app.command()(prepare.prepare)
 app.command()(describe.describe)
 app.command()(train.train)
 app.command()(evaluate.evaluate)
+app.command()(advise.advise)
 app.command()(recommend.recommend)
 app.command()(experiment.experiment)
 app.command()(report.report)

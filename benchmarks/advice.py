@@ -1,0 +1,154 @@
+"""Is the advice of `slatewise advise` right? Asked of simulated worlds that it was not made on.
+
+In each world a few days of log are written, a model is fitted, and `advise` says from model and log
+alone whether greedy or in-slate Thompson slates bring more clicks. Then both serve the world, each
+with the same users to itself and training every night on its own slates, and are judged by exact
+click probabilities, paired by user. The advice is right if what it names has the higher click
+rate; where it has not, and the two cannot be told apart (a 95 % interval over users with 0 in it),
+the row says so. Worlds differ in what should matter: lives of items, how much they differ in
+quality, catalogue, groups, and share of search.
+"""
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness import Row, Target, parse, parser, report
+from slatewise.evaluation.advice import AdviceConfig, advise
+from slatewise.experiments.days import retrain
+from slatewise.experiments.model_policy import ModelPolicy, ServedModel
+from slatewise.experiments.online import OnlineConfig
+from slatewise.experiments.platform import Platform
+from slatewise.model.fitted import SlateModel
+from slatewise.slates.strategies import named_strategy
+
+VARIANT = "slate-linear-hier"
+GREEDY, THOMPSON = "greedy", "in-slate-thompson"
+DAYS, WINDOW, USERS = 4, 4, 150
+ADVICE: dict[str, Any] = {"days": 4, "slates": 100, "repetitions": 5}
+BASE: dict[str, Any] = {"max_slate": 10, "mean_scroll": 6.0, "search_share": 0.2, "days": 8}
+NO_LIFE: dict[str, Any] = {"life": {"hours": 0.0, "new_groups": 0.0}, "policy": "random"}
+
+
+def world(items: int, groups: int, quality: float, **more: Any) -> dict[str, Any]:
+    """Return the settings of a simulated world."""
+    catalogue = {"items": items, "groups": groups} | more.pop("catalogue", {})
+    return BASE | {"catalogue": catalogue, "effects": {"quality_sd": quality}} | more
+
+
+WORLDS: dict[str, dict[str, Any]] = {
+    "lives of 1 day, items differ": world(900, 10, 1.5, life={"hours": 24.0}),
+    "lives of 1 day, items alike": world(900, 10, 0.0, life={"hours": 24.0}),
+    "lives of 4 days, items differ": world(900, 10, 1.5, life={"hours": 96.0}),
+    "lives of 4 days, items alike": world(900, 10, 0.0, life={"hours": 96.0}),
+    "for ever, few items": world(120, 6, 0.8, **NO_LIFE),
+    "for ever, many items": world(1_500, 15, 0.8, **NO_LIFE),
+    "for ever, groups say nothing": world(400, 10, 1.2, **NO_LIFE, catalogue={"mislabelled": 1.0}),
+    "lives of 2 days, groups say nothing": world(
+        500, 10, 1.2, life={"hours": 48.0}, catalogue={"mislabelled": 1.0}
+    ),
+    "for ever, mostly search": world(600, 12, 0.8, **NO_LIFE, search_share=0.7),
+    "lives of 2 days, one group": world(500, 1, 1.2, life={"hours": 48.0}),
+}
+MINIATURE = {
+    "WORLDS": {"for ever, few items": world(40, 3, 0.8, **NO_LIFE)},
+    **{"DAYS": 1, "USERS": 30},
+    "ADVICE": {"days": 1, "slates": 10, "repetitions": 2},
+    "TRAINING": {"max_epochs": 1},
+}
+TRAINING: dict[str, Any] = {}
+
+
+def config_of(settings: dict[str, Any], seed: int) -> OnlineConfig:
+    """Return the platform of a world."""
+    given = {
+        **{"preset": "market", "truth": "paper", "seeds": [seed], "users": USERS},
+        **{"slates_a_day": 2.5, "window": WINDOW, "simulation": settings, "training": TRAINING},
+        "model": {"terms": ["bias"], "dimensions": 5},
+        **({"nightly": TRAINING} if TRAINING else {}),
+    }
+    return OnlineConfig.build(given, "world")
+
+
+def actual(config: OnlineConfig, seed: int, strategy: str) -> np.ndarray[Any, Any]:
+    """Serve a world by one strategy for days; return slates and exact clicks by user: [U, 2]."""
+    with tempfile.TemporaryDirectory() as folder:
+        platform = Platform(config, config.simulated(seed), DAYS, 1, Path(folder))
+        platform.warm_up()
+        models: dict[str, SlateModel] = {}
+        sums = np.zeros((len(platform.population), 2))
+        for day in range(DAYS):
+            dataset = platform.log.dataset(day)
+            models[VARIANT] = retrain(config, models, VARIANT, dataset, day, platform.log.table)
+            served = ServedModel(models[VARIANT], dataset, platform)
+            k = platform.market.config.max_slate
+            met = platform.day(day, [ModelPolicy(served, named_strategy(strategy), k)])
+            judged = ~met.searched
+            ones = np.ones(int(judged.sum()))
+            np.add.at(sums, met.user[judged], np.stack([ones, met.judged[judged, 0]], axis=1))
+    return sums
+
+
+def row_of(name: str, seed: int) -> Row:
+    """Return advice and truth of a world."""
+    started = time.process_time()
+    config = config_of(WORLDS[name], seed)
+    with tempfile.TemporaryDirectory() as folder:
+        platform = Platform(config, config.simulated(seed), DAYS, 1, Path(folder))
+        platform.warm_up()
+        dataset = platform.log.dataset(0)
+        model = retrain(config, {}, VARIANT, dataset, 0, platform.log.table)
+        asked = AdviceConfig.build(ADVICE | {"strategies": (GREEDY, THOMPSON)}, "advice")
+        found = advise(model, dataset, asked, source="recommendation")
+    one, other = (actual(config, seed, strategy) for strategy in (GREEDY, THOMPSON))
+    weights = np.random.default_rng(0).poisson(1.0, (500, len(one)))
+    rates = [weights @ sums[:, 1] / np.maximum(weights @ sums[:, 0], 1) for sums in (one, other)]
+    low, high = np.quantile(rates[1] - rates[0], [0.025, 0.975])
+    greedy, thompson = (float(sums[:, 1].sum() / sums[:, 0].sum()) for sums in (one, other))
+    gain = found.forecasts[1].gain
+    return {
+        "world": name,
+        "advice": found.best.strategy,
+        "sure": found.is_sure,
+        "expected": gain.value,
+        "expected_low": gain.low,
+        "expected_high": gain.high,
+        "greedy": greedy,
+        "thompson": thompson,
+        "actual": thompson - greedy,
+        "low": float(low),
+        "high": float(high),
+        "right": (found.best.strategy == THOMPSON) == (thompson > greedy),
+        "clear": bool(low > 0 or high < 0),
+        "minutes": (time.process_time() - started) / 60,
+    }
+
+
+def main() -> None:
+    """Ask all worlds."""
+    arguments = parser(__doc__)
+    arguments.add_argument("--seed", type=int, default=7)
+    options = parse(arguments, globals())
+    rows = []
+    for number, name in enumerate(WORLDS):
+        rows.append(row_of(name, options.seed + number))
+        print(f"{name}: {rows[-1]}", flush=True)
+    for row in rows:
+        row["interval"] = f"{row['low']:+.4f} … {row['high']:+.4f}"
+        row["answer"] = "right" if row["right"] else "wrong" if row["clear"] else "no difference"
+    columns = {
+        **{"world": "{}", "advice": "{}", "sure": "{}", "expected": "{:+.4f}"},
+        **{"actual": "{:+.4f}", "interval": "{}", "answer": "{}", "minutes": "{:.1f}"},
+    }
+    right = sum(row["right"] for row in rows)
+    wrong = sum(row["clear"] and not row["right"] for row in rows)
+    title = f"Advice beside what happened: {right} of {len(rows)} right, {wrong} clearly wrong"
+    least = 0.8 * len(rows)
+    report(options, title, columns, rows, [Target("right", right, least, at_least=True)])
+
+
+if __name__ == "__main__":
+    main()

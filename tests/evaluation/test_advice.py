@@ -1,0 +1,157 @@
+"""Advice: what a log says of its site, and which strategy pays where that is known."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from slatewise.cli import app
+from slatewise.data import SlateDataset
+from slatewise.data.preparation import prepare
+from slatewise.errors import SlatewiseError
+from slatewise.evaluation.advice import AdviceConfig, advise
+from slatewise.evaluation.site import SiteLog
+from slatewise.model.config import ModelConfig
+from slatewise.model.fitted import SlateModel
+from slatewise.model.posterior import Posterior
+from slatewise.training import runs
+
+ITEMS, DAYS, SLATE = 60, 6, 5
+
+
+def log_of(folder: Path, *, lives: float | None) -> SlateDataset:
+    """Write slates of five over six days; items live for so many days, or for ever."""
+    rng, rows = np.random.default_rng(0), []
+    born = np.linspace(-1, DAYS, ITEMS)
+    for number in range(360):
+        day = DAYS * number / 360
+        alive = np.arange(ITEMS)
+        if lives is not None:
+            alive = alive[(born <= day) & (day < born + lives)]
+        slate = rng.permutation(alive)[:SLATE].tolist()
+        rows.append(
+            {
+                "user_id": number % 24,
+                "time": 1_700_000_000_000_000 + int(day * 86_400e6),
+                "slate": slate,
+                "click": slate[0] if number % 3 == 0 else None,
+                "source": "search" if number % 4 == 0 else "page",
+            }
+        )
+    table = pl.DataFrame(rows).with_columns(pl.col("time").cast(pl.Datetime("us")))
+    table.write_parquet(folder / "log.parquet")
+    groups = ["one" if item % 2 else "two" for item in range(ITEMS)]
+    pl.DataFrame({"item_id": range(ITEMS), "group": groups}).write_parquet(folder / "items.parquet")
+    return prepare(folder / "log.parquet", folder / "items.parquet", folder / "set")
+
+
+def model_of(dataset: SlateDataset, scale: float, spread: float) -> SlateModel:
+    """Return a model whose items have biases with a spread, of which it is so uncertain."""
+    config = ModelConfig(dimensions=2, dynamics="linear", terms=("bias",), sigma_max=4.0)
+    groups = torch.from_numpy(dataset.item_groups).long()
+    seeded = torch.Generator().manual_seed(0)
+    sources = dataset.source_names
+    posterior = Posterior(config, groups, dataset.group_names, 10, seeded, sources)
+    with torch.no_grad():
+        posterior.items.mean.zero_()
+        drawn = torch.randn(len(groups), generator=seeded)
+        posterior.items.mean[:, -1] = spread * drawn
+        posterior.items.raw.fill_(float(torch.logit(torch.tensor(0.01))))
+        posterior.items.raw[:, -1] = torch.logit(torch.tensor(scale / 4.0))
+        posterior.shared["no_click"].mean.fill_(2.0)
+    ids = dataset.item_ids.to_list()
+    return SlateModel(posterior, ids, dataset.group_names, sources, torch.ones(len(ids)))
+
+
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory: pytest.TempPathFactory) -> SlateDataset:
+    return log_of(tmp_path_factory.mktemp("lasting"), lives=None)
+
+
+@pytest.fixture(scope="module")
+def passing(tmp_path_factory: pytest.TempPathFactory) -> SlateDataset:
+    return log_of(tmp_path_factory.mktemp("passing"), lives=2.0)
+
+
+def test_a_site_is_read_off_its_log(lasting: SlateDataset, passing: SlateDataset) -> None:
+    stays = SiteLog.of(model_of(lasting, 0.5, 1.0), lasting).site
+    assert (stays.source, stays.items, stays.leaving, stays.slate) == ("page", ITEMS, 0.0, SLATE)
+    assert stays.days == pytest.approx(DAYS, abs=0.1)
+    assert stays.slates_a_day == pytest.approx(270 / DAYS, rel=0.05)
+    found = SiteLog.of(model_of(passing, 0.5, 1.0), passing)
+    # An item lives for two days: about a third to a half of what is there leaves in a day.
+    assert 0.3 < found.site.leaving < 0.8
+    assert found.site.items < ITEMS / 2
+    assert found.on_offer.min() > ITEMS / 2
+    with pytest.raises(SlatewiseError, match="no slates from 'mail'"):
+        SiteLog.of(model_of(lasting, 0.5, 1.0), lasting, "mail")
+
+
+def test_exploring_pays_where_much_is_unknown_and_not_where_all_is_known(
+    lasting: SlateDataset,
+) -> None:
+    asked = AdviceConfig(
+        strategies=("greedy", "thompson"), days=4, slates=45, repetitions=3, seed=1
+    )
+    unknown = advise(model_of(lasting, 2.0, 0.0), lasting, asked)
+    assert unknown.best.strategy == "thompson"
+    assert unknown.forecasts[1].last_day.value > 0.02
+    known = advise(model_of(lasting, 0.05, 1.0), lasting, asked)
+    assert abs(known.forecasts[1].gain.value) < 0.01
+    assert unknown.forecasts[1].gain.value > known.forecasts[1].gain.value + 0.01
+
+
+def test_the_same_seed_gives_the_same_advice(lasting: SlateDataset) -> None:
+    asked = AdviceConfig(days=1, slates=5, repetitions=2)
+    one, other = (advise(model_of(lasting, 0.5, 1.0), lasting, asked) for _ in range(2))
+    assert one.to_json() == other.to_json()
+
+
+def test_with_one_sure_item_the_forecast_is_its_probability(lasting: SlateDataset) -> None:
+    model = model_of(lasting, 4e-4, 0.0)
+    with torch.no_grad():
+        model.posterior.items.mean.zero_()
+        model.posterior.items.raw.fill_(-14.0)
+        model.posterior.shared["initial_state"].mean.zero_()
+        model.posterior.shared["initial_state"].raw.fill_(-14.0)
+    found = advise(model, lasting, AdviceConfig(strategies=("greedy",), days=1, repetitions=2))
+    # Five items with utility 0 against clicking nothing with utility 2, all of them seen.
+    wanted = 5 / (5 + np.exp(2.0))
+    assert found.forecasts[0].click_rate.value == pytest.approx(wanted, abs=1e-3)
+    assert found.sentence == "Only greedy was asked for."
+
+
+def test_items_come_and_go_at_the_pace_of_the_log(passing: SlateDataset) -> None:
+    asked = AdviceConfig(
+        days=3, slates=20, repetitions=2, strategies=("greedy", "in-slate-thompson")
+    )
+    found = advise(model_of(passing, 0.5, 0.5), passing, asked)
+    assert len(found.forecasts) == 2
+    assert all(0 < one.click_rate.value < 1 for one in found.forecasts)
+
+
+def test_what_cannot_be_simulated_is_refused(lasting: SlateDataset, passing: SlateDataset) -> None:
+    model = model_of(lasting, 0.5, 1.0)
+    model.item_ids = model.item_ids[::-1]
+    with pytest.raises(SlatewiseError, match="not those of the dataset"):
+        advise(model, lasting)
+    model = model_of(lasting, 0.5, 1.0)
+    model.posterior.config = model.config.model_copy(update={"likelihood": "all-item"})
+    with pytest.raises(SlatewiseError, match="no probability of a click"):
+        advise(model, lasting)
+
+
+def test_the_command_prints_the_advice(lasting: SlateDataset, tmp_path: Path) -> None:
+    runs.save(model_of(lasting, 1.0, 0.5), tmp_path / "run")
+    command = ["advise", str(tmp_path / "run"), str(lasting.path), "--days", "1", "--slates", "10"]
+    command += ["--repetitions", "2", "--strategy", "greedy", "--strategy", "thompson"]
+    shown = CliRunner().invoke(app, command)
+    assert shown.exit_code == 0, shown.output
+    assert "Advice: " in shown.output
+    assert "60 items, of which 0.0% leave in a day" in shown.output
+    printed = CliRunner().invoke(app, [*command, "--json"])
+    assert json.loads(printed.output)["best"] in ("greedy", "thompson")
