@@ -12,7 +12,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from slatewise.model.kernels.backend import Backend, RelevanceFunction, loops, plain, takes_numba
-from slatewise.model.kernels.slate import check_items, split_bias
+from slatewise.model.kernels.checks import check_items
+from slatewise.model.kernels.slate import split_bias
 from slatewise.model.relevance.distance import DISTANCE
 
 

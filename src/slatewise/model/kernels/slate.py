@@ -21,6 +21,7 @@ from slatewise.model.kernels.backend import (
     takes_numba,
     takes_triton,
 )
+from slatewise.model.kernels.checks import check_features, check_lengths, check_shapes
 from slatewise.model.relevance.distance import DISTANCE
 
 _NEVER = -1e30
@@ -110,15 +111,15 @@ def slate_terms(
     floats += [tensor for tensor in given if tensor is not None]
     on_gpu = backend == "auto" and has_loop(relevance) and takes_triton(*floats)
     floats += [] if features is None else [features]
-    _check_shapes(states, items, no_click, state_of, cells, offsets, clicks, weights)
-    _check_lengths(
+    check_shapes(states, items, no_click, state_of, cells, offsets, clicks, weights)
+    check_lengths(
         (exposure_weights, len(clicks), "exposure_weights"),
         (position_factors, len(clicks), "position_factors"),
         (taken, len(cells), "taken"),
         (stops, len(clicks), "stops"),
         (enough, len(clicks), "enough"),
     )
-    _check_features(features, feature_weights, len(cells))
+    check_features(features, feature_weights, len(cells))
     run = _fused if takes_numba(backend, states.shape[1], floats, relevance) else _reference
     if on_gpu and not torch.is_grad_enabled():
         run = _on_gpu
@@ -145,49 +146,6 @@ def slate_terms(
         relevance=relevance,
     )
     return SlateTerms(total, log_likelihood, exposed)
-
-
-def _check_shapes(
-    states: Tensor,
-    items: Tensor,
-    no_click: Tensor,
-    state_of: Tensor,
-    cells: Tensor,
-    offsets: Tensor,
-    clicks: Tensor,
-    weights: Tensor,
-) -> None:
-    check_items(states, items)
-    if cells.ndim != 1:
-        raise ValueError(f"cells must be one row, not {list(cells.shape)}")
-    count = len(clicks)
-    _check_lengths(
-        (clicks, count, "clicks"),
-        (no_click, count, "no_click"),
-        (state_of, count, "state_of"),
-        (weights, count, "weights"),
-        (offsets, count + 1, "offsets"),
-    )
-
-
-def check_items(states: Tensor, items: Tensor) -> None:
-    """Refuse rows of items that are not D long, or D + 1 with a bias."""
-    if states.ndim != 2 or items.ndim != 2 or items.shape[1] - states.shape[1] not in (0, 1):
-        raise ValueError(f"states {list(states.shape)} and items {list(items.shape)} must share D")
-
-
-def _check_features(features: Tensor | None, weights: Tensor | None, num_cells: int) -> None:
-    if features is None and weights is None:
-        return
-    if features is None or weights is None or features.shape != (num_cells, *weights.shape):
-        shapes = [None if part is None else list(part.shape) for part in (features, weights)]
-        raise ValueError(f"features and their weights must be [{num_cells}, P], [P], not {shapes}")
-
-
-def _check_lengths(*expected: tuple[Tensor | None, int, str]) -> None:
-    for tensor, length, name in expected:
-        if tensor is not None and tensor.shape != (length,):
-            raise ValueError(f"{name} must be [{length}], not {list(tensor.shape)}")
 
 
 # Reference.
