@@ -103,6 +103,30 @@ def test_a_stopped_file_goes_on_and_ends_the_same(
     assert sorted(file.name for file in tmp_path.iterdir() if file.name.startswith(".")) == []
 
 
+def test_a_mapping_names_the_columns_of_a_log_of_users(
+    run: Run, made: Path, tmp_path: Path
+) -> None:
+    ours, theirs = tmp_path / "ours.csv", tmp_path / "theirs.csv"
+    row = "greta,2024-05-17 12:30:00,a03|a04,a04,search\n"
+    ours.write_text(f"user_id,time,slate,click,source\n{row}")
+    theirs.write_text(f"visitor,shown_at,products,chosen,source\n{row}")
+    mapping = tmp_path / "mapping.toml"
+    mapping.write_text(
+        '[log]\nuser_id = "visitor"\ntime = "shown_at"\nslate = "products"\nclick = "chosen"\n'
+    )
+    made_of = {}
+    for log, options in ((ours, []), (theirs, ["--mapping", mapping])):
+        out = tmp_path / f"{log.stem}.parquet"
+        ask = ("recommend", made, "--users", log, "--k", 4, "--seed", 9, "--out", out, *options)
+        code, _, errors = run(*ask)
+        assert code == 0, errors
+        made_of[log] = pl.read_parquet(out)
+    assert made_of[ours].equals(made_of[theirs])
+    code, _, errors = run("recommend", made, "--clicks", "a03", "--mapping", mapping)
+    assert code == 2
+    assert "Give --users or --log too" in errors
+
+
 def test_clicks_are_taken_in_the_order_of_their_times(tmp_path: Path) -> None:
     file = tmp_path / "visitors.csv"
     file.write_text("user_id,item_id,time\nu,a03,2024-05-17 9:30\nu,a04,2024-05-16 12:30\n")

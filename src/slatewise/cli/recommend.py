@@ -15,6 +15,7 @@ from slatewise.errors import SlatewiseError
 
 if TYPE_CHECKING:
     from slatewise.data.dataset import SlateDataset
+    from slatewise.data.formats import LogFormat
     from slatewise.model.fitted import ItemId
     from slatewise.slates import RankedItems, Reason, Recommender, Slate, Strategy, bulk
 
@@ -37,6 +38,10 @@ def recommend(
     log: Annotated[
         Path | None,
         typer.Option(help="Exposure log or dataset to compute popularity from."),
+    ] = None,
+    mapping: Annotated[
+        Path | None,
+        typer.Option(help=r"TOML file with \[log]: columns of the log in --users and --log."),
     ] = None,
     at: Annotated[
         datetime | None,
@@ -77,10 +82,14 @@ def recommend(
 ) -> None:
     """Make slates: for one user's clicks, or for every user of a file."""
     # Torch takes a second to load: only commands that need it pay.
+    from slatewise.data.formats import load_formats  # noqa: PLC0415
     from slatewise.slates import Recommender, named_strategy  # noqa: PLC0415
 
+    names = None if mapping is None else load_formats(mapping)[0]
+    if names is not None and users is None and log is None:
+        raise SlatewiseError("--mapping names columns of a log.", "Give --users or --log too.")
     if candidates is not None and clicks is None:
-        _rank_file(run, Path(candidates), users, log, at, k, out)
+        _rank_file(run, Path(candidates), users, log, names, at, k, out)
         return
     if (clicks is None) == (users is None):
         raise SlatewiseError(
@@ -96,10 +105,10 @@ def recommend(
     recommender = Recommender.load(run)
     if recommender.model.exploration_note and "thompson" in chosen.name:
         console.print(recommender.model.exploration_note)
-    popularity = _refresh(recommender, log, at)
+    popularity = _refresh(recommender, log, names, at)
     if users is not None and target is not None:
         about = {"run": str(run.resolve()), "popularity": popularity}
-        _for_all(recommender, users, target, chosen, length, seed or 0, about, device)
+        _for_all(recommender, users, names, target, chosen, length, seed or 0, about, device)
         return
     if candidates is not None:
         ranked = recommender.rank(
@@ -150,6 +159,7 @@ def _rank_file(
     candidates: Path,
     users: Path | None,
     log: Path | None,
+    names: "LogFormat | None",
     at: datetime | None,
     k: int | None,
     out: Path | None,
@@ -159,9 +169,9 @@ def _rank_file(
 
     target = _new_file(out)
     recommender = Recommender.load(run)
-    popularity = _refresh(recommender, log, at)
+    popularity = _refresh(recommender, log, names, at)
     with ExitStack() as stack:
-        is_log, visitors = _visitors(recommender, users, stack) if users else (False, None)
+        is_log, visitors = _visitors(recommender, users, names, stack) if users else (False, None)
         report = stack.enter_context(progress())
         asked = bulk.read_candidates(candidates, type(recommender.items.ids[0]))
         counts = bulk.rank_to_file(recommender, asked, visitors, target, k=k, progress=report)
@@ -174,13 +184,13 @@ def _rank_file(
 
 
 def _visitors(
-    recommender: "Recommender", users: Path, stack: ExitStack
+    recommender: "Recommender", users: Path, names: "LogFormat | None", stack: ExitStack
 ) -> "tuple[bool, bulk.Visitors]":
     """Return whether a file of users is a log, and what they did; its repairs are printed."""
     from slatewise.slates import bulk, logs  # noqa: PLC0415 (torch is slow to load)
 
-    if logs.is_log(users):
-        dataset = stack.enter_context(logs.opened_log(users, recommender))
+    if logs.is_log(users, names):
+        dataset = stack.enter_context(logs.opened_log(users, recommender, names))
         _print_repairs(dataset)
         return True, logs.LoggedUsers(dataset, recommender)
     clicks = bulk.read_histories(users, type(recommender.items.ids[0]))
@@ -196,7 +206,10 @@ def _new_file(out: Path | None) -> Path:
 
 
 def _refresh(
-    recommender: "Recommender", log: Path | None, at: datetime | None
+    recommender: "Recommender",
+    log: Path | None,
+    names: "LogFormat | None",
+    at: datetime | None,
 ) -> dict[str, Any] | None:
     """Update popularity from a log; return the log's hash and the time, for the file of slates."""
     from slatewise.slates import logs  # noqa: PLC0415 (torch is slow to load)
@@ -205,7 +218,7 @@ def _refresh(
         return None
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
     asked = None if at is None else (at.replace(tzinfo=UTC) - epoch) // timedelta(microseconds=1)
-    with logs.opened_log(log, recommender) as dataset:
+    with logs.opened_log(log, recommender, names) as dataset:
         time = logs.refresh_from(recommender, dataset, asked)
         when = epoch + timedelta(microseconds=time)
         console.print(f"Popularity as of {when:%Y-%m-%d %H:%M:%S} UTC.", style="dim")
@@ -215,6 +228,7 @@ def _refresh(
 def _for_all(
     recommender: "Recommender",
     users: Path,
+    names: "LogFormat | None",
     out: Path,
     strategy: "Strategy",
     k: int,
@@ -230,7 +244,7 @@ def _for_all(
     if device != "cpu":
         ranker, about = BatchRanker(recommender.model, device), about | {"device": device}
     with ExitStack() as stack:
-        is_log, visitors = _visitors(recommender, users, stack)
+        is_log, visitors = _visitors(recommender, users, names, stack)
         report = stack.enter_context(progress())
         unknown = bulk.recommend_to_file(
             recommender,

@@ -14,6 +14,7 @@ import polars as pl
 
 from slatewise.data.columns import Columns
 from slatewise.data.dataset import SlateDataset
+from slatewise.data.formats import LogFormat
 from slatewise.data.preparation import prepare
 from slatewise.data.tables import open_tables
 from slatewise.errors import InputError, SlatewiseError
@@ -26,16 +27,19 @@ _MICROSECONDS = 1_000_000
 _CELLS = 1 << 22
 
 
-def is_log(path: str | Path) -> bool:
+def is_log(path: str | Path, names: LogFormat | None = None) -> bool:
     """Return whether this is a dataset or a table of slates, and not one of clicks."""
     if (Path(path) / "dataset.json").exists():
         return True
     columns = open_tables(path, "log")[0].schema
-    return Columns.SLATE in columns or Columns.CLICKED in columns
+    names = names or LogFormat()
+    return names.slate in columns or names.clicked in columns
 
 
 @contextmanager
-def opened_log(path: str | Path, recommender: Recommender) -> Iterator[SlateDataset]:
+def opened_log(
+    path: str | Path, recommender: Recommender, names: LogFormat | None = None
+) -> Iterator[SlateDataset]:
     """Open a dataset, or prepare a table of slates in a temporary directory."""
     if (Path(path) / "dataset.json").exists():
         yield SlateDataset.open(path)
@@ -45,7 +49,7 @@ def opened_log(path: str | Path, recommender: Recommender) -> Iterator[SlateData
         catalogue = recommender.items
         groups = catalogue.groups_of(np.arange(len(catalogue)))
         pl.DataFrame({Columns.ITEM: catalogue.ids, Columns.GROUP: groups}).write_parquet(items)
-        yield prepare(path, items, Path(folder) / "dataset")
+        yield prepare(path, items, Path(folder) / "dataset", log_format=names)
 
 
 class LoggedUsers:
