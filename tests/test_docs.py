@@ -252,6 +252,8 @@ def shown(value: Any) -> str:
     """Return a default as the pages write it."""
     if value is None or value is False or value == ():
         return "–"
+    if value is True:
+        return "true"
     if isinstance(value, tuple):
         return ", ".join(map(shown, value))
     if isinstance(value, dict):

@@ -30,8 +30,8 @@ def training_sequences(log: Interactions) -> list[list[int]]:
     return [[int(log.clicked_items[n]) for n in mine if log.clicks[n] >= 0] for mine in rows]
 
 
-def slow_shares(sequences: list[list[int]]) -> dict[tuple[int, int], float]:
-    """Return share(i | j) by (j, i)."""
+def slow_counts(sequences: list[list[int]]) -> tuple[Counter[tuple[int, int]], list[float]]:
+    """Return the count of each pair of items, and t of each item."""
     counts: Counter[tuple[int, int]] = Counter()
     for clicks in sequences:
         for a, one in enumerate(clicks):
@@ -39,7 +39,7 @@ def slow_shares(sequences: list[list[int]]) -> dict[tuple[int, int], float]:
                 if one != other and abs(a - b) <= 10:
                     counts[one, other] += 1 / abs(a - b)  # type: ignore[assignment]
     totals = [5 + sum(n for (j, _), n in counts.items() if j == item) for item in range(ITEMS)]
-    return {pair: count / totals[pair[0]] for pair, count in counts.items()}
+    return counts, totals
 
 
 def slow_features(log: Interactions, *, without_own: bool) -> np.ndarray:
@@ -48,14 +48,16 @@ def slow_features(log: Interactions, *, without_own: bool) -> np.ndarray:
         user = int(torch.searchsorted(log.user_offsets, n, right=True)) - 1
         trained = n - int(log.user_offsets[user]) < int(log.train_end[user])
         others = sequences[:user] + sequences[user + 1 :]
-        shares = slow_shares(others if without_own and trained else sequences)
+        counts, totals = slow_counts(others if without_own and trained else sequences)
         past = [m for m in past_of_user(log, n) if log.clicks[m] >= 0]
-        clicked = [slate(log, m)[log.clicks[m]] for m in past][::-1][:20]
+        clicked = [slate(log, m)[log.clicks[m]] for m in past][::-1]
         for item in slate(log, n):
-            found = [shares.get((j, item), 0.0) for j in clicked]
-            recent = sum(0.8**ago * share for ago, share in enumerate(found))
-            out.append([found[0] if found else 0.0, recent])
-    return np.log1p(np.array(out).reshape(-1, 2) / 1e-3)
+            shares = [counts[j, item] / totals[j] for j in clicked]
+            likeness = [counts[j, item] / (totals[j] * totals[item]) ** 0.5 for j in clicked]
+            recent = sum(0.8**ago * share for ago, share in enumerate(shares[:20]))
+            alike = sum(0.95**ago * each for ago, each in enumerate(likeness[:50]))
+            out.append([sum(shares[:1]), recent, alike])
+    return np.log1p(np.array(out).reshape(-1, 3) / [1e-3, 1e-3, 1e-2])
 
 
 @given(SEEDS, st.booleans())
@@ -77,19 +79,20 @@ def test_a_live_history_has_the_features_of_the_log(seed: int) -> None:
         cells = slice(int(log.slate_offsets[n]), int(log.slate_offsets[n + 1]))
         np.testing.assert_allclose(table.met(history, items)[1], of_log[cells], atol=1e-6)
         near, features = table.met(history)
-        assert (features[:, 1] > 0).all()
+        assert (features[:, 2] > 0).all()
         every = table.met(history, np.arange(ITEMS))[1]
-        np.testing.assert_array_equal(np.flatnonzero(every[:, 1]), near)
+        np.testing.assert_array_equal(np.flatnonzero(every[:, 2]), near)
 
 
-def test_only_the_most_frequent_neighbours_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_neighbours_most_alike_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     log = random_log(4, users=50)
     whole, part = (CoClicks.count(log, ITEMS, most) for most in (MANY, 2))
     monkeypatch.setattr(module, "_PAIRS", 1)  # one item at a time
     by_item = CoClicks.count(log, ITEMS, 2)
     for item in range(ITEMS):
         rows, kept = (slice(*table.starts[item : item + 2]) for table in (whole, part))
-        best = np.sort(np.argsort(-whole.shares[rows], kind="stable")[:2])
+        likeness = whole.shares[rows] / np.sqrt(whole.totals[whole.neighbours[rows]])
+        best = np.sort(np.argsort(-likeness, kind="stable")[:2])
         assert part.neighbours[kept].tolist() == whole.neighbours[rows][best].tolist()
         assert part.shares[kept].tolist() == whole.shares[rows][best].tolist()
     for name, array in part.arrays.items():

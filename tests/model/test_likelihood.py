@@ -1,6 +1,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import torch
@@ -9,12 +10,14 @@ from torch import Tensor
 
 from slatewise.data.interactions import Interactions
 from slatewise.errors import SlatewiseError
+from slatewise.model import likelihood
 from slatewise.model.config import ModelConfig
 from slatewise.model.dynamics.linear import LinearWeights
 from slatewise.model.likelihood import (
     Candidates,
     Exposure,
     batch_likelihood,
+    clicked_before,
     exposure_weights,
 )
 from slatewise.model.parameters import Parameters
@@ -26,9 +29,12 @@ SOURCES = ["recommendation", "search"]
 WHOLE = Candidates(torch.arange(ITEMS), ITEMS)
 SLATE = ModelConfig(likelihood="slate")
 ALL_ITEM = ModelConfig(likelihood="all-item")
+ONCE = ModelConfig(likelihood="all-item", terms=("history",), repeats=False)
 SOURCE_AWARE = ModelConfig(likelihood="source-aware", exposure={"search": 0.3}, sharpness=2.0)
 every_likelihood = pytest.mark.parametrize(
-    "config", [SLATE, ALL_ITEM, SOURCE_AWARE], ids=lambda config: config.likelihood
+    "config",
+    [SLATE, ALL_ITEM, ONCE, SOURCE_AWARE],
+    ids=lambda config: config.likelihood + "-once" * (not config.repeats),
 )
 
 
@@ -86,7 +92,10 @@ def by_hand(
             near = [relevance(state, item) for item in range(ITEMS)]
             choices = [r * f for r, f in zip(near, factor, strict=True)]
             chosen = no_click if each.click < 0 else choices[each.click]
-            among = range(ITEMS) if config.likelihood == "all-item" else each.slate
+            among = set(range(ITEMS)) if config.likelihood == "all-item" else each.slate
+            if not config.repeats:
+                clicked = {one.click for one in met if one.index < each.index}
+                among = among - (clicked - {each.click})
             # eq. likelihood_all-item, eq. likelihood
             likelihood = math.log(chosen / (sum(choices[item] for item in among) + no_click))
             if config.likelihood == "source-aware":
@@ -128,6 +137,18 @@ def test_float32_keeps_five_digits(config: ModelConfig) -> None:
         profiles=PROFILES.float(),
     )
     assert float(total) == pytest.approx(by_hand(config, batch), rel=1e-5)
+
+
+def test_a_long_past_is_looked_at_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = Interactions.of_clicks(torch.tensor([4, 5, 4, 6, 7, 8]), torch.tensor([0, 4, 4, 6]))
+
+    def taken() -> list[list[int]]:
+        offsets, rows = clicked_before(batch)
+        return [rows[start:end].tolist() for start, end in pairwise(offsets.tolist())]
+
+    assert taken() == [[], [4], [-1, 5], [4, 5, 4], [], [7]]  # the third click is a repeat
+    monkeypatch.setattr(likelihood, "_LOOK_BACK", 1)
+    assert taken() == [[], [4], [5], [4], [], [7]]
 
 
 def test_the_slate_part_is_reported_whatever_the_likelihood() -> None:

@@ -152,6 +152,7 @@ PARTS: dict[str, dict[str, Any]] = {
     "item features, flat": {"prior": "flat", "terms": ("bias",)},
     "sampled candidates": {"likelihood": "all-item", "negatives": 5, "terms": ("bias",)},
     "sampled candidates, source-aware": {"likelihood": "source-aware", "negatives": 5},
+    "nothing clicked twice": {"likelihood": "all-item", "terms": ("history",), "repeats": False},
 }
 
 

@@ -10,6 +10,8 @@ from typer.testing import CliRunner
 from slatewise.cli import app
 from slatewise.data import SlateDataset
 from slatewise.data.preparation import prepare
+from slatewise.errors import SlatewiseError
+from slatewise.evaluation import ModelRecommender
 from slatewise.model.config import ModelConfig
 from slatewise.training import TrainingConfig, fit, load, loop
 from slatewise.training.config import STEPS
@@ -113,6 +115,41 @@ def test_a_log_of_clicks_alone_is_fitted_to_the_whole_catalogue(clicks: Path) ->
     assert settled(ModelConfig(), TrainingConfig(), size)[0].likelihood == "all-item"
     asked = ModelConfig(likelihood="slate")
     assert settled(asked, TrainingConfig(), size)[0].likelihood == "slate"
+
+
+def test_where_nothing_is_clicked_twice_a_click_is_among_what_is_left(
+    clicks: Path, tmp_path: Path
+) -> None:
+    size = LogSize.of(SlateDataset.open(clicks))
+    assert not size.repeats
+    assert not settled(ModelConfig(), TrainingConfig(), size)[0].repeats
+    for given in (
+        {"terms": ("bias",)},  # nothing would keep out of rankings what was clicked
+        {"repeats": True},
+        {"likelihood": "slate"},
+    ):
+        model = ModelConfig.build(given, "test")
+        assert settled(model, TrainingConfig(), size)[0].repeats
+    assert settled(ModelConfig(), TrainingConfig(), replace(size, repeats=True))[0].repeats
+    with pytest.raises(SlatewiseError, match="with the term history"):
+        ModelConfig.build({"likelihood": "all-item", "repeats": False}, "test")
+    rows = pl.read_parquet(clicks.parent / "log.parquet")
+    rows.with_columns(time=pl.col("time") + 8).vstack(rows).write_parquet(tmp_path / "log.parquet")
+    items = clicks.parent / "items.parquet"
+    assert LogSize.of(prepare(tmp_path / "log.parquet", items, tmp_path / "again")).repeats
+
+
+def test_what_was_clicked_is_not_offered_again_where_nothing_is_clicked_twice(
+    clicks: Path,
+) -> None:
+    dataset = SlateDataset.open(clicks)
+    model = ModelConfig(dynamics="linear", dimensions=3, prior="flat")
+    fitted = fit(dataset, model, TrainingConfig(max_epochs=30, learning_rate=0.1))
+    past = dataset.interactions()
+    ranked = ModelRecommender(fitted, log=dataset).rank(past, 4)
+    offsets = past.user_offsets.tolist()
+    for best, start, end in zip(ranked, offsets, offsets[1:], strict=False):
+        assert not torch.isin(best, past.clicked_items[start:end]).any()
 
 
 @pytest.mark.parametrize("times", ["turning over", "staying", "an order"])

@@ -3,6 +3,7 @@
 No fast arithmetic: the same log gives the same table, to the last bit.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,14 +12,19 @@ from slatewise.compiled.compilation import exact
 
 
 @exact
-def count_partners(offsets: Any, items: Any, window: Any, partners: Any) -> None:
-    """Add to `partners` [I] how many clicks on other items stand near the clicks on each."""
+def count_partners(offsets: Any, items: Any, window: Any, partners: Any, totals: Any) -> None:
+    """Add to `partners` [I] how many clicks on other items stand near the clicks on each.
+
+    And to `totals` [I] what they count, 1 / their distance in clicks.
+    """
     for b in range(len(offsets) - 1):
         for here in range(offsets[b], offsets[b + 1]):
             for near in range(here + 1, min(here + window + 1, offsets[b + 1])):
                 if items[near] != items[here]:
                     partners[items[here]] += 1
                     partners[items[near]] += 1
+                    totals[items[here]] += 1.0 / (near - here)
+                    totals[items[near]] += 1.0 / (near - here)
 
 
 @exact
@@ -50,11 +56,11 @@ def gather_partners(
 
 
 @exact
-def add_up(starts: Any, partners: Any, weights: Any, most: Any, kept: Any, totals: Any) -> None:
-    """Add up equal partners of each item, and keep the `most` of greatest weight, in place.
+def add_up(starts: Any, partners: Any, weights: Any, totals: Any, most: Any, kept: Any) -> None:
+    """Add up equal partners of each item, and keep the `most` of greatest likeness, in place.
 
-    Those of item n are moved to `starts[n]` …, ascending; `kept` [n] is how many, `totals` [n] the
-    weight of all of them.
+    Those of item n are moved to `starts[n]` …, ascending; `kept` [n] is how many. `totals` [I] are
+    the weights of all partners of every item.
     """
     for n in range(len(starts) - 1):
         start, end = starts[n], starts[n + 1]
@@ -68,10 +74,10 @@ def add_up(starts: Any, partners: Any, weights: Any, most: Any, kept: Any, total
                 found[count] = partner
                 count += 1
             sums[count - 1] += weights[start + index]
-        totals[n] = sums[:count].sum()
         chosen = np.arange(count)
         if count > most:
-            chosen = np.sort(np.argsort(-sums[:count], kind="mergesort")[:most])
+            likeness = sums[:count] / np.sqrt(totals[found[:count]])
+            chosen = np.sort(np.argsort(-likeness, kind="mergesort")[:most])
         for index in range(len(chosen)):
             partners[start + index] = found[chosen[index]]
             weights[start + index] = sums[chosen[index]]
@@ -119,11 +125,13 @@ def features(
     shares: Any,
     totals: Any,
     recency: Any,
+    by_likeness: Any,
     out: Any,
 ) -> None:
     """Fill in Σ over recent clicks of recency · share, for every item seen: out [F, P].
 
-    `recency` [R, P] is what the last, last but one … click counts. `counted` [B] are how many
+    Or of recency · likeness, where `by_likeness` [P] says so. `recency` [R, P] is what the last,
+    last but one … click counts. `counted` [B] are how many
     interactions of each user were counted into the shares: in these, her own clicks count for
     nothing.
     """
@@ -146,12 +154,19 @@ def features(
                 for ago in range(min(len(recency), known)):
                     before = past[known - 1 - ago]
                     share = _share(item, before, starts, neighbours, shares)
-                    if share > 0 and n < own_end:
+                    if share == 0:
+                        continue
+                    total, of_item = float(totals[before]), float(totals[item])
+                    if n < own_end:
                         pair, every = _own(own, item, before, window)
-                        rest = totals[before] - every
-                        share = max(share * totals[before] - pair, 0.0) / rest if rest > 0 else 0.0
+                        share = max(share * total - pair, 0.0)
+                        total -= every
+                        of_item -= _own(own, before, item, window)[1]
+                        share = share / total if total > 0 else 0.0
+                    likeness = share * math.sqrt(total / of_item) if of_item > 0 else 0.0
                     for column in range(out.shape[1]):
-                        out[cell, column] += recency[ago, column] * share
+                        value = likeness if by_likeness[column] else share
+                        out[cell, column] += recency[ago, column] * value
             if clicked[n] >= 0:
                 past[pending] = clicked[n]
                 pending += 1

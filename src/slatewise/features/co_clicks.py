@@ -1,17 +1,18 @@
 """Features of items that other people clicked near what the user clicked lately.
 
 Two clicks of one user that stand d ≤ 10 clicks apart count 1 / d for the pair of their items, in
-either order. The share of an item i after a click on j is
+either order. With t_j the count of all pairs with j, plus 5,
 
-    share(i | j) = count(j, i) / (count of all pairs with j + 5)
+    share(i | j) = count(j, i) / t_j,    likeness(i, j) = count(j, i) / √(t_i t_j)
 
-and only the neighbours with the greatest counts are kept for each j. A user's feature of an item is
-log(1 + s / .001), where s is a sum of shares after her recent clicks:
+Only the neighbours of greatest likeness are kept for each j: those of greatest count would be what
+is clicked most, near anything. A user's features of an item are log(1 + s / s₀), with
 
-| feature | s |
-|---|---|
-| `after_last` | the share after her last click |
-| `after_recent` | shares after her last 20 clicks, each counting .8 of the one after it |
+| feature | s | s₀ |
+|---|---|---|
+| `after_last` | the share after her last click | .001 |
+| `after_recent` | shares after her last 20 clicks, each counting .8 of the one after it | .001 |
+| `alike` | likeness to her last 50 clicks, each counting .95 of the one after it | .01 |
 
 Only training interactions are counted. Where a user's own clicks are among them, training takes
 them out again: otherwise every click would seem to be foretold by itself.
@@ -36,16 +37,20 @@ from slatewise.features.user_history import UserHistory
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
 
-CO_CLICKS: Final = ("after_last", "after_recent")
+CO_CLICKS: Final = ("after_last", "after_recent", "alike")
 """The columns of all that this module returns."""
 _WINDOW: Final = 10
 """Clicks apart up to which two clicks are a pair."""
 _SMOOTHING: Final = 5.0
 """By which rare items are kept from being sure of their neighbours."""
-_SMALL: Final = 1e-3
-"""A share that counts as much as the step from it to twice as much."""
-_RECENT, _DECAY = 20, 0.8
-_RECENCY: Final = np.stack([np.arange(_RECENT) == 0, _DECAY ** np.arange(_RECENT)], 1)  # [R, P]
+_SMALL: Final = np.array([1e-3, 1e-3, 1e-2])
+"""[P] a sum that counts as much as the step from it to twice as much."""
+_AGO: Final = np.arange(50)
+_RECENCY: Final = np.stack(
+    [_AGO == 0, np.where(_AGO < 20, 0.8**_AGO, 0.0), 0.95**_AGO], axis=1
+)  # [R, P] what the last, last but one … click counts
+_BY_LIKENESS: Final = np.array([False, False, True])
+"""[P] which features add up likenesses; others add up shares."""
 _PAIRS: Final = 1 << 24
 """Pairs of clicks held at once while they are counted."""
 
@@ -61,7 +66,7 @@ class CoClicks:
     shares: Floats
     """[K]"""
     totals: Floats
-    """[I] the denominators of shares"""
+    """[I] t"""
 
     @classmethod
     def count(cls, interactions: Interactions, num_items: int, most: int) -> "CoClicks":
@@ -72,10 +77,10 @@ class CoClicks:
         from slatewise.features import _co_clicks_numba as loops  # noqa: PLC0415 (slow to load)
 
         offsets, items = _training_clicks(interactions)
-        partners = np.zeros(num_items, np.int64)
-        loops.count_partners(offsets, items, _WINDOW, partners)
+        partners, totals = np.zeros(num_items, np.int64), np.full(num_items, _SMOOTHING)
+        loops.count_partners(offsets, items, _WINDOW, partners, totals)
         ends = np.cumsum(partners)
-        kept, totals = np.empty(num_items, np.int64), np.empty(num_items)
+        kept = np.empty(num_items, np.int64)
         neighbours, counts = [np.empty(0, np.int32)], [np.empty(0)]
         first = 0
         while first < num_items:
@@ -85,12 +90,11 @@ class CoClicks:
             found, weights = np.empty(starts[-1], np.int32), np.empty(starts[-1])
             begins = starts[:-1].copy()
             loops.gather_partners(offsets, items, _WINDOW, first, end, begins, found, weights)
-            loops.add_up(starts, found, weights, most, kept[first:end], totals[first:end])
+            loops.add_up(starts, found, weights, totals, most, kept[first:end])
             rows = ranges(starts[:-1], kept[first:end])
             neighbours.append(found[rows])
             counts.append(weights[rows])
             first = end
-        totals += _SMOOTHING
         shares = np.concatenate(counts) / np.repeat(totals, kept)
         return cls(
             offsets_of(kept),
@@ -137,6 +141,7 @@ class CoClicks:
             self.shares,
             self.totals,
             _RECENCY,
+            _BY_LIKENESS,
             sums,
         )
         return torch.from_numpy(_scaled(sums)).to(interactions.clicks.device)
@@ -148,14 +153,17 @@ class CoClicks:
 
         Of the items given, or without any, of all neighbours of her recent clicks, ascending.
         """
-        recent = history.clicked[::-1][:_RECENT]
+        recent = history.clicked[::-1][: len(_RECENCY)]
         ago = np.flatnonzero(recent < len(self.totals))  # items may be newer than the table
         start = self.starts[recent[ago]]
         lengths = self.starts[recent[ago] + 1] - start
         rows = ranges(start, lengths)
         near, index = np.unique(self.neighbours[rows], return_inverse=True)
         found = near.astype(np.int64)
-        added = _RECENCY[np.repeat(ago, lengths)] * self.shares[rows, None]
+        clicked = np.repeat(recent[ago], lengths)  # [k] of which each is a neighbour
+        likeness = np.sqrt(self.totals[clicked] / self.totals[self.neighbours[rows]])
+        factors = np.where(_BY_LIKENESS, likeness[:, None], 1.0)
+        added = _RECENCY[np.repeat(ago, lengths)] * factors * self.shares[rows, None]
         sums: Doubles = np.stack(
             [np.bincount(index, column, minlength=len(found)) for column in added.T], axis=1
         )

@@ -63,6 +63,10 @@ class ModelConfig(Config):
     """Weights by which terms rank the catalogue: those of choices within slates, or those of the
     next click among all items; `auto` is the next click for the all-item likelihood, for logs of
     clicks alone, and where items come and go."""
+    repeats: bool = True
+    """Whether users may click an item again. Where they never do, as with ratings, the all-item
+    likelihood compares a click with what its user has not clicked yet, and the term `history`
+    keeps the rest out of rankings."""
     evidence: tuple[str, ...] = ()
     """Sources whose slates move the user without a click too, once they are past; none is the
     paper's model."""
@@ -142,6 +146,11 @@ class ModelConfig(Config):
         for part in self.part_classes():
             part.check(self)
         terms = [TERMS[name].name for name in self.terms]
+        if not self.repeats and (self.likelihood, "history" in terms) != ("all-item", True):
+            raise ValueError(
+                "repeats = false is for the all-item likelihood with the term history, which keeps "
+                "items clicked before out of rankings"
+            )
         twice = [name for name in terms if terms.count(name) > 1]
         if twice:
             raise ValueError(f"two terms are called '{twice[0]}'")

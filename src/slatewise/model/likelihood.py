@@ -21,7 +21,7 @@ from torch import Tensor
 from slatewise.data.interactions import Interactions
 from slatewise.errors import SlatewiseError
 from slatewise.model.kernels.backend import Backend
-from slatewise.model.kernels.catalogue import catalogue_terms
+from slatewise.model.kernels.catalogue import TakenItems, catalogue_terms
 from slatewise.model.kernels.slate import slate_terms
 from slatewise.model.parameters import Parameters
 from slatewise.model.utility import (
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 _OF_SEARCH, _OF_ANY_SOURCE = 1.0, 0.3
 """λ where none is given. What people search for tells where items are, the more so the less groups
 tell. Of slates that somebody else chose, more of it learns what is shown, not what is clicked."""
+_LOOK_BACK = 1_000
+"""Interactions up to which a user's past is looked at, so that memory stays bounded."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,8 @@ class Exposure:
     """whether no-click and item biases are in the sums, as in a choice; else distance alone is"""
     declined: bool = True
     """whether anything was, so that terms can tell from choices within slates what they weigh"""
+    repeats: bool = True
+    """whether a user may click an item again; else what she clicked is in no sum after it"""
 
     @classmethod
     def of(
@@ -62,7 +66,8 @@ class Exposure:
         clicked, and the rest of the model that no click explains as much as an item.
         """
         if config.likelihood == "all-item":
-            return cls(torch.ones(len(sources)), 1.0, is_choice=True, declined=declined)
+            ones = torch.ones(len(sources))
+            return cls(ones, 1.0, is_choice=True, declined=declined, repeats=config.repeats)
         if config.likelihood == "source-aware":
             weights = exposure_weights(config, sources)
             return cls(torch.tensor(list(weights.values())), config.sharpness, is_choice=False)
@@ -178,6 +183,25 @@ def batch_likelihood(
         weights=weights * lambdas,
         sharpness=exposure.sharpness,
         include_bias=exposure.is_choice,
+        taken=None if exposure.repeats else clicked_before(batch),
         relevance=parameters.parts.relevance,
     )
     return BatchLikelihood(terms.total - over_catalogue, terms.log_likelihood)
+
+
+def clicked_before(batch: Interactions) -> TakenItems:
+    """Return what the user of each interaction had clicked before it, in her last 1,000 of them.
+
+    An item that she clicks again is left out of what she clicked before: it was a choice.
+    """
+    clicked, offsets = batch.clicked_items, batch.user_offsets
+    interactions = torch.arange(len(clicked), device=clicked.device)
+    before = interactions - torch.repeat_interleave(offsets[:-1], offsets.diff())
+    lengths = before.clamp(max=_LOOK_BACK)
+    ends = lengths.cumsum(0)
+    owner = torch.repeat_interleave(interactions, lengths)  # [G]
+    # Those of an interaction end right before it.
+    index = owner - ends[owner] + torch.arange(len(owner), device=owner.device)
+    rows = clicked[index]
+    rows = torch.where(rows == clicked[owner], -1, rows)
+    return TakenItems(torch.cat([ends.new_zeros(1), ends]), rows)

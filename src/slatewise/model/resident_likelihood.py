@@ -36,8 +36,13 @@ class ResidentLikelihood:
     """[] mean log-likelihood within slates, of the interactions that count"""
 
 
-def has_kernels(parameters: Parameters) -> bool:
-    """Return whether kernels know all parts of the utility, on the device of the parameters."""
+def has_kernels(parameters: Parameters, exposure: Exposure | None) -> bool:
+    """Return whether kernels know all of the likelihood, on the device of the parameters.
+
+    They sum over one catalogue for everybody, not over what each user has left.
+    """
+    if exposure is not None and not exposure.repeats:
+        return False
     return has_loop(parameters.parts.relevance) and takes_triton(parameters.items)
 
 

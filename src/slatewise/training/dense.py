@@ -90,7 +90,7 @@ class DenseSteps:
         dtype = posterior.items.mean.dtype
         touched = (self.views > 0) if exposure is None else torch.ones_like(self.views)
         self._carried = touched.to(dtype) / self.total
-        self._fused = compiled and has_kernels(posterior.mean())
+        self._fused = compiled and has_kernels(posterior.mean(), exposure)
         self.items: ItemSteps = (
             FusedItems(posterior, self._carried, self.views, frozen=frozen_items)
             if self._fused

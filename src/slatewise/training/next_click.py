@@ -83,6 +83,7 @@ def fit_ranking(
     """Fit the weights that rank to validation clicks; None where there is nothing to fit."""
     if not posterior.parts.ranking_names:
         return None
+    config = posterior.config
     clicks = _HeldOutClicks(posterior, terms, dataset, np.random.default_rng([seed, 5]))
     with torch.no_grad():
         choices = list(clicks.choices())
@@ -92,13 +93,14 @@ def fit_ranking(
     features = np.concatenate([choice.features for choice in choices])
     shares = np.zeros(len(features))
     shares[offsets[:-1] + [choice.clicked for choice in choices]] = 1
+    expected = [terms.by_name[n].weights_expected(config) for n in posterior.parts.ranking_names]
     columns = features.shape[1] - 1
     logit = LinearChoice(
         features,
         offsets,
         shares,
-        mean=np.array([1.0] + [0.0] * columns),
-        sd=np.array([1.0] + [posterior.config.sigma_weights] * columns),
+        mean=np.concatenate([[1.0], *expected]),
+        sd=np.array([1.0] + [config.sigma_weights] * columns),
         known=np.concatenate([choice.log_weights for choice in choices]),
     )
     best = logit.fit(least=_LEAST_SCALE)

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+import torch
 
 from slatewise.data.dataset import SlateDataset
 from slatewise.features.turnover import items_stay
 from slatewise.model.config import ModelConfig
 from slatewise.model.registry import TERMS
+from slatewise.model.terms.term import training_sample
 from slatewise.training.config import TrainingConfig
 
 EXACT: Final = 2_048
@@ -29,10 +31,12 @@ a seed does."""
 _NEARLY_IN_FULL: Final = 0.5
 CLICK_TERMS: Final = ("bias", "history", "co_clicks")
 """What ranks beside the vectors in a log of clicks alone, and popularity where it has clock times:
-recall@20 of shop sessions .596 to .687, of grocery baskets .095 to .133. A GPU trains no terms."""
+recall@20 of shop sessions .596 to .687, of grocery baskets .095 to .133."""
 SLATE_TERMS: Final = ("history", "network", "popularity", "position", "propensity", "source")
 """What predicts choices within slates beside the vectors, where a log can teach it. A bias gains
 nothing beside them, and takes from what the vectors learn."""
+_REPEATING: Final = 0.01
+"""Share of clicks on items clicked before, below which nothing is clicked twice."""
 
 
 @dataclass(frozen=True)
@@ -48,17 +52,21 @@ class LogSize:
     """whether every slate is one item that was clicked, so that nothing was declined"""
     clock_times: bool = False
     """whether times have a unit, and are not only an order"""
+    repeats: bool = True
+    """whether users click items again, as in a shop; they rate a film once"""
 
     @classmethod
     def of(cls, dataset: SlateDataset) -> "LogSize":
         """Measure a dataset."""
         single = dataset.slate_offsets[-1] == len(dataset.clicks)
+        clicks_only = bool(single and np.all(dataset.clicks >= 0))
         return cls(
             users=int((dataset.train_end > 0).sum()),
             interactions=int(dataset.train_end.sum()),
             items=dataset.num_items,
-            clicks_only=bool(single and np.all(dataset.clicks >= 0)),
+            clicks_only=clicks_only,
             clock_times=dataset.meta["clock_times"],
+            repeats=not clicks_only or share_repeated(dataset) >= _REPEATING,
         )
 
 
@@ -116,6 +124,15 @@ def with_optimisation(
     return training.model_copy(update={"optimisation": "terms-last"})
 
 
+def share_repeated(dataset: SlateDataset) -> float:
+    """Return how many of the training clicks of some users were on an item clicked before."""
+    interactions = training_sample(dataset)
+    users = torch.repeat_interleave(interactions.user_offsets.diff()).numpy()
+    clicked = interactions.clicked_items.numpy().astype(np.int64)
+    pairs = (users * dataset.num_items + clicked)[clicked >= 0]
+    return 1 - len(np.unique(pairs)) / max(1, len(pairs))
+
+
 def settled(
     model: ModelConfig,
     training: TrainingConfig,
@@ -130,6 +147,8 @@ def settled(
     usual = _usual(model, size)
     if size.clicks_only and model.likelihood == "all-item":
         usual["terms"] = (*CLICK_TERMS, *["popularity"] * size.clock_times)
+        terms = model.terms if model.is_given("terms") else usual["terms"]
+        usual["repeats"] = size.repeats or "history" not in terms
     if start is not None:
         usual = {name: getattr(start, name) for name in usual}
     model = model.changed(**{k: v for k, v in usual.items() if not model.is_given(k)})

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from slatewise.model.kernels.backend import RelevanceFunction
-from slatewise.model.kernels.catalogue import catalogue_log_sum, catalogue_terms
+from slatewise.model.kernels.catalogue import TakenItems, catalogue_log_sum, catalogue_terms
 from slatewise.model.relevance.distance import DISTANCE, many_distances
 from slatewise.model.relevance.dot import DOT
 from tests.model.kernels.batches import Cosine
@@ -37,6 +37,7 @@ class Case:
     weights: Tensor
     sharpness: float
     include_bias: bool = False
+    taken: TakenItems | None = None
     relevance: RelevanceFunction = DISTANCE
 
     def total(self, backend: Any = "auto") -> Tensor:
@@ -78,6 +79,7 @@ def random_case(
     with_bias: bool = False,
     include_bias: bool = False,
     sharpness: float = 2.0,
+    with_taken: bool = False,
     relevance: RelevanceFunction = DISTANCE,
 ) -> Case:
     """Draw a case, some of whose clicks are on candidates and some of whose weights are 0."""
@@ -88,17 +90,27 @@ def random_case(
         return torch.from_numpy(rng.normal(size=shape)).float()
 
     weights = rng.exponential(size=count) * (rng.random(count) > 0.2)
+    candidates = rng.permutation(rows)[: rows if whole else drawn]
+    clicked = rng.integers(-1, rows, count)
+    taken = None
+    if with_taken:  # none for some, twice the same for others, one candidate left for all
+        of_each = [rng.choice(candidates[1:], rng.integers(0, 4)) for _ in range(count)]
+        of_each = [np.where(one == clicked[n], -1, one) for n, one in enumerate(of_each)]
+        offsets = np.cumsum([0, *map(len, of_each)])
+        found = np.concatenate([np.empty(0, np.int64), *of_each])
+        taken = TakenItems(torch.from_numpy(offsets), torch.from_numpy(found).int())
     return Case(
         states=normal(states, dims),
         items=normal(rows, dims + with_bias),
         no_click=normal(count) if with_no_click else None,
-        candidates=torch.from_numpy(rng.permutation(rows)[: rows if whole else drawn]),
+        candidates=torch.from_numpy(candidates),
         catalogue=rows if whole else 3 * rows,
         state_of=torch.from_numpy(rng.integers(0, states, count)),
-        clicked=torch.from_numpy(rng.integers(-1, rows, count)).int(),
+        clicked=torch.from_numpy(clicked).int(),
         weights=torch.from_numpy(weights).float(),
         sharpness=sharpness,
         include_bias=include_bias,
+        taken=taken,
         relevance=relevance,
     )
 
@@ -123,7 +135,11 @@ def by_hand(case: Case) -> float:
             for v in case.items.tolist()
         ]
         apart = click if click >= 0 and len(chosen) < case.catalogue else -1
-        inside = stands_for * sum(relevance[i] for i in chosen if i != apart)
+        gone = {apart}
+        if case.taken is not None:
+            starts = case.taken.offsets.tolist()
+            gone |= {*case.taken.rows[starts[n] : starts[n + 1]].tolist()}
+        inside = stands_for * sum(relevance[i] for i in chosen if i not in gone)
         inside += relevance[apart] if apart >= 0 else 0.0
         if case.no_click is not None:
             inside += math.exp(case.sharpness * float(case.no_click[n]))
@@ -143,6 +159,7 @@ cases = st.builds(
     with_bias=st.booleans(),
     include_bias=st.booleans(),
     sharpness=st.sampled_from([0.5, 1.0, 2.0]),
+    with_taken=st.booleans(),
     relevance=st.sampled_from([DISTANCE, DOT]),
 )
 
@@ -196,10 +213,11 @@ def test_the_reference_gradient_is_that_of_finite_differences(
 
 @BOTH
 @pytest.mark.parametrize("include_bias", [False, True])
+@pytest.mark.parametrize("with_taken", [False, True])
 def test_the_fused_gradient_is_that_of_finite_differences(
-    include_bias: bool, relevance: RelevanceFunction
+    with_taken: bool, include_bias: bool, relevance: RelevanceFunction
 ) -> None:
-    bias = {"with_bias": True, "include_bias": include_bias}
+    bias = {"with_bias": True, "include_bias": include_bias, "with_taken": with_taken}
     case = random_case(2, dims=2, rows=6, relevance=relevance, **bias)
     _, gradients = case.gradients("numba")
     exact = case.double()

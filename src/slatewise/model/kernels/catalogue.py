@@ -4,7 +4,7 @@ Shapes: M states, N interactions, R item rows, K candidates, D dimensions.
 """
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,6 +15,18 @@ from slatewise.model.kernels.backend import Backend, RelevanceFunction, loops, p
 from slatewise.model.kernels.checks import check_items
 from slatewise.model.kernels.slate import split_bias
 from slatewise.model.relevance.distance import DISTANCE
+
+_NEVER = -1e30
+"""A score that no sum notices; of infinity, gradients would not be finite where nothing is left."""
+
+
+class TakenItems(NamedTuple):
+    """Items that are no choice in an interaction, as those that its user clicked before."""
+
+    offsets: Tensor
+    """[N + 1] int64: those of interaction n are `rows[offsets[n] : offsets[n + 1]]`"""
+    rows: Tensor
+    """[G] rows of `items`, -1 for none; the item that was clicked is not among its own"""
 
 
 def catalogue_terms(
@@ -29,6 +41,7 @@ def catalogue_terms(
     weights: Tensor,
     sharpness: float = 1.0,
     include_bias: bool = False,
+    taken: TakenItems | None = None,
     relevance: RelevanceFunction = DISTANCE,
     backend: Backend = "auto",
 ) -> Tensor:
@@ -36,7 +49,8 @@ def catalogue_terms(
 
     r is -||z - v|| or another relevance, plus b with `include_bias`. Candidates stand for
     the catalogue, each for I / K items; the clicked item is counted itself, and not among them. So
-    the sum inside the logarithm is unbiased.
+    the sum inside the logarithm is unbiased, also without what is `taken`: every item that is left
+    is a candidate as often as any other.
 
     Args:
         states: [M, D] user states z.
@@ -49,6 +63,7 @@ def catalogue_terms(
         weights: [N] a constant: no gradient flows to it.
         sharpness: positive exponent κ of the relevance.
         include_bias: whether b counts.
+        taken: items left out of the sum of an interaction; none by default.
         relevance: r, of a state and a vector.
         backend: `numba` is a fused pass between two matrix products, in float32 on the CPU, whose
             gradients are worked out on the way and handed out by one backward pass (a second one
@@ -71,7 +86,7 @@ def catalogue_terms(
         if not torch.is_grad_enabled():  # autograd would still ask for gradients
             inputs = [None if tensor is None else tensor.detach() for tensor in inputs]
         constants = (candidates, catalogue, state_of, clicked, weights, sharpness, include_bias)
-        return _Fused.apply(*inputs, *constants, relevance.name)  # type: ignore[no-any-return,no-untyped-call]
+        return _Fused.apply(*inputs, *constants, taken, relevance.name)  # type: ignore[no-any-return,no-untyped-call]
     log_sum = catalogue_log_sum(
         states,
         items,
@@ -81,6 +96,7 @@ def catalogue_terms(
         clicked=clicked,
         sharpness=sharpness,
         include_bias=include_bias,
+        taken=taken,
         relevance=relevance,
     )
     if no_click is not None:
@@ -101,6 +117,7 @@ def catalogue_log_sum(
     clicked: Tensor,
     sharpness: float,
     include_bias: bool = False,
+    taken: TakenItems | None = None,
     relevance: RelevanceFunction = DISTANCE,
 ) -> Tensor:
     """Estimate log Σ_I exp(κ r) for each interaction; arguments as in `catalogue_terms`: [N]."""
@@ -110,10 +127,22 @@ def catalogue_log_sum(
     if biases is not None and include_bias:
         utility = utility + biases
     scores = math.log(catalogue / len(candidates)) + sharpness * utility  # [M, K]
+    column_of = _columns_of(candidates, len(items))
+    if taken is not None:  # of one state, interactions differ in what is left
+        count = len(state_of)
+        scores, state_of, states = (
+            scores.index_select(0, state_of),
+            torch.arange(count, device=state_of.device),
+            states.index_select(0, state_of),
+        )
+        owner = torch.repeat_interleave(taken.offsets.diff())  # [G]
+        column = torch.where(taken.rows >= 0, column_of[taken.rows.long()], -1).long()
+        gone = torch.zeros_like(scores, dtype=torch.bool)
+        gone[owner[column >= 0], column[column >= 0]] = True
+        scores = scores.masked_fill(gone, _NEVER)
     log_sum = torch.logsumexp(scores, dim=1).index_select(0, state_of)  # [N]
     if len(candidates) == catalogue:
         return log_sum
-    column_of = _columns_of(candidates, len(items))
     # Where the clicked item is also a candidate, it must not be counted twice.
     both = torch.nonzero((clicked >= 0) & (column_of[clicked] >= 0)).squeeze(1)
     again = scores.index_select(0, state_of[both])
@@ -133,6 +162,14 @@ def _columns_of(candidates: Tensor, rows: int) -> Tensor:
         len(candidates), dtype=torch.int32, device=candidates.device
     )
     return column_of
+
+
+def _columns_taken(taken: TakenItems | None, column_of: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the candidates that are no choice by interaction; nothing at all where all are."""
+    if taken is None:
+        return torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int32)
+    gone = torch.where(taken.rows >= 0, column_of[taken.rows.long()], -1).int()
+    return plain(taken.offsets, torch.int64), gone
 
 
 # Two matrix products, and a fused pass between them.
@@ -155,13 +192,15 @@ class _Fused(torch.autograd.Function):
         weights: Tensor,
         sharpness: float,
         include_bias: bool,
+        taken: TakenItems | None,
         relevance: str,
     ) -> Tensor:
         states, items = plain(states), plain(items)
         nothing = states.new_empty(0)
         no_click = nothing if no_click is None else plain(no_click)
-        sampled = len(candidates) < catalogue
-        column_of = _columns_of(candidates, len(items)) if sampled else nothing.int()
+        columns = _columns_of(candidates, len(items))
+        column_of = columns if len(candidates) < catalogue else nothing.int()
+        starts, gone = _columns_taken(taken, columns)
         clicked, weights = plain(clicked, torch.int32), plain(weights)
         # Interactions of a state share its relevances, which are most of the work; states of which
         # none counts, such as the last of every user, cost nothing.
@@ -191,7 +230,7 @@ class _Fused(torch.autograd.Function):
             slopes = torch.mm(here, vectors.T, out=products[: len(block)])
             mass, of_here = torch.empty(len(block)), torch.zeros_like(here)
             inputs = [slopes, here, vectors, norms, biases, items, no_click, column_of]
-            inputs += [first.index_select(0, block), following, clicked, weights]
+            inputs += [first.index_select(0, block), following, clicked, weights, starts, gone]
             outputs = [mass, column_mass, of_biases, of_here]
             outputs += gradients[1:] if wanted else [items, no_click]
             total += kernel(
@@ -231,4 +270,4 @@ class _Fused(torch.autograd.Function):
             gradient.mul_(factor) if want else None
             for gradient, want in zip(gradients, wanted, strict=True)
         )
-        return (*scaled, *[None] * 8)
+        return (*scaled, *[None] * 9)

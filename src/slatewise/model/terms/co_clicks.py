@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _NEAR: Final = {
     "after_last": "what the user clicked last",
     "after_recent": "what the user clicked lately",
+    "alike": "what the user clicked, more than near anything else",
 }
 
 
@@ -36,7 +37,7 @@ class CoClicksSettings(Config):
     """Settings of co-clicks."""
 
     neighbours: PositiveInt = 100
-    """Items kept for each item, those most often clicked near it."""
+    """Items kept for each item, those clicked near it more than near others."""
 
 
 class CoClicksTerm(FeatureTerm):

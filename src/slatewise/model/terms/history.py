@@ -1,5 +1,7 @@
 """What passed between user and item before: clicked, shown, clicked last."""
 
+import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 import numpy as np
@@ -20,6 +22,10 @@ from slatewise.model.terms.term import (
 
 if TYPE_CHECKING:
     from slatewise.model.config import ModelConfig
+
+
+_NEVER_AGAIN: Final = -20.0
+"""What one click takes from the utility of an item: more than vectors give to what is near."""
 
 
 class HistoryTerm(FeatureTerm):
@@ -54,6 +60,15 @@ class HistoryTerm(FeatureTerm):
         """Return items [m] and features [m, 3], of what she was shown and clicked."""
         items, features = met_features(history, items)
         return items, np.divide(features, np.array(self.sizes), dtype=np.float32)
+
+    def weights_expected(self, config: "ModelConfig") -> Sequence[float]:
+        """Expect an item not to be clicked again where no training user did so.
+
+        A few held-out clicks alone would leave room for it.
+        """
+        if config.repeats:
+            return super().weights_expected(config)
+        return (_NEVER_AGAIN * self.sizes[0] / math.log(2), 0.0, 0.0)
 
 
 PART: Final = HistoryTerm

@@ -253,6 +253,10 @@ class FeatureTerm(Term):
         """
         raise NotImplementedError
 
+    def weights_expected(self, config: "ModelConfig") -> Sequence[float]:
+        """Return the weights of the next click that are likeliest before any is seen: 0 each."""
+        return [0.0] * len(self.columns(config))
+
     def item_state(self, num_items: int) -> ItemState:
         """Return the state before any event. For terms that rank all items, or in lists."""
         raise NotImplementedError

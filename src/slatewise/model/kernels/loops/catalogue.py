@@ -114,6 +114,22 @@ def _sum_without(relevances: Any, column: Any) -> Any:
 
 
 @part
+def _sum_left(relevances: Any, gone: Any, number: Any) -> Any:
+    """Sum the relevances of what is not gone in an interaction, by its number."""
+    total = _ZERO
+    for k in range(len(relevances)):
+        total += relevances[k] if gone[k] != number else _ZERO
+    return total
+
+
+@part
+def _add_left(slope: Any, gone: Any, number: Any, apart: Any) -> None:
+    """Add a slope to all candidates [K] that are not gone in an interaction."""
+    for k in range(len(apart)):
+        apart[k] += slope if gone[k] != number else _ZERO
+
+
+@part
 def _put_down(slopes: Any, row: Any, column_mass: Any) -> Any:
     """Write slopes [K] to their row, add them to the sums of columns, and return their sum."""
     # Apart from what computes them: with more arrays in one loop, LLVM makes no vectors of it.
@@ -154,7 +170,9 @@ def catalogue_kernel(  # noqa: PLR0915 - one loop is the point
     it is one. `mass` [B] and `column_mass` [K] get their sums. `norms` [K] are ‖v‖², or empty for
     products; `biases` [K] count with `has_bias`. `column_of` [R] is the candidate that each item
     is, -1 for none, and empty where the candidates are the catalogue. The gradients of the clicked
-    items, which count by themselves, are added to those of states and items.
+    items, which count by themselves, are added to those of states and items. `taken` [G] are the
+    candidates that are no choice, from `taken_starts[n]` on in interaction n, -1 for none; both are
+    empty where all are.
     """
     is_dot = {"distance": False, "dot": True}[relevance]
 
@@ -172,6 +190,8 @@ def catalogue_kernel(  # noqa: PLR0915 - one loop is the point
         following: Any,
         clicked: Any,
         weights: Any,
+        taken_starts: Any,
+        taken: Any,
         log_weight: Any,
         sharpness: Any,
         want_gradients: Any,
@@ -186,6 +206,8 @@ def catalogue_kernel(  # noqa: PLR0915 - one loop is the point
         distances, relevances = np.empty(count, np.float32), np.empty(count, np.float32)
         apart = np.zeros(count, np.float32)
         remoteness = np.empty(count, np.float32) if has_bias else distances
+        # The interaction in which a candidate was last found to be gone.
+        gone = np.full(count if len(taken_starts) > 0 else 0, np.int64(-1))
         for m in range(len(states)):
             if is_dot:  # a product is a utility: negated, it does for a distance from here on
                 nearest = _negate(products[m], distances)
@@ -214,14 +236,25 @@ def catalogue_kernel(  # noqa: PLR0915 - one loop is the point
                 highest = max(top, own, nothing)
                 unit = exponential(top - highest)
                 own_part, nothing_part = exponential(own - highest), exponential(nothing - highest)
-                others = everything if at < 0 else _sum_without(relevances, at)
+                some_gone = len(gone) > 0 and taken_starts[n] < taken_starts[n + 1]
+                if some_gone:
+                    for g in range(taken_starts[n], taken_starts[n + 1]):
+                        if taken[g] >= 0:
+                            gone[taken[g]] = n
+                    if at >= 0:
+                        gone[at] = n
+                    others = _sum_left(relevances, gone, n)
+                else:
+                    others = everything if at < 0 else _sum_without(relevances, at)
                 whole = unit * others + own_part + nothing_part
                 total += np.float64(weights[n]) * (np.float64(highest) + math.log(whole))
                 if want_gradients:
                     share = weights[n] * sharpness / whole
                     # Slopes of the candidates wait until the state is done, so that they are
                     # written once a state. A clicked candidate is left out of its own sum.
-                    if at < 0:
+                    if some_gone:
+                        _add_left(share * unit, gone, n, apart)
+                    elif at < 0:
                         common += share * unit
                     else:
                         kept = apart[at]
