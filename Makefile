@@ -36,9 +36,11 @@ else
 endif
 	$(BIN)/slatewise report demo/studies
 
-# The live service, driven by simulated users: two arms, six days, a retraining every night.
+# The live service, driven by simulated users: two arms, six days, a retraining every night. With
+# STAY=1 the shop stays open at the end, and its page shows it.
+STAY ?=
 serve-demo: $(READY)
-	$(BIN)/python examples/live_marketplace.py
+	$(BIN)/python examples/live_marketplace.py $(if $(STAY),--stay --port 8000)
 
 test: $(READY)
 	$(BIN)/pytest -n 2 --dist loadgroup

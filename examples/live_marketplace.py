@@ -12,6 +12,7 @@ time. So a day lasts as long as its requests take, some seconds, and a night as 
 """
 
 import argparse
+import itertools
 import json
 import os
 import signal
@@ -22,7 +23,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -69,11 +70,12 @@ class Story:
 
 
 @contextmanager
-def server(directory: Path, config: Path, workers: int) -> Iterator[httpx.Client]:
-    """Run the service on a free port of this machine; yield a client of it once it is ready."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+def server(directory: Path, config: Path, workers: int, port: int = 0) -> Iterator[httpx.Client]:
+    """Run the service on a port of this machine, a free one for 0; yield a client of it."""
+    if not port:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
     options = ["--config", config, "--workers", workers, "--port", port, "--open"]
     command = [*SLATEWISE, "serve", directory, *options]
     log = directory.with_name("server.log")
@@ -153,8 +155,18 @@ class Town:
         self._tell(events)
         return len(events)
 
-    def day(self, number: int, slates: float, search_share: float) -> list[Served]:
-        """Let users come for so many slates each, on average; return what was recommended."""
+    @property
+    def address(self) -> str:
+        """Where the service answers."""
+        return str(self._client.base_url)
+
+    def day(
+        self, number: int, slates: float, search_share: float, pause: float = 0.0
+    ) -> list[Served]:
+        """Let users come for so many slates each, on average; return what was recommended.
+
+        With a pause, in seconds, before each recommendation.
+        """
         rng, served = np.random.default_rng([self._seed, 13, number]), []
         visits = rng.poisson(slates, size=len(self.users))
         for turn in range(visits.max(initial=0)):
@@ -165,13 +177,21 @@ class Town:
                 met = self._meet(seekers, self._searched(seekers, rng), rng)
                 self._tell(_search_events(met, rng))
             if len(others):
-                served += self._recommended(number, others, rng)
+                served += self._recommended(number, others, rng, pause)
         return served
 
-    def _recommended(self, day: int, who: Ints, rng: np.random.Generator) -> list[Served]:
-        with ThreadPoolExecutor(8) as pool:
-            seeds = rng.integers(1 << 31, size=len(who)).tolist()
-            answers = list(pool.map(self._ask, who.tolist(), seeds))
+    def _recommended(
+        self, day: int, who: Ints, rng: np.random.Generator, pause: float
+    ) -> list[Served]:
+        seeds = rng.integers(1 << 31, size=len(who)).tolist()
+        if pause:
+            answers = []
+            for user, seed in zip(who.tolist(), seeds, strict=True):
+                time.sleep(pause)
+                answers.append(self._ask(user, seed))
+        else:
+            with ThreadPoolExecutor(8) as pool:
+                answers = list(pool.map(self._ask, who.tolist(), seeds))
         slates = np.array([[int(item["id"]) for item in answer["items"]] for answer in answers])
         met = self._meet(who, slates, rng)
         self._tell(
@@ -259,7 +279,8 @@ def wait_for(client: httpx.Client, version: str) -> None:
 def play(options: argparse.Namespace, directory: Path, console: Console) -> Story:
     """Live through all days and nights; print each as it ends."""
     story = Story()
-    with server(directory, options.config, options.workers) as client:
+    with server(directory, options.config, options.workers, options.port) as client:
+        console.print(f"The page of the service: {client.base_url}\n")
         town = Town(client, options.preset, options.users, options.seed)
         items, searches = town.open_shop(), town.past(options.past)
         console.print(f"The service knows {items:,} items and {searches:,} past searches.\n")
@@ -272,7 +293,32 @@ def play(options: argparse.Namespace, directory: Path, console: Console) -> Stor
                 if report["outcome"] == "promoted":
                     wait_for(client, report["serving"])
         story.experiment = client.get("/v1/experiment").raise_for_status().json()
+        if options.stay:
+            analyse(story, directory, options, console)
+            stay(town, options, console)
     return story
+
+
+def stay(town: Town, options: argparse.Namespace, console: Console) -> None:
+    """Let users go on coming, a few slates a second, until somebody ends it."""
+    console.print(f"\nThe shop stays open: {town.address} has its page. Ctrl-C ends it.")
+    with suppress(KeyboardInterrupt):
+        for day in itertools.count(options.days):
+            town.day(day, options.slates / 10, options.search_share, pause=0.05)
+            time.sleep(1)
+
+
+def analyse(story: Story, directory: Path, options: argparse.Namespace, console: Console) -> None:
+    """Say how much better slates became, and let the service tell what its arms came to."""
+    first, last = (
+        expected([one for one in story.served if one.day == day]) for day in (0, options.days - 1)
+    )
+    console.print(
+        f"A slate of day 0 was clicked with a chance of {first[0]:.1%}, "
+        f"one of the last day with {last[0]:.1%}.\n"
+    )
+    command = [*SLATEWISE, "analyse", str(directory), "--config", str(options.config)]
+    subprocess.run(command, check=True, env=os.environ | {"COLUMNS": "100"})
 
 
 def _table(day: int, served: Sequence[Served]) -> Table:
@@ -315,6 +361,8 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--search-share", type=float, default=0.4, help="of these slates")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--port", type=int, default=0, help="of the service; 0 takes a free one")
+    parser.add_argument("--stay", action="store_true", help="keep the shop open, for its page")
     parser.add_argument("--keep", type=Path, help="directory of the service, to look at later")
     return parser.parse_args(words)
 
@@ -325,16 +373,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         directory = options.keep or Path(scratch) / "service"
         story = play(options, directory, console)
-        first, last = (
-            expected([one for one in story.served if one.day == day])
-            for day in (0, options.days - 1)
-        )
-        console.print(
-            f"A slate of day 0 was clicked with a chance of {first[0]:.1%}, "
-            f"one of the last day with {last[0]:.1%}.\n"
-        )
-        command = [*SLATEWISE, "analyse", str(directory), "--config", str(options.config)]
-        subprocess.run(command, check=True, env=os.environ | {"COLUMNS": "100"})
+        if not options.stay:
+            analyse(story, directory, options, console)
+            console.print(
+                "\nThe service has ended. To look at its page, keep it open: make serve-demo STAY=1"
+            )
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from slatewise.service.http.routes import (
     insight,
     items,
     operations,
+    page,
     slates,
     users,
 )
@@ -87,6 +88,7 @@ def application(
         document,
         operations.health,
         operations.metrics,
+        page.router,
     ):
         # As they are: including a router makes every request look for its route twice.
         app.router.routes.extend(router.routes)

@@ -87,7 +87,7 @@ async def get_map(
     backend: Backend = request.app.state.backend
     live = await _live(backend, model)
     key = f"map {id(live)} {live.applied} {limit}"
-    content = await _fresh(request, key, lambda: backend.read(lambda: _map(live, limit)))
+    content = await _fresh(request, key, lambda: backend.read(lambda: map_json(live, limit)))
     return Response(content, media_type="application/json")
 
 
@@ -212,7 +212,8 @@ def _history(backend: Backend) -> dict[str, Any]:
     return overview_over_time(backend.store, backend.config, few) | {"few_views": few.below}
 
 
-def _map(live: Live, limit: int) -> bytes:
+def map_json(live: Live, limit: int) -> bytes:
+    """Return the answer of `get_map`."""
     from slatewise.service.insight.item_map import item_map  # noqa: PLC0415
 
     found = item_map(live, limit)

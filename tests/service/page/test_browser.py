@@ -1,0 +1,183 @@
+"""The page in a real Chromium: drawn, quiet, usable by keyboard and ear, and kept by its roles."""
+
+import pytest
+
+from tests.service.http.conftest import TOKENS
+from tests.service.page.conftest import NASTY, Visit, Visitor
+
+axe_module = pytest.importorskip("axe_playwright_python.sync_playwright")
+pytestmark = pytest.mark.xdist_group("page")
+
+DRAWN = {
+    "Now": "#panel-now .figure svg.main-svg .scatterlayer .point",
+    "Try": "#panel-try .pick",
+    "Map": "#panel-map .legend .chip",
+    "Learn": "#panel-learn .figure svg.main-svg .scatterlayer .point",
+    "Operate": "#panel-operate tbody tr",
+}
+COVERED = """
+() => {
+  const canvas = document.querySelector('#panel-map canvas');
+  const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+  return data.some((value, index) => index % 4 === 3 && value > 0);
+}
+"""
+
+
+def unquiet(visitor: Visitor) -> list[str]:
+    """Return what the browser complained of, the refusal of a missing token apart."""
+    return [said for said in visitor.complaints if "401 (Unauthorized)" not in said]
+
+
+def require_accessible(visitor: Visitor) -> None:
+    found = axe_module.Axe().run(visitor.page).response["violations"]
+    serious = [one for one in found if one["impact"] in ("serious", "critical")]
+    assert not serious, [
+        (one["id"], one["help"], [node["html"] for node in one["nodes"]][:3]) for one in serious
+    ]
+
+
+@pytest.mark.parametrize(
+    ("width", "scheme"), [(1280, "light"), (390, "dark")], ids=["desk-light", "phone-dark"]
+)
+def test_every_tab_is_drawn_quietly_and_accessibly(
+    visit: Visit, shop: str, width: int, scheme: str
+) -> None:
+    visitor = visit(width=width, scheme=scheme)
+    for tab, drawn in DRAWN.items():
+        visitor.show(tab)
+        visitor.page.locator(drawn).first.wait_for()
+        require_accessible(visitor)
+        assert visitor.page.evaluate("document.documentElement.scrollWidth") <= width, tab
+        visitor.photograph(f"{tab.lower()}-{scheme}-{width}")
+    visitor.show("Map")
+    visitor.page.wait_for_function(COVERED)
+    assert visitor.page.get_by_text("All 19 items on offer").is_visible()
+    assert visitor.page.locator("#panel-map").get_by_text(NASTY).first.is_visible()
+    assert not unquiet(visitor)
+    assert all(url.startswith(shop) for url in visitor.asked)
+    assert not any(token in url for url in visitor.asked for token in TOKENS.values())
+
+
+def test_figures_tell_what_the_service_learned(visit: Visit) -> None:
+    visitor = visit()
+    visitor.show("Learn")
+    learn = visitor.page.locator("#panel-learn")
+    learn.locator(".figure svg.main-svg .scatterlayer .point").first.wait_for()
+    assert learn.locator(".figure:not([hidden])").count() == 3
+    assert learn.get_by_role("table", name="Nights of model main").locator("tbody tr").count() == 2
+    visitor.show("Now")
+    rows = visitor.page.get_by_role("table", name="Arms of the experiment").locator("tbody tr")
+    rows.first.wait_for()
+    assert rows.count() == 2
+    assert "in-slate-thompson" in rows.nth(1).inner_text()
+
+
+def test_a_click_in_try_moves_the_user_and_her_slates(visit: Visit) -> None:
+    visitor = visit("read")
+    visitor.show("Try")
+    greedy = visitor.page.locator('[data-strategy="greedy"] .pick')
+    greedy.first.wait_for()
+    shown = greedy.all_inner_texts()
+    first = greedy.first.get_attribute("data-item")
+    greedy.first.focus()
+    tip = visitor.page.get_by_role("tooltip")
+    assert "What each term adds to the utility" in tip.inner_text()
+    assert "distance" in tip.inner_text()
+    visitor.page.keyboard.press("Enter")
+    visitor.page.get_by_role("button", name=f"Take back the click on {first}").wait_for()
+    after = greedy.all_inner_texts()
+    assert after != shown
+    assert all(first not in text.split() for text in after)
+    visitor.page.get_by_role("button", name="Draw again").click()
+    visitor.page.get_by_role("button", name=f"Take back the click on {first}").click()
+    visitor.page.get_by_text("A new user").wait_for()
+    assert greedy.all_inner_texts() == shown  # nothing about greedy is random
+    assert not unquiet(visitor)
+
+
+def test_a_wrong_token_is_refused_and_forgotten(visit: Visit) -> None:
+    visitor = visit(None)
+    visitor.enter("wrong-token-0123456789")
+    visitor.page.get_by_text("The service does not know this token.").wait_for()
+    assert visitor.page.evaluate("sessionStorage.length") == 0
+    assert visitor.page.get_by_role("tab").count() == 0
+    require_accessible(visitor)
+    visitor.enter(TOKENS["read"])
+    visitor.page.get_by_role("tab", name="Now").wait_for()
+    visitor.page.reload()
+    visitor.page.get_by_role("tab", name="Now").wait_for()  # entered once
+    visitor.page.get_by_role("button", name="Sign out").click()
+    visitor.page.get_by_label("Token").wait_for()
+
+
+@pytest.mark.parametrize(
+    ("role", "hides", "erases"),
+    [("read", False, False), ("write", True, False), ("admin", True, True)],
+)
+def test_a_role_sees_what_it_may(visit: Visit, role: str, hides: bool, erases: bool) -> None:
+    visitor = visit(role)
+    visitor.show("Operate")
+    operate = visitor.page.locator("#panel-operate")
+    operate.get_by_role("table", name="Models").wait_for()
+    operate.get_by_role("table", name="Items").wait_for()
+    assert (operate.get_by_role("button", name="Hide chairs-0").count() == 1) == hides
+    assert (operate.get_by_label("Person").count() == 1) == erases
+    assert (operate.get_by_role("button", name="Roll back main").count() == 1) == erases
+    assert (operate.get_by_text("needs a token with role admin").count() == 3) == (not erases)
+
+
+def test_an_operator_hides_items_weighs_arms_erases_and_rolls_back(visit: Visit) -> None:
+    visitor = visit()
+    visitor.show("Operate")
+    page = visitor.page
+    page.get_by_label("Search").fill("chairs-5")
+    page.get_by_role("button", name="Hide chairs-5").click()
+    page.get_by_role("button", name="Show chairs-5").click()
+    page.get_by_role("button", name="Hide chairs-5").wait_for()
+    page.get_by_role("button", name="Stop explore").click()
+    page.get_by_role("button", name="Start explore").wait_for()
+    assert page.get_by_text("The arms were changed here").is_visible()
+    page.get_by_role("button", name="Return to the settings").click()
+    page.get_by_role("button", name="Stop explore").wait_for()
+    page.get_by_label("Person").fill("user 3")
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Erase user 3").click()
+    page.get_by_role("dialog").get_by_role("button", name="Erase").click()
+    page.get_by_text("user 3 is erased").first.wait_for()
+    page.get_by_role("button", name="Roll back main").click()
+    require_accessible(visitor)
+    page.get_by_role("dialog").get_by_role("button", name="Roll back").click()
+    page.get_by_text("rolled back from 2").wait_for()
+    assert not unquiet(visitor)
+
+
+def test_tabs_are_reached_by_keyboard(visit: Visit) -> None:
+    visitor = visit()
+    visitor.page.get_by_role("tab", name="Now").focus()
+    for tab in ("Try", "Map", "Learn", "Operate", "Now"):
+        visitor.page.keyboard.press("ArrowRight")
+        visitor.page.locator(f"#panel-{tab.lower()}").wait_for(state="visible")
+        assert visitor.page.evaluate("document.activeElement.textContent") == tab
+
+
+def test_without_plotly_the_page_says_so_and_shows_numbers(visit: Visit) -> None:
+    visitor = visit(None)
+    visitor.page.route("**/plotly.min.js", lambda route: route.fulfill(status=404))
+    visitor.enter(TOKENS["read"])
+    visitor.show("Learn")
+    learn = visitor.page.locator("#panel-learn")
+    learn.get_by_text("Plotly is not installed beside the service.").first.wait_for()
+    assert learn.get_by_role("table", name="Posterior scale of items").is_visible()
+
+
+def test_the_api_is_shown_by_our_own_page(visit: Visit, shop: str) -> None:
+    visitor = visit("read", "/docs")
+    operations = visitor.page.locator("details.operation")
+    operations.first.wait_for()
+    assert operations.count() == 24
+    operations.first.locator("summary").click()
+    assert visitor.page.get_by_role("table", name="Body of POST /v1/recommend").is_visible()
+    require_accessible(visitor)
+    assert not unquiet(visitor)
+    assert all(url.startswith(shop) for url in visitor.asked)
