@@ -106,19 +106,22 @@ def _row(what: str, of: str, value: float, unit: str, floor: float) -> Row:
     return row | {"floor": floor, "ratio": value / floor}
 
 
-def fill(file: Path, slates: int) -> None:
-    """Write a log straight into the tables: through the store it would take minutes."""
+def fill(file: Path, slates: int, days: int = 28, first: int = 0) -> None:
+    """Write a log of some days straight into the tables: through the store it would take minutes.
+
+    Only slates from number `first` on: what a store would have that never had the others.
+    """
     store = Store.open(f"sqlite:///{file}")
     store.put_items([(f"item-{n}", f"group-{n % 50}", ItemState.SHOWN) for n in range(ITEMS)])
     store.close()
     draw, made, people = random.Random(0), list(_templates()), slates // (VISITS * 5 // 4)
     with sqlite3.connect(file) as connection:
-        for first in range(0, slates, PAGE):
+        for start in range(first, slates, PAGE):
             shown, told = [], []
-            for n in range(first, min(first + PAGE, slates)):
+            for n in range(start, min(start + PAGE, slates)):
                 user = n % people
                 slate = made[2 * (n % 500) + user % 2] | {"seq": 2 * n + 1, "slate_id": f"{n:032x}"}
-                slate |= {"user_id": f"user-{user:08d}", "time": START + n * (28 * DAY // slates)}
+                slate |= {"user_id": f"user-{user:08d}", "time": START + n * (days * DAY // slates)}
                 shown.append(slate)
                 if n // people % 5:
                     told.append(_answer(slate, draw.random() < 0.2))
