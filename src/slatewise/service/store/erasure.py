@@ -47,7 +47,8 @@ def erased_slates(
     That is a slate that was erased, and one of an erased person that was shown before; a retry
     without a time of its own would otherwise bring it back.
     """
-    if connection.execute(_ANY_ERASED).first() is None:
+    unknown = list(unknown)
+    if (not fresh and not unknown) or connection.execute(_ANY_ERASED).first() is None:
         return set()
     slates = {_digest(salt, "slate", slate_id): slate_id for slate_id in unknown}
     people = {user: _digest(salt, "user", user) for _, user, _ in fresh if user is not None}

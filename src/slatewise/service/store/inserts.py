@@ -14,10 +14,16 @@ from slatewise.service.store.rows import StoredSlate, outcome_row, slate_row
 from slatewise.service.store.schema import OUTCOMES, SLATES
 
 _SHOWN = Lookup(
-    select(SLATES.c.slate_id, SLATES.c.seq, SLATES.c.user_id, SLATES.c.time, SLATES.c.item_ids),
+    select(
+        SLATES.c.slate_id,
+        SLATES.c.seq,
+        SLATES.c.user_id,
+        SLATES.c.time,
+        SLATES.c.item_ids,
+        OUTCOMES.c.key,
+    ).join(OUTCOMES, OUTCOMES.c.slate == SLATES.c.seq, isouter=True),
     SLATES.c.slate_id,
 )
-_RECORDED = Lookup(select(OUTCOMES.c.slate, OUTCOMES.c.key), OUTCOMES.c.slate)
 
 
 def write(
@@ -27,9 +33,9 @@ def write(
     salt: str,
 ) -> list[OutcomeStatus]:
     """Write slates that are new, then outcomes that are new; say what became of each outcome."""
-    first = last = take_turn(connection, Counter.LOG)
+    last = take_turn(connection, Counter.LOG)
     named = {slate.slate_id for slate in slates} | {outcome.slate_id for outcome in outcomes}
-    shown = _shown(connection, named)
+    shown, recorded = _shown(connection, named)
     fresh = {slate.slate_id: slate for slate in reversed(slates) if slate.slate_id not in shown}
     shows = [(slate.slate_id, slate.user_id, slate.time) for slate in fresh.values()]
     gone = erased_slates(connection, salt, shows, named - shown.keys())
@@ -40,7 +46,7 @@ def write(
             rows.append(slate_row(slate, last))
             shown[slate.slate_id] = StoredSlate(last, slate.user_id, slate.time, slate.items)
     insert_rows(connection, SLATES, rows)
-    last, written = _write_outcomes(connection, outcomes, shown, gone, first, last)
+    last, written = _write_outcomes(connection, outcomes, shown, recorded, gone, last)
     advance(connection, Counter.LOG, last)
     return written
 
@@ -49,17 +55,11 @@ def _write_outcomes(
     connection: Connection,
     outcomes: Sequence[Outcome],
     shown: dict[str, StoredSlate],
+    recorded: set[tuple[int, str]],
     gone: Collection[str],
-    first: int,
     last: int,
 ) -> tuple[int, list[OutcomeStatus]]:
-    """Write the outcomes of slates that were shown; return the last number given, too.
-
-    Of slates after the number `first`, which are new, nothing has been recorded yet.
-    """
-    about = {shown[o.slate_id].seq for o in outcomes if o.slate_id in shown}
-    about = {seq for seq in about if seq <= first}
-    recorded = {(row.slate, row.key) for row in _RECORDED.rows(connection, about)}
+    """Write the outcomes of slates that were shown; return the last number given, too."""
     rows, written = [], []
     for outcome in outcomes:
         slate = shown.get(outcome.slate_id)
@@ -92,8 +92,15 @@ def _possible(outcome: Outcome, items: tuple[str, ...]) -> bool:
     return set(outcome.clicked) <= set(items) and (outcome.seen or 0) <= len(items)
 
 
-def _shown(connection: Connection, slate_ids: Iterable[str]) -> dict[str, StoredSlate]:
-    return {
-        row.slate_id: StoredSlate(row.seq, row.user_id, row.time, tuple(from_json(row.item_ids)))
-        for row in _SHOWN.rows(connection, slate_ids)
-    }
+def _shown(
+    connection: Connection, slate_ids: Iterable[str]
+) -> tuple[dict[str, StoredSlate], set[tuple[int, str]]]:
+    """Return the slates that are there, and which outcomes of them: others wait for their turn."""
+    shown: dict[str, StoredSlate] = {}
+    recorded = set()
+    for slate_id, seq, user_id, time, item_ids, key in _SHOWN.rows(connection, slate_ids):
+        if slate_id not in shown:
+            shown[slate_id] = StoredSlate(seq, user_id, time, tuple(from_json(item_ids)))
+        if key is not None:
+            recorded.add((seq, key))
+    return shown, recorded
