@@ -38,8 +38,11 @@ def ranked(one: Case, pilot: int, device: str, times: int = 250) -> naive.Array:
     [case(0.2), case(0.5, around=0.3), cold_items(), certain_items()],
     ids=["narrow", "wide", "cold", "certain"],
 )
-def test_a_draw_of_few_items_is_as_one_of_all(one: Case, pilot: int, device: str) -> None:
-    """A pilot of no more than the slate leaves most of the work to events."""
+def test_a_draw_of_few_items_is_as_one_of_all(
+    one: Case, pilot: int, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pilot of no more than the slate, found by blocks, leaves most of the work to events."""
+    monkeypatch.setattr("slatewise.ranking.batched._BLOCK", 64 if pilot > K else 7)
     found, wanted = ranked(one, pilot, device), reference(one).items
     assert_same_counts(found, wanted)
     for rank in range(K):

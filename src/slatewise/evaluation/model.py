@@ -179,13 +179,14 @@ class ModelRecommender:
         histories: Sequence[UserHistory],
     ) -> Tensor:
         """Return the utilities of all items to profiles [C, D] at times [C]: [C, I]."""
-        if self._device.type == "cpu":
-            return ranking_utilities(
-                parameters, profiles, self._ranking.added(parameters, times, histories)
-            )
-        added = self._ranking.added(self._model.posterior.mean(), times, histories)
+        # What terms add comes from the CPU.
+        weights = parameters if self._device.type == "cpu" else self._model.posterior.mean()
+        added = self._ranking.added(weights, times, histories)
         if isinstance(added, Tensor):
             added = added.to(self._device)
+        elif parameters.biases is None:
+            wider, items = parameters.with_spread(profiles)
+            return parameters.parts.relevance.order(wider, items)
         return ranking_utilities(parameters, profiles, added)
 
 

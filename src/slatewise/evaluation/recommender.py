@@ -73,6 +73,9 @@ def top_items(scores: Tensor, k: int, exclude: Tensor | None = None) -> Tensor:
         )
     if exclude is not None:
         scores = scores.masked_fill(exclude, -torch.inf)
+    best = scores.topk(min(k + 1, scores.shape[1]), dim=1)
+    if bool((best.values.diff(dim=1) < 0).all()):
+        return best.indices[:, :k]
     # topk alone would leave the order of equal scores to chance.
     least = scores.topk(k, dim=1).values[:, -1:]
     above, equal = scores > least, scores == least
@@ -98,6 +101,8 @@ def target_ranks(
         rows = slice(start, start + step)
         scores, here = score(rows).to(targets.device), targets[rows, None].long()
         own = scores.gather(1, here)
-        better = (scores > own) | ((scores == own) & (numbers < here))
-        ranks[rows] = 1 + better.sum(dim=1)
+        ranks[rows] = 1 + (scores > own).sum(dim=1)
+        equal = scores == own
+        if int(equal.sum()) > len(scores):  # more than the targets themselves
+            ranks[rows] += (equal & (numbers < here)).sum(dim=1)
     return ranks

@@ -4,13 +4,16 @@ The law is that of drawing every item for every profile; how few are drawn, and 
 is in docs/thompson.md: a pilot of near items is drawn, its k-th best distance τ bounds what can
 still come in, and any other item i is drawn only in an event of a probability above that of
 D_i < τ. Here one matrix product gives the expected squared distances m of all items, and events
-are decided for all items side by side.
+are decided for all items side by side. A GPU is limited by how often the R x I matrix is read and
+written: the product is the whole of m, the pilot comes from the best items of blocks, which is
+one look at it and not a sort, and the bounds are one compiled pass.
 
 Shapes: R profiles, I items, D dimensions, P items of the pilot, E events.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final
 
 import torch
@@ -18,6 +21,8 @@ from torch import Tensor
 
 PILOT: Final = 256
 """Items that are drawn for every profile, at least."""
+_BLOCK: Final = 64
+"""Items of which the nearest may be one of the pilot; the others have their chance later."""
 _CELLS: Final = {"cpu": 1 << 24, "cuda": 1 << 30}
 """Profiles x items at once."""
 _BITS: Final = 24
@@ -41,8 +46,11 @@ class BatchedTable:
         return self.mean.mean(0)
 
     @cached_property
-    def _centred(self) -> Tensor:
-        return self.mean - self._centre
+    def _columns(self) -> Tensor:
+        """[D + 2, I] whose product with (z, 1, ‖z‖²) is E D, in one pass."""
+        centred = self.mean - self._centre
+        lengths = centred.square().sum(1, keepdim=True) + self._variance[:, None]
+        return torch.cat([-2 * centred, lengths, torch.ones_like(lengths)], 1).T.contiguous()
 
     @cached_property
     def _variance(self) -> Tensor:
@@ -93,11 +101,11 @@ class BatchedTable:
         pilot: int,
     ) -> Tensor:
         near = self._expected(profiles, exclude)  # [R, I]
-        found = near.topk(min(pilot, near.shape[1]), largest=False)
-        drawn = self._draw(profiles, found.indices, generator)  # [R, P] squared distances
-        drawn = torch.where(found.values.isfinite(), drawn, torch.inf)
+        values, items = _pilot(near, pilot)  # [R, P]
+        drawn = self._draw(profiles, items, generator)  # [R, P] squared distances
+        drawn = torch.where(values.isfinite(), drawn, torch.inf)
         least = drawn.kthvalue(min(k, drawn.shape[1]), dim=1).values  # [R] τ
-        near.scatter_(1, found.indices, torch.inf)
+        near.scatter_(1, items, torch.inf)
         row, item, distance = self._events(profiles, near, least, generator)
         # As many columns as the profile with most events needs.
         order = torch.argsort(row, stable=True)
@@ -106,16 +114,15 @@ class BatchedTable:
         column = torch.arange(len(row), device=row.device) - (counts.cumsum(0) - counts)[row]
         width = int(counts.max()) if len(row) else 0
         late = drawn.new_full((len(profiles), width), torch.inf)
-        names = found.indices.new_zeros((len(profiles), width))
+        names = items.new_zeros((len(profiles), width))
         late[row, column], names[row, column] = distance, item
-        return _best(torch.cat([drawn, late], 1), torch.cat([found.indices, names], 1), k)
+        return _best(torch.cat([drawn, late], 1), torch.cat([items, names], 1), k)
 
     def _expected(self, profiles: Tensor, exclude: tuple[Tensor, Tensor]) -> Tensor:
         """Return E D of all items up to rounding, infinite where excluded: [R, I]."""
         centred = profiles - self._centre
-        lengths = self._centred.square().sum(1) + self._variance
-        near = torch.addmm(lengths, centred, self._centred.T, alpha=-2)
-        near += centred.square().sum(1)[:, None]
+        squares = centred.square().sum(1, keepdim=True)
+        near = torch.cat([centred, torch.ones_like(squares), squares], 1) @ self._columns
         near[exclude] = torch.inf
         return near
 
@@ -152,17 +159,9 @@ class BatchedTable:
         return row[kept], item[kept], distance[kept]
 
     def _chances(self, near: Tensor, least: Tensor) -> Tensor:
-        """Return 2^24 times the bounds exp(−(m − τ)² / 2v̄) of P(D < τ), rounded up: [R, I].
-
-        Rounding in m is allowed for on both sides, so that they stay bounds. Overwrites `near`.
-        """
-        fourth, greatest = self._spread
-        beyond = (near * (1 - 1e-5) - 2e-4 - least.float()[:, None]).clamp_(min=0)
-        variance = near.mul_(1 + 1e-5).add_(2e-4 - self._variance).clamp_(min=0)
-        variance = variance.mul_(greatest).add_(fourth).clamp_(min=1e-30)
-        # Infinity over infinity: what is excluded has no chance.
-        bound = beyond.square_().div_(variance.mul_(2)).neg_().exp_().nan_to_num_(0.0)
-        return bound.mul_(1 << _BITS).ceil_().int()
+        """Return 2^24 times the bounds of P(D < τ), rounded up: [R, I]."""
+        bounds = _compiled_bounds() if near.device.type == "cuda" else _bounds
+        return bounds(near, least.float(), self._variance, *self._spread)
 
     def _blocks(
         self, profiles: Tensor, exclude: tuple[Tensor, Tensor]
@@ -175,6 +174,43 @@ class BatchedTable:
             here = (row >= start) & (row < start + most)
             blocks.append((slice(start, start + most), (row[here] - start, item[here])))
         return blocks
+
+
+def _pilot(near: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return about the nearest items of each row [R, I], and how near they are: [R, P] each.
+
+    Which items are in a pilot does not change the law of what comes out.
+    """
+    rows, size = near.shape
+    blocks = size // _BLOCK
+    if blocks <= count:
+        found = near.topk(min(count, size), largest=False)
+        return found.values, found.indices
+    cut = blocks * _BLOCK  # the last few items are left to their chances
+    value, inside = near[:, :cut].view(rows, blocks, _BLOCK).min(2)
+    best = value.topk(count, largest=False)
+    return best.values, best.indices * _BLOCK + inside.gather(1, best.indices)
+
+
+def _bounds(
+    near: Tensor, least: Tensor, variance: Tensor, fourth: Tensor, greatest: Tensor
+) -> Tensor:
+    """Return 2^24 · exp(−(m − τ)² / 2v̄), rounded up: [R, I].
+
+    Rounding in m is allowed for on both sides, so that these stay bounds.
+    """
+    beyond = (near * (1 - 1e-5) - 2e-4 - least[:, None]).clamp(min=0)
+    spread = ((near * (1 + 1e-5) + 2e-4 - variance).clamp(min=0) * greatest + fourth).clamp(
+        min=1e-30
+    )
+    bound = torch.exp(-beyond * beyond / (2 * spread))
+    # Infinity over infinity: what is excluded has no chance.
+    return torch.where(near < torch.inf, bound * (1 << _BITS), 0.0).ceil().int()
+
+
+@lru_cache(maxsize=1)
+def _compiled_bounds() -> Callable[..., Tensor]:
+    return torch.compile(_bounds, dynamic=True)
 
 
 def _best(distances: Tensor, items: Tensor, k: int) -> Tensor:

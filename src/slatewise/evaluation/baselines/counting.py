@@ -212,17 +212,27 @@ class CoClick(Baseline):
         times: Tensor | None = None,
     ) -> Tensor:
         """Return the k best items after each user's last click: [B, k]; see `Ranker`."""
-        out = np.tile(self._best(k, exclude), (interactions.num_users, 1))
-        # Only followers and the k best of the rest can be among the k best.
-        for user, last in enumerate(_final_clicks(interactions)):
-            if last >= 0 and self._followed[last]:
-                followers = self._followers(np.array([last]))[0]
-                if exclude is not None:
-                    followers = followers[~exclude.numpy()[followers]]
-                items = np.union1d(followers, out[user])
-                scores = self._joint(np.full(len(items), last), items)
-                out[user] = items[np.lexsort((self.rank_of[items], -scores))[:k]]
-        return torch.from_numpy(out)
+        best, last = self._best(k, exclude), _final_clicks(interactions)
+        slates = []
+        for start in range(0, len(last), ROWS):
+            here = last[start : start + ROWS]  # [M]
+            # Only followers and the k best of the rest can be among the k best.
+            followers, lengths = self._followers(here)
+            row = np.repeat(np.arange(len(here)), lengths)
+            if exclude is not None:
+                kept = ~exclude.numpy()[followers]
+                row, followers = row[kept], followers[kept]
+            pairs = np.unique(
+                np.concatenate(
+                    [row * self._items + followers, _pairs(len(here), best, self._items)]
+                )
+            )
+            row, items = np.divmod(pairs, self._items)
+            scores = self._joint(here[row], items)
+            order = np.lexsort((self.rank_of[items], -scores, row))
+            first = np.searchsorted(row, np.arange(len(here)))  # each has k or more
+            slates.append(items[order][first[:, None] + np.arange(k)])
+        return torch.from_numpy(np.concatenate(slates) if slates else np.empty((0, k), np.int64))
 
     def _followers(self, last: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Return the items that ever followed each of `last` [M], and their numbers [M]."""
@@ -262,6 +272,11 @@ class CoClick(Baseline):
         )
         moved = np.bincount(row, by_score.astype(np.int64) - by_prior, len(targets))
         return 1 + ahead + moved.astype(np.int64)
+
+
+def _pairs(rows: int, items: Int64Array, num_items: int) -> Int64Array:
+    """Return the numbers of all pairs of a row and one of the items."""
+    return np.asarray(np.arange(rows)[:, None] * num_items + items).ravel()
 
 
 def _final_clicks(interactions: Interactions) -> Int64Array:
