@@ -2,11 +2,12 @@
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 
@@ -23,8 +24,12 @@ from slatewise.service.store import Store
 from slatewise.service.store.records import Outcome, SlateRecord
 from slatewise.slates import Greedy, Recommender, Seen, Slate, Users
 from slatewise.slates.additions import TermFeatures
+from slatewise.slates.batched import BatchRanker
+from slatewise.slates.bulk import recommend_to_file
 from slatewise.slates.learning import ItemLearner, learning_obstacle
+from slatewise.slates.maker import Constraints
 from slatewise.slates.shown import ShownSlate
+from slatewise.slates.strategies import Ranker
 from slatewise.slates.users import KnownUser
 from slatewise.training import TrainingConfig, runs
 from slatewise.training.dense import DenseSteps
@@ -159,6 +164,53 @@ def greedy_slates(case: Case, directory: Path) -> None:
         slate = slate_of(case, recommender, user)
         wanted = case.as_a_slate(user, history=slate.history)
         require_ranking(slate.numbers.tolist(), wanted)
+
+
+@dataclass(frozen=True)
+class Everybody:
+    """Some users of the log, as those of a file."""
+
+    case: Case
+    digest: str = "the contract"
+
+    @property
+    def users(self) -> pl.Series:
+        return pl.Series("user_id", WHO)
+
+    def histories(self, start: int, count: int) -> tuple[list[UserHistory], int]:
+        return [self.case.histories[user] for user in WHO[start : start + count]], 0
+
+
+def files_of_users(case: Case, directory: Path) -> None:
+    """A file of users has the library's slates; so have all users at once, or it is refused."""
+    recommender, few = recommender_of(case), 7
+    known = [KnownUser(case.histories[user]) for user in WHO]
+    slates = recommender.maker.make(known, Constraints(), few, Greedy(), [0] * len(WHO))
+    rankers: list[Ranker | None] = [None]
+    terms = case.model.posterior.parts.terms.values()
+    if (
+        any(term.ranks != "never" or term.in_lists for term in terms)
+        or case.model.config.evidence
+        or not case.is_distance
+    ):
+        with pytest.raises(SlatewiseError, match="are made on the CPU"):
+            BatchRanker(case.model, "cpu")
+    else:
+        rankers.append(BatchRanker(case.model, "cpu"))
+    directory.mkdir(exist_ok=True)
+    for number, ranker in enumerate(rankers):
+        out = directory / f"slates-{number}.parquet"
+        recommend_to_file(
+            *(recommender, Everybody(case), out),
+            strategy=Greedy(),
+            k=few,
+            seed=0,
+            about={},
+            progress=lambda *progress: None,
+            ranker=ranker,
+        )
+        rows = pl.read_parquet(out).group_by("user_id", maintain_order=True).agg("item_id")
+        assert rows["item_id"].to_list() == [slate.items for slate in slates]
 
 
 def given_lists(case: Case, directory: Path) -> None:
@@ -317,6 +369,7 @@ CHECKS: Final[dict[str, Callable[[Case, Path], None]]] = {
         features,
         evaluation_ranking,
         greedy_slates,
+        files_of_users,
         given_lists,
         lists_as_slates,
         rankings,

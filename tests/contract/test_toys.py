@@ -19,7 +19,7 @@ from slatewise.model.posterior import Posterior
 from slatewise.model.registry import DYNAMICS, PRIORS, RELEVANCES, TERMS, Registry
 from slatewise.model.terms import FeatureTerm, Term
 from slatewise.ranking import Additions
-from slatewise.slates import Recommender
+from slatewise.slates import Recommender, bulk
 from slatewise.slates.additions import RankingTerms
 from slatewise.training import warm
 from tests.contract import toys
@@ -136,6 +136,13 @@ def without_features_of_slates(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def without_terms_in_files(patch: pytest.MonkeyPatch) -> None:
+    def slates(recommender: Recommender, strategy: Any, users: list[Any], k: int, seed: int) -> Any:
+        return np.tile(np.arange(k), (len(users), 1))
+
+    patch.setattr(bulk, "_slates", slates)
+
+
 def without_parameters_in_runs(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Posterior, "load", lambda self, tensors: None)
 
@@ -151,6 +158,7 @@ IGNORANT: dict[str, Patch] = {
     "features": without_features_of_slates,
     "evaluation_ranking": without_terms_in("TermsInLog", "added", 0.0),
     "greedy_slates": without_terms_in("RankingTerms", "mean", Additions()),
+    "files_of_users": without_terms_in_files,
     "given_lists": without_terms_in("RankingTerms", "mean_parts", {}),
     "lists_as_slates": without_terms_in("RankingTerms", "mean_parts", {}),
     "live_service": without_terms_in("RankingTerms", "mean", Additions()),

@@ -306,6 +306,11 @@ class Case:
         return states
 
     @property
+    def is_distance(self) -> bool:
+        """Whether items are ranked by their distance."""
+        return self.model.posterior.parts.relevance.ranking == "distance"
+
+    @property
     def drawn_for_sure(self) -> bool:
         """Whether draws are the mean; a user's own start is uncertain in some models."""
         return not self.uncertain and self.model.config.initial_state == "causal"
