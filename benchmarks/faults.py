@@ -44,8 +44,8 @@ from tests.service.postgres import Postgres, programs  # noqa: E402
 
 CONFIG = ROOT / "tests" / "service" / "live" / "service.toml"
 WEIGHTS = {"worker": 50, "supervisor": 15, "all processes": 10, "postgresql": 15, "night": 10}
-PATIENCE = 600.0
-MINIATURE = {"kills": 2, "WEIGHTS": {"worker": 1, "postgresql": 1}}
+PATIENCE, WORKERS = 600.0, 2
+MINIATURE = {"kills": 1, "WEIGHTS": {"postgresql": 1}, "WORKERS": 1}
 
 
 class Faults:
@@ -59,7 +59,7 @@ class Faults:
         stack.callback(self.postgres.remove)
         self.directory, self.url = home / "service", self.postgres.url()
         options = ("--config", str(CONFIG), "--store", self.url)
-        self.server = Server(self.directory, *options, workers=2)
+        self.server = Server(self.directory, *options, workers=WORKERS)
         stack.callback(self._end)
         begun = time.monotonic()
         self.server.start(PATIENCE).put_items()
@@ -87,7 +87,7 @@ class Faults:
         victim = self.rng.choice(self.server.workers())
         victim.send_signal(signal.SIGKILL)
         self.load.goes_on(1, PATIENCE)
-        eventually(lambda: len(self.server.workers()) == 2, "two workers again", PATIENCE)
+        eventually(lambda: len(self.server.workers()) == WORKERS, "all workers again", PATIENCE)
 
     def _supervisor(self) -> None:
         left, process = self.server.workers(), self.server.process

@@ -51,7 +51,7 @@ def main() -> None:
         row["more_us"] = row["cpu_us"] - rows[0]["cpu_us"]
     columns = {"tracing": "{}", "cpu_us": "{:.1f}", "more_us": "{:.1f}"}
     limit = Target("µs more for a request that is sampled", rows[-1]["more_us"], 200)
-    report(options, "CPU of a request, without what it asks for", columns, rows, [limit])
+    report(options, "CPU of a request by tracing", columns, rows, [limit])
 
 
 def _endpoint(tracing: Tracing | None) -> ASGIApp:

@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[1]
 WRITERS, CALLERS, SECONDS = 4, 64, 10.0
 STORED = 100_000
 """slates of each writer that are in the store before"""
-MINIATURE = {"WRITERS": 2, "CALLERS": 8, "SECONDS": 0.3, "STORED": 2_000}
+MINIATURE = {"WRITERS": 1, "CALLERS": 4, "SECONDS": 0.2, "STORED": 1_500}
 TARGET = 5_000
 ITEMS = tuple(f"item-{number}" for number in range(20))
 TIME = 1_700_000_000_000_000
