@@ -1,4 +1,4 @@
-"""A real browser for the tests of pages; `from tests.browser import browser` makes it a fixture."""
+"""A real browser for the tests of pages."""
 
 import os
 import shutil

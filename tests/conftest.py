@@ -12,6 +12,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from slatewise.model.registry import DYNAMICS, INITIAL_STATES, PRIORS, RELEVANCES, TERMS
+from tests.browser import browser
+
+__all__ = ["browser"]  # here, so that there is one for all tests of a process
 
 settings.register_profile(
     "default",

@@ -1,4 +1,4 @@
-"""Studies to report on, and a real browser to look at the report with."""
+"""Studies to report on."""
 
 from pathlib import Path
 
@@ -8,9 +8,6 @@ from slatewise.experiments import offline, posterior
 from slatewise.experiments.findings import Finding
 from slatewise.experiments.store import Tables
 from slatewise.experiments.study import Bench, Study, StudyConfig, Summary, Unit, run_study
-from tests.browser import browser
-
-__all__ = ["browser"]
 
 NASTY = "<script>alert('shoes & \"boots\"')</script>"
 """A name that somebody may have given a group."""

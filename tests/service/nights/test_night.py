@@ -67,6 +67,15 @@ def test_the_first_night_starts_from_nothing_and_serves(trained: Path) -> None:
     assert (report["outcome"], report["serving"], report["before"]) == ("promoted", "1", None)
     assert report["started_from"] is None
     assert report["scores"]["new"]["log_likelihood"]["value"] > -1
+    bins = report["scores"]["new"]["reliability"]
+    assert sum(one["count"] for one in bins) == report["parts"]["judged"]
+    assert all(0 <= one["observed"] <= 1 for one in bins)
+    for fit in ("judged", "final"):
+        curve = report["fits"][fit]["curve"]
+        assert len(curve) == report["fits"][fit]["epochs"]
+        best = report["fits"][fit]["validation_log_likelihood"]
+        assert best >= max(curve) - 1e-5
+    assert "reliability" not in report["scores"].get("gain", {})
     loaded = main(trained).load()
     assert loaded is not None
     assert loaded.model.calibration is not None

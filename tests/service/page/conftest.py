@@ -18,14 +18,11 @@ from slatewise.service.http.security import read_tokens
 from slatewise.service.http.setup import Setup
 from slatewise.service.store import Store
 from slatewise.service.store.records import Item
-from tests.browser import browser
 from tests.service.http.conftest import TOKENS, VARIABLE, bearer, eventually
 from tests.service.nights.world import DAY, ITEMS, START, fill, night, settings, visits
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
-
-__all__ = ["browser"]
 
 NASTY = "<img src=x onerror=\"alert('lamps & beds')\">"
 """A name that somebody may have given a group."""
