@@ -212,6 +212,17 @@ class ModelConfig(Config):
         raise AttributeError(f"'{type(self).__name__}' has no setting '{name}'")
 
     @property
+    def exploration_note(self) -> str | None:
+        """Why draws of such a model explore too little, or None if they do not."""
+        if self.temperature == 1:
+            return None
+        return (
+            f"The prior counted {self.temperature:g} times in training (temperature): items look "
+            "more certain than they are, and Thompson sampling hardly explores. Train with "
+            "temperature = 1 to explore."
+        )
+
+    @property
     def item_columns(self) -> int:
         """How many numbers an item has: its vector, and perhaps a bias after it."""
         return self.dimensions + sum(len(TERMS[name].item_columns(self)) for name in self.terms)

@@ -74,14 +74,7 @@ class SlateModel:
     @property
     def exploration_note(self) -> str | None:
         """Why draws of this model explore too little, or None if they do not."""
-        temperature = self.config.temperature
-        if temperature == 1:
-            return None
-        return (
-            f"The prior counted {temperature:g} times in training (temperature): items look more "
-            "certain than they are, and Thompson sampling hardly explores. Train with "
-            "temperature = 1 to explore."
-        )
+        return self.config.exploration_note
 
     @property
     def item_vectors(self) -> FloatArray:

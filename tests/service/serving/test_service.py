@@ -77,6 +77,18 @@ def test_a_record_tells_how_the_slate_came_about(service: Service) -> None:
     assert notes == []
 
 
+def test_arms_that_draw_and_hardly_explore_are_named(tmp_path: Path) -> None:
+    settings = {"arms": {"sure": {"strategy": "greedy"}, "curious": {"strategy": "thompson"}}}
+    config = ServiceConfig.build(settings, "test")
+    assert a_service(tmp_path / "whole", a_model(), config).weak_exploration() == []
+    model = a_model()
+    model.posterior.config = model.config.model_copy(update={"temperature": 0.1})
+    (note,) = a_service(tmp_path / "weak", model, config).weak_exploration()
+    assert note == f"Arm curious: {model.exploration_note}"
+    assert "hardly explores" in note
+    assert "temperature = 1" in note
+
+
 def test_records_differ_and_can_be_written(service: Service) -> None:
     records = [service.recommend(Request())[0] for _ in range(50)]
     assert len({record.slate_id for record in records}) == 50

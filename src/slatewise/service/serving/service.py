@@ -189,6 +189,15 @@ class Service:
             terms |= live.terms.by_name
         return self._past.notes(terms.values())
 
+    def weak_exploration(self) -> list[str]:
+        """Say which arms draw from models whose draws hardly explore, and why."""
+        notes = {
+            name: self._live[arm.model].config.exploration_note
+            for name, arm in self.config.arms.items()
+            if arm.share > 0 and "thompson" in self._lines[name]
+        }
+        return [f"Arm {name}: {note}" for name, note in notes.items() if note is not None]
+
     @property
     def arms(self) -> list[Arm]:
         """The arms with their shares and the versions that serve."""

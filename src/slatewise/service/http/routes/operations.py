@@ -52,7 +52,8 @@ async def readiness_notes(backend: Backend) -> list[str]:
     damaged = set(await backend.read(backend.service.ready)) - set(missing)
     late = [LATE] if time() - backend.refreshed > LATE_SECONDS else []
     clock = backend.service.clock_watch.notes
-    return [*([DAMAGED] if damaged else []), *late, *clock, *missing]
+    weak = backend.service.weak_exploration()
+    return [*([DAMAGED] if damaged else []), *late, *clock, *missing, *weak]
 
 
 @metrics.get(
