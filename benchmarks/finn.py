@@ -63,7 +63,7 @@ def main() -> None:
     share = learned[0]["share"]
     report(
         options,
-        "From a simulated log to 100,000 slates",
+        "FINN.no, stages",
         {"stage": "{}", "seconds": "{:,.1f}", "peak_gb": "{:.2f}"},
         stages,
         [
