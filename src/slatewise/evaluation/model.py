@@ -114,10 +114,11 @@ class ModelRecommender:
         exclude: Tensor | None = None,
         times: Tensor | None = None,
     ) -> Tensor:
-        """Return the k best items after all these interactions, as greedy serving would show them.
+        """Return the k best items after all these interactions, as greedy serving ranks all items.
 
-        See `Ranker`. What is popular is what was known at `times` [B], or without any, after the
-        last of all these interactions.
+        Terms that see whole slates, such as the network, have no part in it: where a slate is made,
+        they rank the best of these again. See `Ranker`. What is popular is what was known at
+        `times` [B], or without any, after the last of all these interactions.
         """
         with torch.no_grad():
             parameters, profiles, steps = self._followed(interactions)
@@ -138,9 +139,9 @@ class ModelRecommender:
     def target_ranks(self, interactions: Interactions, scored: Tensor) -> Tensor:
         """Return the rank of each next click among all items; see `Ranker`.
 
-        Of utilities as greedy serving would have had them at that moment. Of several clicks on one
-        slate each finds the user where the clicks before have left her; what she met is what she
-        had met before the slate, as in training.
+        Of utilities by which greedy serving would have ranked all items then. Of several clicks on
+        one slate each finds the user where the clicks before have left her; what she met is what
+        she had met before the slate, as in training.
         """
         with torch.no_grad():
             parameters, profiles, steps = self._followed(interactions)
