@@ -129,6 +129,8 @@ def train(
         model = _with_usual_terms(model, opened, device)
     training = sizes.with_optimisation(training, model, opened)
     model, training = sizes.settled(model, training, size)
+    if size.clicks_only and not model.repeats:
+        console.print("Nobody clicks an item twice: a click is compared with what is left.")
     board = _Board(run / "tensorboard") if tensorboard else None
 
     def observe(at: "State") -> None:
