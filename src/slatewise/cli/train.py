@@ -111,9 +111,7 @@ def train(
     training = TrainingConfig.build(document.get("training", {}), f"{config}, [training]")
     opened = SlateDataset.open(dataset)
     size = sizes.LogSize.of(opened)
-    if sizes.with_likelihood(model, size) != model:
-        model = sizes.with_likelihood(model, size)
-        console.print("Every slate is one clicked item: the likelihood is all-item.")
+    model = _with_usual_likelihood(model, size)
     if model.likelihood == "source-aware":
         _show_exposure(exposure_weights(model, opened.source_names), given=model.exposure)
     described = read_item_features(opened, item_features, features)
@@ -129,8 +127,6 @@ def train(
         model = _with_usual_terms(model, opened, device)
     training = sizes.with_optimisation(training, model, opened)
     model, training = sizes.settled(model, training, size)
-    if size.clicks_only and not model.repeats:
-        console.print("Nobody clicks an item twice: a click is compared with what is left.")
     board = _Board(run / "tensorboard") if tensorboard else None
 
     def observe(at: "State") -> None:
@@ -207,6 +203,18 @@ def _terms(option: str | None) -> tuple[str, ...] | None:
     if option is None:
         return None
     return () if option == "none" else tuple(name.strip() for name in option.split(","))
+
+
+def _with_usual_likelihood(model: "ModelConfig", size: "LogSize") -> "ModelConfig":
+    """Return the model with the likelihood that suits a log, and print why if it was not given."""
+    from slatewise.training import sizes  # noqa: PLC0415 (torch is slow to load)
+
+    found = sizes.with_likelihood(model, size)
+    if found != model:
+        console.print("Every slate is one clicked item: the likelihood is all-item.")
+        if not size.repeats:
+            console.print("Nobody clicks an item twice: a click is compared with what is left.")
+    return found
 
 
 def _with_usual_terms(model: "ModelConfig", dataset: SlateDataset, device: str) -> "ModelConfig":
