@@ -65,6 +65,7 @@ def main() -> None:
     arguments.add_argument("--device", default="cpu", help="cpu or cuda")
     arguments.add_argument("--scale", type=float, default=1.0, help="share of users and items")
     arguments.add_argument("--batch", type=int, default=10_000, help="users a step")
+    arguments.add_argument("--dynamics", default="gru", help="gru or linear")
     arguments.add_argument("--seconds", type=float, default=600.0, help="of training, at most")
     arguments.add_argument("--ladder", action="store_true", help="compare batches and stages too")
     options = parse(arguments, globals())
@@ -205,7 +206,7 @@ def _trained(
     """Train until it converges or the time is over."""
     device, start = options.device, time.perf_counter()
     work = Training(
-        ModelConfig(dimensions=DIMENSIONS),
+        ModelConfig(dimensions=DIMENSIONS, dynamics=options.dynamics),
         TrainingConfig(batch_users=batch, optimisation=stages),  # type: ignore[arg-type]
         dataset.interactions(device),
         torch.from_numpy(dataset.item_groups).long().to(device),
