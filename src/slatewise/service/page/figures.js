@@ -76,12 +76,14 @@ dark.addEventListener("change", () => {
 });
 
 // A line with its interval as a band around it.
-export function band(name, colour, fill_, x, values) {
+export function band(name, colour, fill_, x, values, named = true) {
   const low = values.map((one) => one.low);
   const high = values.map((one) => one.high);
   return [
     { x: [...x, ...[...x].reverse()], y: [...high, ...low.reverse()], fill: "toself", fillcolor: fill_, line: { width: 0 }, hoverinfo: "skip", showlegend: false, type: "scatter", mode: "lines" },
-    { x, y: values.map((one) => one.value), name, type: "scatter", mode: "lines+markers", line: { color: colour, width: 2 }, marker: { color: colour, size: 5 },
+    { x, y: values.map((one) => one.value), name, legendgroup: name, showlegend: named, type: "scatter", mode: "lines+markers", line: { color: colour, width: 2 }, marker: { color: colour, size: 5 },
+      // A band around one point would have no width.
+      error_y: values.length > 1 ? undefined : { type: "data", symmetric: false, color: colour, array: values.map((one) => one.high - one.value), arrayminus: values.map((one) => one.value - one.low) },
       customdata: values.map((one) => [one.low, one.high]), hovertemplate: `${name}: %{y:.1%} [%{customdata[0]:.1%}, %{customdata[1]:.1%}]<extra></extra>` },
   ];
 }

@@ -72,20 +72,19 @@ export function now(panel) {
     since.textContent = experiment.arms[experiment.reference]?.seen ? `Since ${when(experiment.since)}, clicks per slate with an answer.` : "";
     fewWords.textContent = history.few_views ? `Items that training saw fewer than ${count(history.few_views)} times: the least seen quarter of the catalogue.` : "The least seen quarter of the catalogue.";
     const periods = history.periods;
-    const x = periods.map((period) => period.start);
     const rows = periods.flatMap((period) => Object.entries(period.arms).map(([arm, one]) => ({ start: period.start, arm, ...one })));
-    const of = (name, key) => periods.filter((period) => period.arms[name]?.[key] !== undefined && (key !== "click_rate" || period.arms[name].click_rate.value !== null));
+    const of = (name, key) => periods.filter((period) => (period.arms[name]?.[key]?.value ?? period.arms[name]?.[key] ?? null) !== null && period.arms[name][key].value !== null);
     const columns = [{ name: "from", of: (row) => when(row.start) }, { name: "arm", of: (row) => row.arm }, { name: "answered", number: true, of: (row) => count(row.seen) }];
     await rates.draw(() => ({
       traces: names.flatMap((name, index) => {
-        const own = of(name, "click_rate");
-        return band(name, armColour(index), faded(armColour(index), 0.16), own.map((one) => one.start), own.map((one) => one.arms[name].click_rate));
+        const parts = runs(of(name, "click_rate"), history.seconds);
+        return parts.flatMap((own, part) => band(name, armColour(index), faded(armColour(index), 0.16), own.map((one) => one.start), own.map((one) => one.arms[name].click_rate), part === 0));
       }),
       layout: { yaxis: { tickformat: ".0%", rangemode: "tozero" }, xaxis: { type: "date" }, hovermode: "x unified" },
     }), [...columns, { name: "click rate", number: true, of: (row) => percent(row.click_rate.value) }, { name: "95 %", number: true, of: (row) => interval(row.click_rate) }], rows);
     await few.draw(() => ({
-      traces: names.map((name, index) => ({ x, y: periods.map((period) => period.arms[name]?.little_seen ?? null), name, type: "scatter", mode: "lines+markers", connectgaps: true,
-        line: { color: armColour(index), width: 2 }, marker: { color: armColour(index), size: 5 }, hovertemplate: `${name}: %{y:.0%}<extra></extra>` })),
+      traces: names.flatMap((name, index) => runs(of(name, "little_seen"), history.seconds).map((own, part) => ({ x: own.map((one) => one.start), y: own.map((one) => one.arms[name].little_seen), name, legendgroup: name, showlegend: part === 0, type: "scatter", mode: "lines+markers",
+        line: { color: armColour(index), width: 2 }, marker: { color: armColour(index), size: 5 }, hovertemplate: `${name}: %{y:.0%}<extra></extra>` }))),
       layout: { yaxis: { tickformat: ".0%", rangemode: "tozero" }, xaxis: { type: "date" }, hovermode: "x unified" },
     }), [...columns, { name: "little-seen", number: true, of: (row) => percent(row.little_seen) }], rows);
     const running = new Map(status.arms.map((arm) => [arm.name, arm]));
@@ -111,10 +110,28 @@ export function now(panel) {
       [{ name: "time", of: (row) => when(row.time) }, { name: "slates / s", number: true, of: (row) => fixed(row.slates, 1) }, { name: "feedback / s", number: true, of: (row) => fixed(row.feedback, 1) }, { name: "median time", number: true, of: (row) => milliseconds(row.half) }], rows);
   }
 
+  // One look after the other: a slow answer must not meet the next one.
+  async function follow(run) {
+    await look();
+    if (run === shown) timer = setTimeout(follow, EVERY, run);
+  }
+
+  let shown = 0;
   return {
-    show() { look(); timer = setInterval(look, EVERY); },
-    hide() { clearInterval(timer); },
+    show() { shown += 1; looks.length = 0; follow(shown); },
+    hide() { shown += 1; clearTimeout(timer); },
   };
+}
+
+// Divide periods where some are missing in between: a line across would tell of what nobody saw.
+function runs(periods, seconds) {
+  const found = [];
+  for (const period of periods) {
+    const last = found.at(-1)?.at(-1);
+    if (last && Date.parse(period.start) - Date.parse(last.start) <= 2500 * seconds) found.at(-1).push(period);
+    else found.push([period]);
+  }
+  return found;
 }
 
 function kpi(name, value, more) {
