@@ -217,6 +217,23 @@ class Posterior:
             total = total if own is None else total + own
         return total
 
+    @property
+    def prior_scales(self) -> dict[str, Tensor | float]:
+        """σ of N(0, σ²), the prior of a parameter, by name; those that have none are left out."""
+        free = {name: one.prior_scale for name, one in self.free.items()}
+        known = {name: scale for name, scale in free.items() if scale is not None}
+        return {**known, **self.prior.own_scales}
+
+    def other_kl(self) -> Tensor | float:
+        """KL divergence of all shared parameters that `prior_scales` leaves out: []."""
+        total: Tensor | float = 0.0
+        if self.prior.learned.keys() - self.prior.own_scales.keys():
+            total = self.prior.kl()
+        for part in (self.parts.dynamics, self.parts.initial_state, self.evidence):
+            own = part.divergence(self.shared)
+            total = total if own is None else total + own
+        return total
+
     def _together(self) -> Gaussian:
         """Put the small vectors of parts side by side."""
         parts = [self.shared[name] for name in self._small]

@@ -7,10 +7,11 @@ used count nothing, and items of slates stay where they lie in the log.
 The states of a user lie together, as do the events that lead from one to the next: event e of user
 b leads from state e + b to state e + b + 1. (`ClickSteps` lays them out by step, for a CPU.)
 
-Shapes: B users, N interactions that fit, K = N events, M = N + B + 1 states.
+Shapes: B users, N interactions that fit, K events that fit, M = K + B states.
 """
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -53,16 +54,17 @@ class ResidentBatch:
         log: Interactions,
         users: Tensor,
         ends: Tensor,
-        room: int,
+        room: "Room",
         evidence: SlateEvidence | None = None,
     ) -> "ResidentBatch":
-        """Lay out the first `ends` [B] interactions of users [B], of which `room` N is enough."""
+        """Lay out the first `ends` [B] interactions of users [B], for which there is room."""
+        size, most = room
         device, count = users.device, len(users)
-        counts = torch.cat([ends, room - ends.sum(dtype=ends.dtype)[None]]).long()  # [B + 1]
+        counts = torch.cat([ends, size - ends.sum(dtype=ends.dtype)[None]]).long()  # [B + 1]
         offsets = torch.nn.functional.pad(counts.cumsum(0), (1, 0))  # [B + 2]
-        number = torch.arange(room, device=device)
+        number = torch.arange(size, device=device)
         everybody = torch.arange(count + 1, device=device)
-        user_of = torch.repeat_interleave(everybody, counts, output_size=room)  # [N]
+        user_of = torch.repeat_interleave(everybody, counts, output_size=size)  # [N]
         real = user_of < count
         first = torch.nn.functional.pad(log.user_offsets.index_select(0, users), (0, 1))
         rows = torch.where(real, (first - offsets[:-1]).index_select(0, user_of) + number, 0)
@@ -78,11 +80,11 @@ class ResidentBatch:
         passed = torch.nn.functional.pad(moves.long().cumsum(0), (1, 0))  # [N + 1]
         before = passed[:-1]
         # What does not move goes to a place of its own, behind all others.
-        events = torch.full((room + 1,), room, device=device)
-        events.scatter_(0, torch.where(moves, before, room), torch.where(moves, number, room))
+        events = torch.full((most + 1,), size, device=device)
+        events.scatter_(0, torch.where(moves, before, most), torch.where(moves, number, size))
         events = events[:-1]
-        known = events.clamp(max=room - 1)
-        event_users = torch.where(events < room, user_of.index_select(0, known), count)
+        known = events.clamp(max=size - 1)
+        event_users = torch.where(events < size, user_of.index_select(0, known), count)
         step_features, several = log.step_features, log.several
         choices = Interactions(
             user_offsets=offsets,
@@ -113,7 +115,7 @@ class ResidentBatch:
             event_offsets=passed.index_select(0, offsets),
             events=events,
             kinds=kinds.index_select(0, known),
-            state_before=number + event_users,
+            state_before=torch.arange(most, device=device) + event_users,
         )
 
     @property
@@ -129,7 +131,7 @@ class ResidentBatch:
     @property
     def is_click(self) -> Tensor:
         """[K] whether an event is a click; the others are slates without one, or none at all."""
-        return (self.kinds < 0) & (self.events < len(self.events))
+        return (self.kinds < 0) & (self.events < len(self.rows))
 
     @property
     def event_ranges(self) -> tuple[Tensor, Tensor]:
@@ -137,12 +139,12 @@ class ResidentBatch:
 
         A click is a slate of one, and where there is no event there is no item.
         """
-        known = self.events.clamp(max=len(self.events) - 1)
+        known = self.events.clamp(max=len(self.rows) - 1)
         clicks = self.choices.clicks.index_select(0, known)
         starts = self.starts.index_select(0, known) + clicks.clamp(min=0)
         lengths = self.choices.scroll_lengths.index_select(0, known)
         lengths = torch.where(clicks >= 0, 1, lengths)
-        return starts, torch.where(self.events < len(self.events), lengths, 0)
+        return starts, torch.where(self.events < len(self.rows), lengths, 0)
 
     @property
     def clicks_before(self) -> Tensor:
@@ -184,10 +186,33 @@ class ResidentBatch:
         )
 
 
-def room_for(log: Interactions, users: Tensor, batch: int) -> int:
-    """Return how many training interactions any `batch` of users [U] may have together."""
-    counts = log.train_end[users]
-    return max(1, int(torch.topk(counts, min(batch, len(counts))).values.sum()))
+class Room(NamedTuple):
+    """How much any batch of a log may have, together."""
+
+    interactions: int
+    """N"""
+    events: int
+    """K"""
+
+    @classmethod
+    def of(
+        cls, log: Interactions, users: Tensor, batch: int, evidence: SlateEvidence | None = None
+    ) -> "Room":
+        """Add up the longest training parts of `batch` of the users [U], and those that move most.
+
+        One event is to spare: rows that are not used find the state behind all others.
+        """
+        moves = log.clicks >= 0
+        if evidence is not None:
+            moves = moves | (evidence.source_index[log.sources.long()] >= 0)
+        passed = torch.nn.functional.pad(moves.long().cumsum(0), (1, 0))
+        first, ends = log.user_offsets[users], log.train_end[users]
+        events = passed[first + ends] - passed[first]
+        interactions, most = (
+            int(torch.topk(counts, min(batch, len(counts))).values.sum())
+            for counts in (ends, events)
+        )
+        return cls(max(1, interactions), most + 1)
 
 
 def resident(interactions: Interactions, device: torch.device | str) -> Interactions:

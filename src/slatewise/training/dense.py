@@ -21,7 +21,7 @@ from slatewise.model.likelihood import Candidates, Exposure
 from slatewise.model.noise import KeyedNoise
 from slatewise.model.parts import refuse_device
 from slatewise.model.posterior import Posterior
-from slatewise.model.resident import ResidentBatch, room_for
+from slatewise.model.resident import ResidentBatch, Room
 from slatewise.model.resident_likelihood import has_kernels, likelihood_in_place, moving_in_place
 from slatewise.training.item_steps import AdamStep, FusedItems, ItemSteps, PlainItems
 from slatewise.training.shared import SharedParameters
@@ -84,7 +84,8 @@ class DenseSteps:
         )
         users = len(self.users)
         self._batch = min(config.batch(users, posterior.config.likelihood), users)
-        self._room = room_for(interactions, self.users, self._batch)
+        evidence = posterior.mean().evidence
+        self._room = Room.of(interactions, self.users, self._batch, evidence)
         self._longest = int(interactions.train_end.max())
         self._refuse_too_large()
         dtype = posterior.items.mean.dtype
@@ -196,9 +197,12 @@ class DenseSteps:
         if "group_spreads" in posterior.shared:
             shape = tuple(posterior.shared["group_spreads"].mean.shape)
             spread = noise.normals(shape).to(drawn.squares.dtype)
-        divergence = posterior.shared_kl() / self.total + posterior.prior.drawn_kl(drawn, spread)
-        divergence = divergence + start.divergence / batch.real.sum().clamp(min=1)
-        return likelihood.loss + posterior.config.temperature * divergence, likelihood.slate
+        divergence = posterior.other_kl() / self.total + posterior.prior.drawn_kl(drawn, spread)
+        if not isinstance(start.divergence, float):
+            divergence = divergence + start.divergence / batch.real.sum().clamp(min=1)
+        temperature = posterior.config.temperature
+        loss = likelihood.loss + temperature * divergence
+        return loss + self.shared.divergence(temperature / self.total), likelihood.slate
 
     def _candidates(self, noise: KeyedNoise) -> Candidates | None:
         if self._exposure is None:
@@ -211,10 +215,10 @@ class DenseSteps:
 
     def _refuse_too_large(self) -> None:
         size = self.posterior.parts.dynamics.state_size
-        numbers = (self._room + self._batch) * size
+        numbers = (self._room.interactions + self._batch) * size
         if numbers > _MOST_NUMBERS:
             raise SlatewiseError(
-                f"{self._batch:,} users with up to {self._room:,} interactions, of {size:,} "
+                f"{self._batch:,} users with up to {self._room.interactions:,} interactions, of {size:,} "
                 "dimensions each, are too large a batch for a GPU.",
                 f"Set batch_users to {max(1, self._batch * _MOST_NUMBERS // numbers):,} or fewer, "
                 "or use the CPU (--device cpu).",

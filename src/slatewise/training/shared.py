@@ -1,6 +1,10 @@
 """All parameters of a posterior but the items, side by side in one vector.
 
-They are many and small, and what costs on a GPU is the number of operations.
+They are many and small, and what costs on a GPU is the number of operations: so they are drawn,
+held to their prior and moved together, and autograd sees only the draw, and what parts know of
+their own.
+
+Shapes: n parameters.
 """
 
 from collections.abc import Collection, Iterator
@@ -12,8 +16,6 @@ from torch import Tensor
 from slatewise.model.posterior import Posterior
 from slatewise.training.item_steps import MOMENTS, AdamStep
 
-_FIELDS = ("mean", "raw")
-
 
 class SharedParameters:
     """The means and free scales of everything but the items; the posterior has views of them."""
@@ -21,69 +23,107 @@ class SharedParameters:
     def __init__(self, posterior: Posterior, frozen: Collection[str]) -> None:
         self._parts = posterior.shared
         self._sigma_max = posterior.config.sigma_max
-        self._shapes = [part.mean.shape for part in self._parts.values()]
-        self._sizes = [shape.numel() for shape in self._shapes]
-        self._leaves = []
-        for name in _FIELDS:
-            flat = [getattr(part, name).detach().flatten() for part in self._parts.values()]
-            self._leaves.append(torch.cat(flat).clone())
-        first = self._leaves[0]
-        learned = [torch.full((n,), float(name not in frozen)) for name, n in self._named]
+        self._sizes = [part.mean.numel() for part in self._parts.values()]
+        self._flat = torch.stack(
+            [
+                torch.cat([getattr(part, name).detach().flatten() for part in self._parts.values()])
+                for name in ("mean", "raw")
+            ]
+        )  # [2, n]
+        first = self._flat[0]
+        learned = [
+            torch.full((size,), float(name not in frozen))
+            for name, size in zip(self._parts, self._sizes, strict=True)
+        ]
         self._learned = torch.cat(learned).to(first)
-        self.moments = {
-            f"{name}.{kind}": torch.zeros_like(first) for name in _FIELDS for kind in MOMENTS
-        }
-        self._show(self._leaves)
-
-    @property
-    def _named(self) -> list[tuple[str, int]]:
-        return list(zip(self._parts, self._sizes, strict=True))
+        known = posterior.prior_scales
+        scales = [
+            torch.as_tensor(known.get(name, torch.inf)).to(first).expand(part.mean.shape).flatten()
+            for name, part in self._parts.items()
+        ]
+        # 0 where a part has the divergence itself.
+        self._precision = torch.cat(scales).square().reciprocal()  # [n]
+        self._counted = (self._precision > 0).to(first)
+        self._own = {*posterior.prior.learned, *(self._parts.keys() - known.keys())}
+        self.moments = {kind: torch.zeros_like(self._flat) for kind in MOMENTS}
+        self._values = self._noise = first
+        self._leaves: dict[str, tuple[Tensor, Tensor]] = {}
+        self._pull = 0.0
+        self._show()
 
     @property
     def size(self) -> int:
         """How many there are."""
         return sum(self._sizes)
 
+    def _views(self) -> Iterator[tuple[str, Tensor, Tensor]]:
+        """Yield the means and free scales of each part, in its shape."""
+        views = zip(*(torch.split(each, self._sizes) for each in self._flat), strict=True)
+        for (name, part), (mean, raw) in zip(self._parts.items(), views, strict=True):
+            yield name, mean.view(part.mean.shape), raw.view(part.mean.shape)
+
+    def _show(self) -> None:
+        """Let each part of the posterior be a view of its own numbers."""
+        for name, mean, raw in self._views():
+            self._parts[name].mean, self._parts[name].raw = mean, raw
+
     @contextmanager
     def differentiable(self) -> Iterator[None]:
-        """Let the posterior have views through which gradients flow."""
-        for leaf in self._leaves:
-            leaf.requires_grad_()
-        self._show(self._leaves)
+        """Let parts that know their own divergence have views through which gradients flow."""
+        self._leaves = {}
+        for name, mean, raw in self._views():
+            if name in self._own:
+                part = self._parts[name]
+                part.mean, part.raw = mean.requires_grad_(), raw.requires_grad_()
+                self._leaves[name] = part.mean, part.raw
         try:
             yield
         finally:
-            for leaf in self._leaves:
-                leaf.requires_grad_(False)
-            self._show([leaf.detach() for leaf in self._leaves])
-
-    def _show(self, flat: list[Tensor]) -> None:
-        """Let each part of the posterior be a view of its own numbers."""
-        for name, values in zip(_FIELDS, flat, strict=True):
-            views = torch.split(values, self._sizes)
-            for part, view, shape in zip(self._parts.values(), views, self._shapes, strict=True):
-                setattr(part, name, view.view(shape))
+            self._show()
 
     def sample(self, noise: Tensor) -> dict[str, Tensor]:
         """Draw all of them with noise [n], by name."""
-        mean, raw = self._leaves
-        drawn = mean + self._sigma_max * torch.sigmoid(raw) * noise.to(mean.dtype)
+        mean, raw = self._flat
+        self._noise = noise.to(mean.dtype)
+        drawn = torch.addcmul(mean, torch.sigmoid(raw), self._noise, value=self._sigma_max)
+        self._values = drawn.requires_grad_()
         parts = torch.split(drawn, self._sizes)
-        named = zip(self._parts, parts, self._shapes, strict=True)
-        return {name: part.view(shape) for name, part, shape in named}
+        named = zip(self._parts.items(), parts, strict=True)
+        return {name: values.view(part.mean.shape) for (name, part), values in named}
 
-    def gradients(self, limit: float) -> tuple[list[Tensor], Tensor]:
-        """Return the gradients, limited in norm and 0 where frozen, and their norm before."""
-        empty = torch.zeros_like(self._learned)
-        found = [empty if leaf.grad is None else leaf.grad * self._learned for leaf in self._leaves]
-        for leaf in self._leaves:
-            leaf.grad = None
-        norm = torch.linalg.vector_norm(torch.cat(found))
-        factor = (limit / (norm + 1e-6)).clamp(max=1.0)
-        return [factor * each for each in found], norm
+    def divergence(self, factor: float) -> Tensor:
+        """Return `factor` · KL from the priors N(0, σ²): [], whose gradient `gradients` adds."""
+        self._pull = factor
+        mean, raw = self._flat
+        ratio = (self._sigma_max * torch.sigmoid(raw)).square() * self._precision
+        logs = torch.log(ratio + (1 - self._counted))
+        each = ratio + mean.square() * self._precision - self._counted - logs
+        return 0.5 * factor * each.sum()
 
-    def update(self, gradients: list[Tensor], adam: AdamStep) -> None:
+    def gradients(self, limit: float) -> tuple[Tensor, Tensor]:
+        """Return the gradients [2, n], limited in norm and 0 where frozen, and their norm before.
+
+        After a backward pass through what `sample` and `divergence` returned.
+        """
+        mean, raw = self._flat
+        share = torch.sigmoid(raw)
+        scale = self._sigma_max * share
+        drawn = self._values.grad
+        drawn = torch.zeros_like(mean) if drawn is None else drawn
+        of_mean = drawn + self._pull * self._precision * mean
+        of_scale = drawn * self._noise * scale
+        of_scale = of_scale + self._pull * (scale.square() * self._precision - self._counted)
+        found = torch.stack([of_mean, of_scale * (1 - share)])
+        places = torch.split(found, self._sizes, dim=1)
+        for name, place in zip(self._parts, places, strict=True):
+            for row, leaf in zip(place, self._leaves.get(name, ()), strict=False):
+                if leaf.grad is not None:
+                    row += leaf.grad.flatten()
+        found = found * self._learned
+        norm = torch.linalg.vector_norm(found)
+        return (limit / (norm + 1e-6)).clamp(max=1.0) * found, norm
+
+    def update(self, gradients: Tensor, adam: AdamStep) -> None:
         """Move all of them, in place."""
-        for name, leaf, slope in zip(_FIELDS, self._leaves, gradients, strict=True):
-            first, second = (self.moments[f"{name}.{kind}"] for kind in MOMENTS)
-            adam.moved(leaf, slope, first, second)
+        first, second = (self.moments[kind] for kind in MOMENTS)
+        adam.moved(self._flat, gradients, first, second)

@@ -144,7 +144,7 @@ class Amortised(InitialState):
         users, clicks = batch.num_users, batch.click_counts
         prefix = (noise.uniforms(users) * (clicks + 1)).long()  # [B]
         of_event = torch.nn.functional.pad(prefix, (0, 1)).index_select(0, batch.event_users)
-        known = batch.events.clamp(max=len(batch.events) - 1)
+        known = batch.events.clamp(max=len(batch.rows) - 1)
         number = 1 + batch.clicks_before.index_select(0, known)  # [K]
         inside = batch.is_click & (number <= of_event)
         age = torch.where(inside, of_event - number, 0).to(moving.dtype)

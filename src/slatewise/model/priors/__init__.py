@@ -8,7 +8,7 @@ Shapes: R items, G groups, C numbers of an item, Q features.
 """
 
 from abc import abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -68,6 +68,16 @@ class ItemPrior(Part):
     @abstractmethod
     def centres(self) -> Tensor:
         """Where the items of each group are expected, features apart: [G, C]."""
+
+    @property
+    def own_scales(self) -> Mapping[str, Tensor | float]:
+        """σ of N(0, σ²), the hyper-prior of what is `learned`, by name: [C] or one for all.
+
+        Those for which there is none are in `kl` alone.
+        """
+        if self.centre is None:
+            return {}
+        return {"feature_weights": float(self.centre.settings.sigma_features)}
 
     @abstractmethod
     def kl(self) -> Tensor:

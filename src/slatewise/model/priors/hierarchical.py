@@ -1,6 +1,6 @@
 """A hierarchical prior: items are around the mean of their group."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
 import torch
@@ -62,6 +62,12 @@ class HierarchicalPrior(ItemPrior):
     def centres(self) -> Tensor:
         """The group means: [G, C]."""
         return self.means.mean
+
+    @property
+    def own_scales(self) -> Mapping[str, Tensor | float]:
+        """κ_μ and κ_Σ."""
+        own = {"group_means": self._kappa_mu, "group_spreads": self._kappa_sigma}
+        return {**own, **super().own_scales}
 
     def kl(self) -> Tensor:
         """Closed form for all."""

@@ -15,8 +15,7 @@ from torch import Tensor
 
 from slatewise.model.kernels.gpu.parts import width
 
-_STATES, _CANDIDATES = 128, 128
-_WARPS = 8
+_STATES, _CANDIDATES, _WARPS = 64, 64, 4
 _PARTS = 64
 """Parts that the states are taken in for the gradient of candidates."""
 
@@ -125,12 +124,22 @@ def _candidate_gradient(
     log_weight, D: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr, DP: tl.constexpr,
     DISTANCE: tl.constexpr, BIAS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    first = tl.program_id(0) * BK
+    # Candidates stay, and states pass by: scores are [BK, BM] here, as the last product wants them.
+    candidate = tl.program_id(0) * BK + tl.arange(0, BK)
+    there = candidate < count
     last = tl.load(used)
     column = tl.arange(0, DP)
     middle = tl.load(centre + column, mask=column < D, other=0.0)
+    to = candidate[:, None] * D + column[None, :]
+    known = there[:, None] & (column < D)[None, :]
+    vectors = tl.load(rows + to, mask=known, other=0.0)
+    norm = tl.load(norms + candidate, mask=there, other=0.0)
+    bias = tl.zeros([BK], tl.float32)
+    if BIAS:
+        bias = tl.load(biases + candidate, mask=there, other=0.0)
     result = tl.zeros([BK, DP], tl.float32)
     mass = tl.zeros([BK], tl.float32)
+    of_bias = tl.zeros([BK], tl.float32)
     for begin in range(tl.program_id(1) * BM, last, tl.num_programs(1) * BM):
         state = begin + tl.arange(0, BM)
         inside = (state < last)[:, None] & (column < D)[None, :]
@@ -139,24 +148,27 @@ def _candidate_gradient(
         squares = tl.sum(here * here, 1)
         log_sum = tl.load(log_sums + state, mask=state < last, other=0.0)
         slope = kappa * tl.load(slopes + state, mask=state < last, other=0.0)
-        _, scores, inverse = _scores(
-            here, squares, rows, norms, biases, first, count, kappa, log_weight, D, BK, DP,
-            DISTANCE, BIAS, PRECISION,
-        )  # fmt: skip
-        part = slope[:, None] * tl.exp(scores - log_sum[:, None])
+        products = tl.dot(vectors, tl.trans(here), input_precision=PRECISION)
+        inverse = products
+        utility = products
+        if DISTANCE:
+            square = tl.maximum(norm[:, None] + squares[None, :] - 2.0 * products, 1e-6)
+            inverse = tl.rsqrt(square)
+            utility = -square * inverse
+        scores = log_weight + kappa * (utility + bias[:, None])
+        part = slope[None, :] * tl.exp(scores - log_sum[None, :])
+        part = tl.where(there[:, None], part, 0.0)
         if BIAS:
-            candidate = first + tl.arange(0, BK)
-            tl.atomic_add(of_biases + candidate, tl.sum(part, 0), mask=candidate < count)
+            of_bias += tl.sum(part, 1)
         if DISTANCE:
             part *= inverse
-            mass += tl.sum(part, 0)
-        result = tl.dot(tl.trans(part), here, result, input_precision=PRECISION)
-    candidate = first + tl.arange(0, BK)
-    inside = (candidate < count)[:, None] & (column < D)[None, :]
-    at = candidate[:, None] * D + column[None, :]
+            mass += tl.sum(part, 1)
+        result = tl.dot(part, here, result, input_precision=PRECISION)
     if DISTANCE:
-        result -= mass[:, None] * tl.load(rows + at, mask=inside, other=0.0)
-    tl.atomic_add(of_rows + at, result, mask=inside, sem="relaxed")
+        result -= mass[:, None] * vectors
+    tl.atomic_add(of_rows + to, result, mask=known, sem="relaxed")
+    if BIAS:
+        tl.atomic_add(of_biases + candidate, of_bias, mask=there, sem="relaxed")
 
 
 class CandidateSums:

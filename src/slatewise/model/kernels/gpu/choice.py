@@ -162,6 +162,14 @@ def _choice_kernel(
         if STOPS:
             stop = tl.load(stops + n) != 0
             rest = tl.load(enough + n)
+        # What is needed late is asked for early: the answer comes while the slate is read.
+        everything = 0.0
+        twice = False
+        if EXPOSURE and SUMS:
+            everything = tl.load(log_sums + state)
+            if SAMPLED:
+                clicked = tl.load(cells + start + click, mask=click >= 0, other=0)
+                twice = tl.load(is_candidate + clicked) != 0
         # Sums over the slate, piece by piece: of choices, of what is left behind a click, and of
         # the exposure term. The first piece is kept for slates that have no other.
         top = none
@@ -240,12 +248,9 @@ def _choice_kernel(
             if IS_CHOICE:
                 of_none += exposure * kappa * tl.exp(kappa * none - log_shown)
             if SUMS:
-                everything = tl.load(log_sums + state)
                 of_sum = tl.full([], 1.0, tl.float32)
                 over = everything
                 if SAMPLED:
-                    clicked = tl.load(cells + start + click, mask=click >= 0, other=0)
-                    twice = tl.load(is_candidate + clicked) != 0
                     mine = tl.where(click >= 0, kappa * own, -1e30)
                     high = tl.maximum(everything, mine)
                     # A clicked item that is a candidate too must not be counted twice.

@@ -13,8 +13,10 @@ from torch.autograd.function import once_differentiable
 
 from slatewise.model.kernels.gpu.parts import RowGradient, normal, width
 
-_TILE = 64
-"""Items of a program; they are of one group, or few."""
+_TILE = 32
+"""Items of a program that draws; they are of one group, or few."""
+_BLOCK = 1_024
+"""Numbers of a program that moves them."""
 
 
 @triton.jit
@@ -86,28 +88,28 @@ def _adam(at, inside, slope, value, first, second, rate, correction, root, BETA1
 
 @triton.jit
 def _update_kernel(
-    key, mean, raw, gradient, order, groups, weights, centres, offsets, slopes, log_slope, taken,
-    mean_first, mean_second, raw_first, raw_second, num_items, sigma_max, faster,
+    key, mean, raw, gradient, groups, weights, centres, offsets, slopes, log_slope, taken,
+    mean_first, mean_second, raw_first, raw_second, count, sigma_max, faster,
     BETA1: tl.constexpr, BETA2: tl.constexpr, EPSILON: tl.constexpr,
-    C: tl.constexpr, TILE: tl.constexpr, CP: tl.constexpr, OFFSETS: tl.constexpr,
+    C: tl.constexpr, BLOCK: tl.constexpr, OFFSETS: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
-    number = tl.program_id(0) * TILE + tl.arange(0, TILE)
-    there = number < num_items
-    item = tl.load(order + number, mask=there, other=0).to(tl.int64)
-    column = tl.arange(0, CP)
-    inside = there[:, None] & (column < C)[None, :]
-    at = item[:, None] * C + column[None, :]
+    # Number after number, whosever it is: nothing is summed here, and memory is read in order.
+    program = tl.program_id(0)
+    if WIDE:
+        program = program.to(tl.int64)
+    at = program * BLOCK + tl.arange(0, BLOCK)
+    inside = at < count
     from_likelihood = tl.load(gradient + at, mask=inside, other=0.0)
     tl.store(gradient + at, tl.zeros_like(from_likelihood), mask=inside)
     if tl.load(taken) > 0:
         rate, correction, root = tl.load(taken + 1), tl.load(taken + 2), tl.load(taken + 3)
+        item = at // C
         middle = tl.load(mean + at, mask=inside, other=0.0)
         free = tl.load(raw + at, mask=inside, other=0.0)
         share = tl.sigmoid(free)
         scale = sigma_max * share
-        group = tl.load(groups + item, mask=there, other=0)
-        of_group = group[:, None] * C + column[None, :]
-        weight = tl.load(weights + item, mask=there, other=0.0)[:, None]
+        of_group = tl.load(groups + item, mask=inside, other=0) * C + (at - item * C)
+        weight = tl.load(weights + item, mask=inside, other=0.0)
         gap = middle - tl.load(centres + of_group, mask=inside, other=0.0)
         if OFFSETS:
             gap -= tl.load(offsets + at, mask=inside, other=0.0)
@@ -174,13 +176,14 @@ class ItemTable:
         assert self.around is not None
         gradient.collect()
         centres, offsets = self.around
-        _update_kernel[self.grid](
-            key, self.mean, self.raw, gradient.buffer, self.order, self.groups, self.weights,
+        count = self.mean.numel()
+        _update_kernel[(triton.cdiv(count, _BLOCK),)](
+            key, self.mean, self.raw, gradient.buffer, self.groups, self.weights,
             centres, self.mean if offsets is None else offsets, *self.slopes, taken,
             moments["mean.exp_avg"], moments["mean.exp_avg_sq"],
             moments["raw.exp_avg"], moments["raw.exp_avg_sq"],
-            len(self.mean), self.sigma_max, faster, *betas, epsilon,
-            **self.shape, OFFSETS=offsets is not None,
+            count, self.sigma_max, faster, *betas, epsilon,
+            C=self.mean.shape[1], BLOCK=_BLOCK, OFFSETS=offsets is not None, WIDE=count >= 1 << 31,
         )  # fmt: skip
 
 
