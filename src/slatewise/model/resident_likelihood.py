@@ -43,7 +43,11 @@ def has_kernels(parameters: Parameters, exposure: Exposure | None) -> bool:
     """
     if exposure is not None and not exposure.repeats:
         return False
-    return has_loop(parameters.parts.relevance) and takes_triton(parameters.items)
+    if not (has_loop(parameters.parts.relevance) and takes_triton(parameters.items)):
+        return False
+    from slatewise.model.kernels.gpu.catalogue import fits_candidates  # noqa: PLC0415
+
+    return fits_candidates(parameters.dimensions, parameters.items.device)
 
 
 def moving_in_place(

@@ -232,6 +232,11 @@ class DenseSteps:
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
         """Restore what `state` returned."""
+        if "step" not in tensors:
+            raise SlatewiseError(
+                "this checkpoint of a run on a GPU was written by an earlier release.",
+                "Start another run.",
+            )
         self._taken.copy_(tensors["step"])
         for part, own in (("items", self.items.moments), ("shared", self.shared.moments)):
             found = without_prefix(tensors, f"{part}.")

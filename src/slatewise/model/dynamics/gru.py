@@ -109,8 +109,10 @@ class Gru(Recurrent):
         """Roll out all users in one kernel."""
         if not takes_triton(moving, initial):
             return None
-        from slatewise.model.kernels.gpu.scan import scan_gru  # noqa: PLC0415
+        from slatewise.model.kernels.gpu.scan import fits_gru, scan_gru  # noqa: PLC0415
 
+        if not fits_gru(initial.shape[-1], initial.device):
+            return None
         inputs = self.inputs(moving, weights)
         return scan_gru(
             inputs, initial, weights.from_state, batch.event_offsets, batch.state_before

@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from slatewise.model.kernels.gpu.parts import width
+from slatewise.model.kernels.gpu.parts import shared_memory, width
 
 _STATES, _CANDIDATES, _WARPS = 64, 64, 4
 _PARTS = 64
@@ -169,6 +169,16 @@ def _candidate_gradient(
     tl.atomic_add(of_rows + to, result, mask=known, sem="relaxed")
     if BIAS:
         tl.atomic_add(of_biases + candidate, of_bias, mask=there, sem="relaxed")
+
+
+_SHARED = {32: 41_984, 64: 82_944, 128: 164_864}
+"""Bytes of shared memory that the gradient of candidates takes for up to so many dimensions."""
+
+
+def fits_candidates(dims: int, device: torch.device) -> bool:
+    """Return whether blocks of states and candidates fit the shared memory of a device."""
+    needed = _SHARED.get(width(dims, 32))
+    return needed is not None and needed <= shared_memory(device)
 
 
 class CandidateSums:

@@ -70,6 +70,13 @@ def normals(key: Tensor, first: int, shape: tuple[int, ...]) -> Tensor:
     return out
 
 
+def shared_memory(device: torch.device) -> int:
+    """Return the bytes of shared memory that a program may have on a device."""
+    if device.type != "cuda":
+        return 1 << 30  # the interpreter has no such limit
+    return int(torch.cuda.get_device_properties(device).shared_memory_per_block_optin)
+
+
 def width(columns: int, least: int = 1) -> int:
     """Return the power of two that columns are filled up to."""
     return max(least, int(triton.next_power_of_2(columns)))

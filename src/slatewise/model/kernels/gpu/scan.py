@@ -14,10 +14,13 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from slatewise.model.kernels.gpu.parts import tanh, width
+from slatewise.model.kernels.gpu.parts import shared_memory, tanh, width
 
 _LINEAR_USERS, _LINEAR_WARPS = 8, 2
 _GRU_USERS, _GRU_WARPS = 16, 4
+_FEW_UNITS = 32
+_SHARED = {32: 69_632, 64: 204_800}
+"""Bytes of shared memory that the gradient takes for up to so many hidden units."""
 _PRECISION = "tf32x3"
 """Of the products with the state: three products of TF32, which are as good as one of float32."""
 
@@ -163,6 +166,12 @@ def _gru_gradient(
     tl.store(of_initial + user[:, None] * H + column[None, :], slope, mask=inside)
 
 
+def fits_gru(hidden: int, device: torch.device) -> bool:
+    """Return whether the matrices of a GRU fit the shared memory of a device."""
+    needed = _SHARED.get(width(hidden, _FEW_UNITS))
+    return needed is not None and needed <= shared_memory(device)
+
+
 def scan_linear(moving: Tensor, initial: Tensor, drift: Tensor, offsets: Tensor) -> Tensor:
     """Return all states of linear dynamics: [M, D]."""
     result: Tensor = _Linear.apply(moving, initial, drift, offsets)
@@ -234,11 +243,12 @@ class _Gru(torch.autograd.Function):
             "TILE": _GRU_USERS,
             "HP": width(hidden, 16),
             "PRECISION": _PRECISION,
+            "num_warps": _GRU_WARPS,
+            # Matrices of more units leave no room for the inputs of three steps at a time.
+            "num_stages": 3 if hidden <= _FEW_UNITS else 1,
         }
         ctx.users = users
-        _gru_kernel[ctx.grid](
-            inputs, initial, weights, offsets, states, users, **ctx.shape, num_warps=_GRU_WARPS
-        )
+        _gru_kernel[ctx.grid](inputs, initial, weights, offsets, states, users, **ctx.shape)
         ctx.save_for_backward(inputs, weights, offsets, states, state_before)
         return states
 
@@ -252,7 +262,7 @@ class _Gru(torch.autograd.Function):
         of_initial = inputs.new_empty(ctx.users, hidden)
         _gru_gradient[ctx.grid](
             inputs, weights, offsets, states, slopes.contiguous(), of_inputs, of_gates, of_initial,
-            ctx.users, **ctx.shape, num_warps=_GRU_WARPS,
+            ctx.users, **ctx.shape,
         )  # fmt: skip
         before = states.index_select(0, state_before)  # [K, H]
         of_weights = torch.cat([of_inputs[:, : 2 * hidden].T @ before, of_gates.T @ before])
