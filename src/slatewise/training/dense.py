@@ -214,11 +214,11 @@ class DenseSteps:
         return Candidates(drawn, catalogue)
 
     def _refuse_too_large(self) -> None:
-        size = self.posterior.parts.dynamics.state_size
-        numbers = (self._room.interactions + self._batch) * size
+        size, most = self.posterior.parts.dynamics.state_size, self._room.interactions
+        numbers = (most + self._batch) * size
         if numbers > _MOST_NUMBERS:
             raise SlatewiseError(
-                f"{self._batch:,} users with up to {self._room.interactions:,} interactions, of {size:,} "
+                f"{self._batch:,} users with up to {most:,} interactions, of {size:,} "
                 "dimensions each, are too large a batch for a GPU.",
                 f"Set batch_users to {max(1, self._batch * _MOST_NUMBERS // numbers):,} or fewer, "
                 "or use the CPU (--device cpu).",

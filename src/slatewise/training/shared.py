@@ -118,7 +118,7 @@ class SharedParameters:
         for name, place in zip(self._parts, places, strict=True):
             for row, leaf in zip(place, self._leaves.get(name, ()), strict=False):
                 if leaf.grad is not None:
-                    row += leaf.grad.flatten()
+                    row.add_(leaf.grad.flatten())
         found = found * self._learned
         norm = torch.linalg.vector_norm(found)
         return (limit / (norm + 1e-6)).clamp(max=1.0) * found, norm
