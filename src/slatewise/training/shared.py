@@ -97,7 +97,7 @@ class SharedParameters:
         mean, raw = self._flat
         ratio = (self._sigma_max * torch.sigmoid(raw)).square() * self._precision
         logs = torch.log(ratio + (1 - self._counted))
-        each = ratio + mean.square() * self._precision - self._counted - logs
+        each: Tensor = ratio + mean.square() * self._precision - self._counted - logs
         return 0.5 * factor * each.sum()
 
     def gradients(self, limit: float) -> tuple[Tensor, Tensor]:
