@@ -10,6 +10,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.runtime import driver
 
 POPULAR: Final = 1_024
 """Items whose gradients are summed in several copies, at most."""
@@ -74,7 +75,8 @@ def shared_memory(device: torch.device) -> int:
     """Return the bytes of shared memory that a program may have on a device."""
     if device.type != "cuda":
         return 1 << 30  # the interpreter has no such limit
-    return int(torch.cuda.get_device_properties(device).shared_memory_per_block_optin)
+    index = torch.cuda.current_device() if device.index is None else device.index
+    return int(driver.active.utils.get_device_properties(index)["max_shared_mem"])
 
 
 def width(columns: int, least: int = 1) -> int:
