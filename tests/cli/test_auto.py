@@ -30,8 +30,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_terms_are_chosen_said_kept_and_trained(run: Run, folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     options = ["--auto", "--config", folder / "quick.toml"]
-    code, text, _ = run("train", folder / "set", out, *options)
+    code, text, progress = run("train", folder / "set", out, *options)
     assert code == 0
+    trials = [line for line in progress.splitlines() if line.startswith("choosing terms: ")]
+    assert "with everything (trial 1 of 8; " in trials[0]
+    assert "another seed (trial 8 of 8; " in trials[-1]
+    assert all("s more)" in line for line in trials[1:])
     for part in ("What a term gains", "position", "split by user", "Chosen: slate-linear-hier"):
         assert part in " ".join(text.split())
     stored, model = json.loads((out / "selection.json").read_text()), load(out)

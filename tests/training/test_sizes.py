@@ -12,6 +12,7 @@ from slatewise.data import SlateDataset
 from slatewise.data.preparation import prepare
 from slatewise.errors import SlatewiseError
 from slatewise.evaluation import ModelRecommender
+from slatewise.features import half_lives_of
 from slatewise.model.config import ModelConfig
 from slatewise.training import TrainingConfig, fit, load, loop
 from slatewise.training.config import STEPS
@@ -173,6 +174,10 @@ def test_a_log_with_slates_is_predicted_by_the_terms_it_can_teach(
     model, missing = with_terms(ModelConfig(), dataset)
     popular = ("popularity",) if times == "turning over" else ()
     assert model.terms == ("history", *popular, "position", "propensity")
+    if popular:
+        assert model.half_lives == half_lives_of(dataset) != ModelConfig().half_lives
+        given = ModelConfig(half_lives=(3.0,))
+        assert with_terms(given, dataset)[0].half_lives == (3.0,)
     assert missing["source"] == "the log has one source"
     assert missing["network"].startswith("it has ")
     assert with_terms(ModelConfig(), dataset, "cuda")[0].terms == model.terms

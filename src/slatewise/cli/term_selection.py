@@ -1,11 +1,15 @@
 """The choice of terms for `slatewise train --auto`, which can be interrupted and resumed."""
 
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.table import Table
 
-from slatewise.cli.show import console, progress, table
+from slatewise.cli.show import bars, console, table
 from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
 
@@ -63,7 +67,7 @@ def choose(
     stored = read_choice(files.run, model) if files.begun else None
     if stored is not None:
         return stored, None
-    with progress() as bars:
+    with _trials() as report:
         found = select(
             dataset,
             model,
@@ -71,7 +75,7 @@ def choose(
             item_features=item_features,
             seed=seed,
             memory=files.memory,
-            progress=bars,
+            progress=report,
         )
     console.print(_account(found))
     console.print(_comparisons(found))
@@ -85,6 +89,28 @@ def choose(
         console.print(note, style="dim")
     console.print(f"\nChosen: {found.choice.name}\n")
     return found.choice, found
+
+
+@contextmanager
+def _trials() -> Iterator[Callable[[str, int, int], None]]:
+    """Show on standard error what is tried, how far it is, and how long it may take yet.
+
+    A bar on a terminal, and a line for each trial elsewhere.
+    """
+    began = time.monotonic()
+    with bars() as shown:
+        task = shown.add_task("choosing terms")
+
+        def report(trial: str, done: int, total: int) -> None:
+            text = f"choosing terms: {trial}"
+            shown.update(task, description=text, completed=done, total=total)
+            if shown.disable:
+                passed = time.monotonic() - began
+                more = f", about {passed / done * (total - done):.0f} s more" if done else ""
+                line = f"{text} (trial {done + 1} of {total}; {passed:.0f} s so far{more})"
+                print(line, file=sys.stderr, flush=True)
+
+        yield report
 
 
 def _account(found: "Selection") -> Table:

@@ -15,6 +15,7 @@ same to a slate under all three.
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
 
 from slatewise.data.dataset import SlateDataset
 from slatewise.evaluation import (
@@ -38,10 +39,12 @@ from slatewise.selection.memory import Memory
 from slatewise.selection.record import ANOTHER_SEED, CandidateResult, Comparison, Selection
 from slatewise.selection.trial import Trial, trial_of
 from slatewise.training import TrainingConfig, fit
-from slatewise.training.loop import Progress as State
 
-Progress = Callable[[str, int, int | None], None]
-"""Called with a stage, how much of it is done, and how much there is, if known."""
+Progress = Callable[[str, int, int], None]
+"""Called with what is tried, how many trials are done, and how many there are in all."""
+_TRIALS: Final = 6
+"""Beside those of candidates: with everything, twice, with what gains, with nothing, the baselines,
+and by another seed."""
 
 
 def select(
@@ -79,7 +82,8 @@ def select(
     }
     digests = [dataset.content_hash, item_features and item_features.digest]
     known = Memory(memory, about | {"of": digests})
-    work = _Trials(trial, recipe, config, item_features, seed, known, progress)
+    trials = len(names) + _TRIALS
+    work = _Trials(trial, recipe, config, item_features, seed, known, progress, trials)
     # Trials rank nothing: fitting the weights of rankings would be in vain.
     bare = Choice(model.changed(likelihood="slate", ranking="slate"))
     chosen, results = _choose(work, bare, names)
@@ -163,30 +167,34 @@ class _Trials:
     seed: int
     memory: Memory
     progress: Progress
+    trials: int
+    """how many there will be"""
+    _done: set[str] = field(default_factory=set)
     _fitted: dict[str, SlateModel] = field(default_factory=dict)
 
     def judge(
         self, choice: Choice, stage: str, *, start: Choice | None = None, seed: int | None = None
     ) -> Estimate:
         """Fit a model, from what another has learned if given, and score it on later users."""
+        self._begin(stage)
         seed = self.seed if seed is None else seed
         what = f"{choice.model.model_dump_json()} described={choice.described} seed={seed}"
         trial = what if start is None else f"{what} after {start.name}"
 
         def score() -> Estimate:
             if start is not None:
-                fitted = self._fit(choice, stage, seed, start=self._kept(start))
+                fitted = self._fit(choice, seed, start=self._kept(start))
             elif seed != self.seed:
-                fitted = self._fit(choice, stage, seed)
+                fitted = self._fit(choice, seed)
             else:
-                fitted = self._kept(choice, stage)
+                fitted = self._kept(choice)
             return self._score(lambda log: ModelRecommender(fitted, log=log))
 
         return self.memory.score(trial, score)
 
     def judge_baselines(self) -> dict[str, Estimate]:
         """Score what needs no model, fitted to the same interactions."""
-        self.progress("baselines", 0, None)
+        self._begin("baselines")
         fitted = fit_baselines(self.trial.fitting, seed=self.seed)
 
         def score(name: str) -> Estimate:
@@ -194,20 +202,20 @@ class _Trials:
 
         return {name: score(name) for name in fitted}
 
-    def _kept(self, choice: Choice, stage: str = "with everything") -> SlateModel:
+    def _begin(self, stage: str) -> None:
+        """Report what is tried next."""
+        if stage not in self._done:
+            self.progress(stage, len(self._done), self.trials)
+            self._done.add(stage)
+
+    def _kept(self, choice: Choice) -> SlateModel:
         """Return the fit of a model, made once; after a resumed selection, made again."""
         if choice.name not in self._fitted:
-            self._fitted[choice.name] = self._fit(choice, stage, self.seed)
+            self._fitted[choice.name] = self._fit(choice, self.seed)
         return self._fitted[choice.name]
 
-    def _fit(
-        self, choice: Choice, stage: str, seed: int, *, start: SlateModel | None = None
-    ) -> SlateModel:
+    def _fit(self, choice: Choice, seed: int, *, start: SlateModel | None = None) -> SlateModel:
         epochs = self.training.max_epochs if start is None else self.config.further_epochs
-
-        def observe(at: State) -> None:
-            self.progress(stage, at.epoch, epochs)
-
         return fit(
             self.trial.fitting,
             choice.model,
@@ -215,7 +223,6 @@ class _Trials:
             seed=seed,
             start=start,
             item_features=self.item_features if choice.described else None,
-            observer=observe,
         )
 
     def _score(self, recommender: Callable[[SlateDataset], Predictor]) -> Estimate:

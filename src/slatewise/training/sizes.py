@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from slatewise.data.dataset import SlateDataset
+from slatewise.features.half_lives import half_lives_of
 from slatewise.features.turnover import items_stay
 from slatewise.model.config import ModelConfig
 from slatewise.model.registry import TERMS
@@ -92,7 +93,10 @@ def with_terms(
         return model, {}
     obstacles = {name: _obstacle(name, dataset, device) for name in SLATE_TERMS}
     missing = {name: why for name, why in obstacles.items() if why is not None}
-    return model.changed(terms=tuple(n for n in SLATE_TERMS if n not in missing)), missing
+    model = model.changed(terms=tuple(n for n in SLATE_TERMS if n not in missing))
+    if "popularity" in model.terms and not model.is_given("half_lives"):
+        model = model.changed(half_lives=half_lives_of(dataset))
+    return model, missing
 
 
 def _obstacle(term: str, dataset: SlateDataset, device: str) -> str | None:
