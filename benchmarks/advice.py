@@ -11,12 +11,13 @@ quality, catalogue, groups, and share of search.
 
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from harness import Row, Target, parse, parser, report
+from harness import Row, Target, kept, parse, parser, report
 from slatewise.evaluation.advice import AdviceConfig, advise
 from slatewise.experiments.days import retrain
 from slatewise.experiments.model_policy import ModelPolicy, ServedModel
@@ -27,9 +28,9 @@ from slatewise.slates.strategies import named_strategy
 
 VARIANT = "slate-linear-hier"
 GREEDY, THOMPSON = "greedy", "in-slate-thompson"
-DAYS, WINDOW, USERS = 4, 4, 150
-ADVICE: dict[str, Any] = {"days": 4, "slates": 100, "repetitions": 5}
-BASE: dict[str, Any] = {"max_slate": 10, "mean_scroll": 6.0, "search_share": 0.2, "days": 8}
+DAYS, WINDOW, USERS = 4, 3, 120
+ADVICE: dict[str, Any] = {"days": 4, "slates": 60, "repetitions": 5}
+BASE: dict[str, Any] = {"max_slate": 10, "mean_scroll": 6.0, "search_share": 0.2, "days": 7}
 NO_LIFE: dict[str, Any] = {"life": {"hours": 0.0, "new_groups": 0.0}, "policy": "random"}
 
 
@@ -114,8 +115,8 @@ def row_of(name: str, seed: int) -> Row:
         "advice": found.best.strategy,
         "sure": found.is_sure,
         "expected": gain.value,
-        "expected_low": gain.low,
-        "expected_high": gain.high,
+        "expected_low": float(gain.low),
+        "expected_high": float(gain.high),
         "greedy": greedy,
         "thompson": thompson,
         "actual": thompson - greedy,
@@ -131,11 +132,13 @@ def main() -> None:
     """Ask all worlds."""
     arguments = parser(__doc__)
     arguments.add_argument("--seed", type=int, default=7)
+    arguments.add_argument("--world", type=int, help="only this one, by its number from 0")
     options = parse(arguments, globals())
-    rows = []
-    for number, name in enumerate(WORLDS):
-        rows.append(row_of(name, options.seed + number))
-        print(f"{name}: {rows[-1]}", flush=True)
+    rows = [
+        kept(options.keep, name, partial(row_of, name, options.seed + number))
+        for number, name in enumerate(WORLDS)
+        if options.world in (None, number)
+    ]
     for row in rows:
         row["interval"] = f"{row['low']:+.4f} … {row['high']:+.4f}"
         row["answer"] = "right" if row["right"] else "wrong" if row["clear"] else "no difference"

@@ -16,13 +16,14 @@ import importlib.util
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from harness import Row, Target, parse, parser, report
+from harness import Row, Target, kept, parse, parser, report
 from rivals import LinearThompson, Neighbours, Popularity, VowpalWabbit, logged_day
 from slatewise.experiments.daily_log import DaySlates
 from slatewise.experiments.days import retrain
@@ -39,23 +40,24 @@ Ints = npt.NDArray[np.int64]
 WORLDS: dict[str, dict[str, Any]] = {
     "news": {
         "preset": "news",
-        "users": 250,
+        "users": 150,
         "slates_a_day": 3.0,
         "window": 3,
-        "simulation": {"catalogue": {"items": 700}},
+        "simulation": {"catalogue": {"items": 500}},
         "item_features": True,
         "model": {"terms": ["bias", "popularity", "position"], "dimensions": 5},
     },
     "cold shop": {
         "preset": "market",
-        "users": 250,
+        "users": 150,
         "slates_a_day": 3.0,
         "window": 3,
         "simulation": {
             "search_share": 0.0,
+            "days": 7,
             "max_slate": 10,
             "mean_scroll": 6.0,
-            "catalogue": {"items": 800, "groups": 15},
+            "catalogue": {"items": 400, "groups": 10},
             "effects": {"quality_sd": 1.2},
         },
         "model": {"terms": ["bias"], "dimensions": 5},
@@ -231,20 +233,26 @@ def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--seeds", type=int, default=3)
     arguments.add_argument("--world", action="append", help="only this one")
+    arguments.add_argument("--policy", action="append", help="only this one")
     options = parse(arguments, globals())
     there = importlib.util.find_spec("vowpalwabbit") is not None
     if not there:
         print("Vowpal Wabbit is not installed (pip install vowpalwabbit): it is left out.")
     policies = [policy for policy in SETTINGS if there or policy != "vw"]
     worlds = options.world or list(WORLDS)
-    rows = [row_of(world, policy, options.seeds) for world in worlds for policy in policies]
+    rows = [
+        kept(options.keep, f"{world} {policy}", partial(row_of, world, policy, options.seeds))
+        for world in worlds
+        for policy in options.policy or policies
+    ]
     targets = []
     for world in worlds:
         own = [row for row in rows if row["world"] == world]
         ours = [row["regret"] for row in own if row["policy"].startswith("slatewise")]
         others = [row["regret"] for row in own if not row["policy"].startswith("slatewise")]
         what = f"{world}: least regret of slatewise less the least of others"
-        targets.append(Target(what, min(ours) - min(others), 0.0))
+        if ours and others:
+            targets.append(Target(what, min(ours) - min(others), 0.0))
     columns = {
         **{"world": "{}", "policy": "{}", "settings": "{}", "rate": "{:.4f}"},
         **{"regret": "{:.4f}", "interval": "{}", "minutes": "{:.1f}"},

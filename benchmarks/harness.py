@@ -4,6 +4,7 @@ import argparse
 import io
 import json
 import math
+import re
 import resource
 import subprocess
 import sys
@@ -52,6 +53,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     result.add_argument("--json", type=Path, help="write the numbers to this file")
+    result.add_argument("--keep", type=Path, help="keep rows here, and go on from those there are")
     result.add_argument("--check", action="store_true", help="exit 1 when a target is missed")
     result.add_argument(
         "--small", action="store_true", help="tiny sizes, in seconds: shows that it runs"
@@ -73,6 +75,21 @@ def parse(arguments: argparse.ArgumentParser, script: dict[str, Any]) -> argpars
             else:
                 setattr(options, name, value)
     return options
+
+
+def kept(folder: Path | None, name: str, make: Callable[[], Row]) -> Row:
+    """Return a row that was kept in a folder under a name, or make it and keep it there.
+
+    So a long benchmark can be interrupted and resumed, and run piece by piece.
+    """
+    if folder is None:
+        return make()
+    file = folder / f"{re.sub('[^a-z0-9]+', '-', name.lower()).strip('-')}.json"
+    if not file.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(make(), indent=2) + "\n")
+    row: Row = json.loads(file.read_text())
+    return row
 
 
 def report(

@@ -266,6 +266,7 @@ def shown(value: Any) -> str:
     [
         ("train", "training.md", "Options"),
         ("evaluate", "evaluation.md", "The model"),
+        ("advise", "exploring.md", "Which strategy pays on your site"),
         ("experiment", "experiments.md", "Options"),
         ("report", "experiments.md", "The report"),
         ("load", "service.md", "Bring your log"),

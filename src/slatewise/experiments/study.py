@@ -55,6 +55,7 @@ STUDIES: Final[Mapping[str, str]] = {
     "online-models": "slatewise.experiments.online_models",
     "missing-search": "slatewise.experiments.missing_search",
     "online-strategies": "slatewise.experiments.online_strategies",
+    "claims": "slatewise.experiments.claims",
     "terms": "slatewise.experiments.terms",
     "exposure": "slatewise.experiments.exposure",
     "tune": "slatewise.experiments.tuning.search",

@@ -1,0 +1,269 @@
+"""`claims`: where the paper's claims hold, as maps over the regime of a site.
+
+The paper has one site: ads that live for days, most of them seen a few dozen times, and much
+search. Here its four claims are asked of a grid of simulated sites, which differ in how long items
+live, how much is searched, and how many items there are:
+
+- GRU dynamics bring more clicks than linear ones;
+- the all-item likelihood brings more clicks than the slate likelihood;
+- that turns when search is missing from the log;
+- in-slate Thompson sampling brings more clicks than greedy slates, learning from the log of all
+  arms or, where `own_days` is set, each from its own slates.
+
+A claim holds in a regime if the 95 % interval of the difference, over worlds and users, is above 0.
+"""
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+from typing import Any, Final, NamedTuple, Self
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
+
+from slatewise.errors import SlatewiseError
+from slatewise.experiments.comparison import compare_arms
+from slatewise.experiments.days import run_days
+from slatewise.experiments.findings import Finding
+from slatewise.experiments.online import Arm, OnlineConfig
+from slatewise.experiments.rates import Rates
+from slatewise.experiments.store import Row, Tables
+from slatewise.experiments.study import Bench, Study, Summary, Unit
+from slatewise.simulation.config import Share
+
+SLATE, LINEAR, ALL_ITEM = "slate-gru-hier", "slate-linear-hier", "all-item-gru-hier"
+IN_SLATE: Final = "in-slate-thompson"
+POOLED, OWN = "pooled", "own"
+YES, NO, OPEN = "holds", "the opposite holds", "cannot be told"
+
+
+class Claim(NamedTuple):
+    """Two arms, of which the first should bring more clicks."""
+
+    text: str
+    first: Arm
+    second: Arm
+    part: str = POOLED
+
+
+CLAIMS: Final = {
+    "gru": Claim("GRU dynamics over linear ones", Arm(SLATE), Arm(LINEAR)),
+    "all-item": Claim("all-item over slate likelihood", Arm(ALL_ITEM), Arm(SLATE)),
+    "in-slate": Claim("in-slate Thompson over greedy", Arm(SLATE, IN_SLATE), Arm(SLATE)),
+    "in-slate, own data": Claim(
+        "in-slate Thompson over greedy, each on its own data",
+        *(Arm(SLATE, IN_SLATE), Arm(SLATE), OWN),
+    ),
+}
+TURN: Final = "turn"
+
+
+class ClaimsConfig(OnlineConfig):
+    """Settings of the study of claims."""
+
+    lives: tuple[NonNegativeFloat, ...] = Field(default=(0.0, 48.0, 120.0), min_length=1)
+    """Hours that items live; 0 for ever."""
+    shares: tuple[Share, ...] = Field(default=(0.0, 0.5, 0.8), min_length=1)
+    """Shares of search."""
+    catalogues: tuple[PositiveInt, ...] = Field(default=(2_000,), min_length=1)
+    """Numbers of items, over the days that the preset lasts."""
+    days: PositiveInt = 5
+    """How long all learn from all."""
+    own_days: NonNegativeInt = 0
+    """How long greedy and in-slate Thompson learn each from its own slates; 0 leaves that out."""
+
+    @model_validator(mode="after")
+    def _sites(self) -> Self:
+        # Now, and not after an hour in the middle of the study.
+        for regime in regimes(self):
+            try:
+                regime.of(self).simulated(self.seeds[0])
+            except SlatewiseError as error:
+                raise ValueError(f"{regime.name}: {error.problem.rstrip('.')}") from error
+        return self
+
+
+class Regime(NamedTuple):
+    """A site of the grid."""
+
+    life: float
+    search: float
+    items: int
+
+    @property
+    def name(self) -> str:
+        """What its unit is called."""
+        return f"life-{self.life:g}-search-{self.search:g}-items-{self.items}"
+
+    def of(self, config: ClaimsConfig) -> ClaimsConfig:
+        """Return the settings of the site."""
+        given = dict(config.simulation)
+        given["search_share"] = self.search
+        given["catalogue"] = dict(given.get("catalogue", {})) | {"items": self.items}
+        life = dict(given.get("life", {})) | {"hours": self.life}
+        if self.life:
+            given |= {"life": life, "policy": "front-page"}
+        else:
+            given["life"] = {"hours": 0.0}
+        return config.model_copy(update={"simulation": given})
+
+
+def regimes(config: ClaimsConfig) -> list[Regime]:
+    """Return all sites of the grid."""
+    return [Regime(*cell) for cell in product(config.lives, config.shares, config.catalogues)]
+
+
+def _parts(config: ClaimsConfig) -> list[str]:
+    """Return which units a site has: one for all arms, and one for each that learns alone."""
+    own = [f"{OWN}-{strategy}" for strategy in ("greedy", IN_SLATE)] if config.own_days else []
+    return [POOLED, *own]
+
+
+def units(config: ClaimsConfig) -> list[Unit]:
+    """One unit for each seed, site and part."""
+    return [
+        Unit(seed, f"{regime.name}-{part}")
+        for seed in config.seeds
+        for regime in regimes(config)
+        for part in _parts(config)
+    ]
+
+
+def run(config: ClaimsConfig, unit: Unit, bench: Bench) -> Tables:
+    """Run the arms of one site."""
+    regime, part = next(
+        (regime, part)
+        for regime in regimes(config)
+        for part in _parts(config)
+        if unit.part == f"{regime.name}-{part}"
+    )
+    site = regime.of(config)
+    if part == POOLED:
+        arms = [Arm(SLATE), Arm(LINEAR), Arm(ALL_ITEM), Arm(SLATE, IN_SLATE)]
+        tables = run_days(site, unit.seed, arms, config.days, bench)
+    else:
+        arm = Arm(SLATE, part.removeprefix(f"{OWN}-"))
+        tables = run_days(site, unit.seed, [arm], config.own_days, bench)
+    about = regime._asdict() | {"part": part.partition("-")[0]}
+    return {"shown": [about | row for row in tables["shown"]]}
+
+
+def summarise(config: ClaimsConfig, tables: Tables) -> Summary:
+    """Compare the arms of each claim in each regime, and say where it holds."""
+    rows = [*_map(config, tables["shown"])]
+    rows += _turns(rows)
+    headline = [
+        {
+            "claim": _text(claim),
+            "regimes": len(own),
+            **{answer: sum(row["holds"] == answer for row in own) for answer in (YES, NO, OPEN)},
+        }
+        for claim, own in _by_claim(rows).items()
+    ]
+    shown: Tables = {"map": rows, "headline": headline}
+    return Summary(shown, list(_findings(rows)), headline="headline")
+
+
+def _map(config: ClaimsConfig, shown: list[Row]) -> Iterator[Row]:
+    """Yield the difference of each claim in each regime."""
+    for regime in regimes(config):
+        here = [row for row in shown if all(row[k] == v for k, v in regime._asdict().items())]
+        for name, claim in CLAIMS.items():
+            arms = {claim.first.name, claim.second.name}
+            own = [row for row in here if row["part"] == claim.part and row["arm"] in arms]
+            if {row["arm"] for row in own} != arms:
+                continue
+            days = config.days if claim.part == POOLED else config.own_days
+            rates = Rates(own, {"all": range(days)}, config.resamples)
+            found = compare_arms(rates, claim.first.name, claim.second.name, "all").found
+            yield {
+                "claim": name,
+                **regime._asdict(),
+                "value": found.value,
+                "low": found.low,
+                "high": found.high,
+                "by_seed": list(found.by_seed),
+                "holds": _answer(found.low, found.high, len(found.by_seed)),
+            }
+
+
+def _answer(low: float, high: float, worlds: int) -> str:
+    """Say what an interval says; one world says nothing of others."""
+    if worlds < 2 or low <= 0 <= high:
+        return OPEN
+    return YES if low > 0 else NO
+
+
+def _turns(rows: list[Row]) -> Iterator[Row]:
+    """Yield whether all-item over slate turns between most search and least, of sites alike."""
+    sites: dict[tuple[float, int], list[Row]] = {}
+    for row in rows:
+        if row["claim"] == "all-item":
+            sites.setdefault((row["life"], row["items"]), []).append(row)
+    for (life, items), own in sites.items():
+        most, least = (pick(own, key=lambda row: row["search"]) for pick in (max, min))
+        if most is least:
+            continue
+        answers = most["holds"], least["holds"]
+        holds = YES if answers == (YES, NO) else OPEN if OPEN in answers else NO
+        yield {
+            "claim": TURN,
+            "life": life,
+            "search": least["search"],
+            "items": items,
+            "value": most["value"] - least["value"],
+            "low": most["low"] - least["high"],
+            "high": most["high"] - least["low"],
+            "by_seed": [],
+            "holds": holds,
+        }
+
+
+def _by_claim(rows: list[Row]) -> Mapping[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row["claim"], []).append(row)
+    return found
+
+
+def _text(claim: str) -> str:
+    return CLAIMS[claim].text if claim in CLAIMS else "all-item over slate turns without search"
+
+
+def _findings(rows: list[Row]) -> Iterator[Finding]:
+    """Say of each claim in what share of the regimes it holds."""
+    for claim, own in _by_claim(rows).items():
+        count = len(own)
+        surely, never = (sum(row["holds"] == answer for row in own) for answer in (YES, NO))
+        where = [_where(row) for row in own if row["holds"] == YES]
+        note = "it holds in no regime that was tried" if not where else f"holds: {'; '.join(where)}"
+        yield Finding(
+            f"In most regimes: {_text(claim)}?",
+            "share of the regimes in which it holds; the interval ends with those that cannot tell",
+            sum(row["value"] > 0 for row in own) / count,
+            surely / count,
+            1 - never / count,
+            reference=0.5,
+            paper="above",
+            note=note,
+            worlds=max((len(row["by_seed"]) for row in own), default=0) or None,
+        )
+
+
+def _where(row: Row) -> str:
+    life = f"lives of {row['life']:g} h" if row["life"] else "items for ever"
+    return f"{life}, {row['search']:.0%} search, {row['items']:,} items"
+
+
+def settings_of(about: Mapping[str, Any]) -> tuple[list[float], list[float], list[int]]:
+    """Return the axes of the grid from what a result says of its settings."""
+    settings = about["settings"]
+    return settings["lives"], settings["shares"], settings["catalogues"]
+
+
+STUDY: Final = Study(
+    "claims",
+    "Where the paper's claims hold: maps over lives, search and catalogue",
+    ClaimsConfig,
+    units,
+    run,
+    summarise,
+)

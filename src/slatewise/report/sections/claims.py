@@ -1,0 +1,83 @@
+"""Maps of the paper's claims over the regime of a site, with the boundary where each turns."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import polars as pl
+
+from slatewise.experiments.claims import CLAIMS, settings_of
+from slatewise.experiments.store import StudyResult
+from slatewise.report import figures
+from slatewise.report.section import Figure, Section, Table
+
+_DIVERGING = ((0.0, "#D55E00"), (0.5, "#ffffff"), (1.0, "#0072B2"))
+"""Orange where the opposite holds, blue where the claim does."""
+
+
+def section(result: StudyResult) -> Section:
+    """Show the study of claims."""
+    return Section(
+        str(result.about["title"]),
+        [
+            "Each cell is a simulated site of its own, over several worlds. Differences are of "
+            "exact click probabilities on the same users. A claim holds where the 95 % interval "
+            "over worlds and users is above 0; a star marks cells whose interval leaves 0 out.",
+            "Read it so: find the cell nearest to your site. Where it is blue with a star, expect "
+            "what the claim says; where it is orange with a star, the opposite; elsewhere these "
+            "worlds cannot tell, and a difference, if there is one, is smaller than the interval.",
+        ],
+        [
+            Table.of(
+                result.tables["headline"],
+                "In how many regimes each claim holds",
+                file="headline",
+            ),
+            Table.of(result.tables["map"], "Every claim in every regime", file="map"),
+        ],
+        list(_maps(result)),
+    )
+
+
+def _maps(result: StudyResult) -> Iterator[Figure]:
+    lives, shares, catalogues = settings_of(result.about)
+    for name, claim in CLAIMS.items():
+        for items in catalogues:
+            rows = result.tables["map"].filter(claim=name, items=items)
+            if rows.height:
+                more = f", {items:,} items" if len(catalogues) > 1 else ""
+                yield _map(rows, f"Where: {claim.text}{more}", lives, shares)
+
+
+def _map(rows: pl.DataFrame, title: str, lives: list[float], shares: list[float]) -> Figure:
+    cells = {(row["life"], row["search"]): row for row in rows.iter_rows(named=True)}
+    grid = [[cells[life, share] for share in shares] for life in lives]
+    values = [[row["value"] for row in line] for line in grid]
+    most = max(1e-9, *(abs(value) for line in values for value in line))
+    names = ["for ever" if not life else f"{life:g} h" for life in lives]
+    x, y = [f"{share:.0%}" for share in shares], names
+    shade: dict[str, Any] = {
+        "type": "heatmap",
+        **{"x": x, "y": y, "z": values, "zmin": -most, "zmax": most},
+        "colorscale": [list(stop) for stop in _DIVERGING],
+        "colorbar": {"title": {"text": "difference"}, "thickness": 12},
+        "text": [[_label(row) for row in line] for line in grid],
+        "texttemplate": "%{text}",
+        "hovertemplate": "%{x} search, lives %{y}: %{text}<extra></extra>",
+    }
+    data = [shade]
+    if len(lives) > 1 and len(shares) > 1:
+        line: dict[str, Any] = {
+            "type": "contour",
+            **{"x": x, "y": y, "z": values, "showscale": False, "hoverinfo": "skip"},
+            "contours": {"start": 0, "end": 0, "size": 1, "coloring": "none"},
+            "line": {"color": "#22262c", "width": 2, "dash": "dash"},
+        }
+        data.append(line)
+    layout = figures.layout("share of search", "life of items", height=140 + 70 * len(lives))
+    caption = "Click rate of the first less that of the second. Dashed: the boundary at 0."
+    return Figure(title, data, layout, caption, "map")
+
+
+def _label(row: dict[str, Any]) -> str:
+    star = "*" if row["low"] > 0 or row["high"] < 0 else ""
+    return f"{100 * row['value']:+.2f} pt{star}".replace("-", "−")

@@ -1,0 +1,99 @@
+"""Where the paper's claims hold: the grid, the answers, and the maps."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from slatewise.errors import SlatewiseError
+from slatewise.experiments.claims import NO, OPEN, STUDY, TURN, YES, ClaimsConfig, regimes
+from slatewise.experiments.store import Row, StudyResult
+from slatewise.experiments.study import run_study, study_config
+from slatewise.report import build_report
+from slatewise.report.sections import claims
+from tests.experiments.worlds import SMALL
+
+GRID: dict[str, Any] = {
+    **{"lives": (0.0, 48.0), "shares": (0.0, 0.8), "catalogues": (600,)},
+    "simulation": {"days": 10},
+}
+
+
+def shown(rates: dict[tuple[float, float], dict[str, float]]) -> list[Row]:
+    """Return what arms of given click rates were judged by, in three worlds of 40 users."""
+    rows = []
+    for (life, search), arms in rates.items():
+        for seed in range(3):
+            noise = np.random.default_rng([seed, int(10 * search)]).normal(0, 0.002, 40)
+            for arm, rate in arms.items():
+                rows.append(
+                    {"life": life, "search": search, "items": 600, "part": "pooled", "arm": arm}
+                    | {"seed": seed, "day": 0, "users": list(range(40)), "slates": [1] * 40}
+                    | {"expected": (rate + noise).tolist(), "served": [1] * 40, "clicks": [0] * 40}
+                )
+    return rows
+
+
+def test_a_claim_holds_where_its_interval_is_above_zero_and_turns_where_it_turns() -> None:
+    config = ClaimsConfig.build(SMALL | GRID | {"days": 1, "seeds": (0, 1, 2)}, "test")
+    slate, linear = "slate-gru-hier-greedy", "slate-linear-hier-greedy"
+    all_item, thompson = "all-item-gru-hier-greedy", "slate-gru-hier-in-slate-thompson"
+    lasting = {slate: 0.2, linear: 0.18, thompson: 0.2}
+    passing = {slate: 0.2, linear: 0.21, thompson: 0.24}
+    rates = {
+        (0.0, 0.0): lasting | {all_item: 0.15},
+        (0.0, 0.8): lasting | {all_item: 0.25},
+        (48.0, 0.0): passing | {all_item: 0.25},
+        (48.0, 0.8): passing | {all_item: 0.25},
+    }
+    found = STUDY.summarise(config, {"shown": shown(rates)})
+    holds = {
+        (row["claim"], row["life"], row["search"]): row["holds"] for row in found.tables["map"]
+    }
+    assert [holds["gru", life, 0.0] for life in (0.0, 48.0)] == [YES, NO]
+    assert [holds["all-item", 0.0, share] for share in (0.0, 0.8)] == [NO, YES]
+    assert [holds[TURN, life, 0.0] for life in (0.0, 48.0)] == [YES, NO]
+    assert [holds["in-slate", life, 0.8] for life in (0.0, 48.0)] == [OPEN, YES]
+    notes = {finding.question: finding.note for finding in found.findings}
+    assert "lives of 48 h, 80% search" in notes["In most regimes: in-slate Thompson over greedy?"]
+    assert found.tables["headline"][0][YES] == 2
+
+
+def test_nothing_follows_from_one_world() -> None:
+    config = ClaimsConfig.build(SMALL | GRID | {"days": 1}, "test")
+    arms = {"slate-gru-hier-greedy": 0.4, "slate-linear-hier-greedy": 0.1}
+    rows = [row for row in shown({(0.0, 0.0): arms}) if row["seed"] == 0]
+    found = STUDY.summarise(config, {"shown": rows})
+    assert [row["holds"] for row in found.tables["map"]] == [OPEN]
+    assert "no regime" in found.findings[0].note
+
+
+def test_the_grid_has_every_site_and_its_settings() -> None:
+    config = ClaimsConfig.build(SMALL | GRID | {"own_days": 2}, "test")
+    assert len(regimes(config)) == 4
+    assert len(STUDY.units(config)) == 4 * 3
+    worlds = [regime.of(config).simulated(0) for regime in regimes(config)]
+    assert [world.search_share for world in worlds] == [0.0, 0.8, 0.0, 0.8]
+    assert [world.life.hours for world in worlds] == [0.0, 0.0, 48.0, 48.0]
+    assert {world.catalogue.items for world in worlds} == {600}
+    with pytest.raises(SlatewiseError, match="life-2-search-0-items-600: simulation: about"):
+        ClaimsConfig.build(SMALL | GRID | {"lives": (2.0,)}, "test")
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Run a grid of one site."""
+    folder = tmp_path_factory.mktemp("claims")
+    site = {"lives": (0.0,), "shares": (0.3,), "catalogues": (200,), "days": 1}
+    run_study(STUDY, study_config(STUDY, None, **(SMALL | site)), folder)
+    return folder
+
+
+def test_the_study_runs_and_is_drawn(out: Path) -> None:
+    result = StudyResult.load(out / "claims")
+    assert set(result.tables["map"]["claim"]) == {"gru", "all-item", "in-slate"}
+    drawn = claims.section(result)
+    assert len(drawn.figures) == 3
+    assert drawn.figures[0].data[0]["x"] == ["30%"]
+    assert "Where: GRU dynamics over linear ones" in build_report(out).read_text(encoding="utf-8")
