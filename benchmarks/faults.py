@@ -154,6 +154,7 @@ class Faults:
     def _serving(self) -> set[str]:
         answer = self.server.client.get("/metrics").text
         lines = [line for line in answer.splitlines() if line.startswith("slatewise_model_info")]
+        lines = [line for line in lines if line.split()[-1] != "0.0"]  # what served before
         return {line.split('version="')[1].split('"')[0] for line in lines}
 
     def _refused(self) -> int:

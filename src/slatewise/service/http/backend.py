@@ -50,9 +50,7 @@ class Backend:
         self.service, self.store = service, store
         self.gate, self.metrics = gate, metrics
         self.writer = Writer(store, QUEUE, service.changed_users)
-        self._tracing, self._make = tracing, service.recommend
-        if tracing is not None:
-            self._make = tracing.spanned("make a slate", service.recommend)
+        self._tracing = tracing
         # Apart: reads that wait for a store in trouble must not keep slates waiting.
         self._ranking = ThreadPoolExecutor(min(os.cpu_count() or 1, 4), "ranking")
         self._reading = ThreadPoolExecutor(4, "reading")
@@ -142,7 +140,11 @@ class Backend:
     def _timed(self, request: Request) -> tuple[Made, float]:
         """Make a slate; return also the CPU seconds that it took."""
         start = thread_time()
-        made = self._make(request)
+        if self._tracing is None:
+            made = self.service.recommend(request)
+        else:
+            with self._tracing.span("make a slate"):
+                made = self.service.recommend(request)
         return made, thread_time() - start
 
     def _learn(self, took: float) -> None:

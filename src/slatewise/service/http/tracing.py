@@ -8,7 +8,6 @@ Where spans go, and how many, is said by OpenTelemetry's own variables in the en
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from contextvars import copy_context
-from functools import wraps
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -61,16 +60,6 @@ class Tracing:
                 await app(scope, receive, send)
             else:
                 await self._request(app, scope, receive, send)
-
-        return traced
-
-    def spanned(self, name: str, work: Callable[P, T]) -> Callable[P, T]:
-        """Return work that is a span, wherever it is done."""
-
-        @wraps(work)
-        def traced(*words: P.args, **names: P.kwargs) -> T:
-            with self._tracer.start_as_current_span(name):
-                return work(*words, **names)
 
         return traced
 
