@@ -207,12 +207,12 @@ def _terms(option: str | None) -> tuple[str, ...] | None:
 
 def _with_usual_likelihood(model: "ModelConfig", size: "LogSize") -> "ModelConfig":
     """Return the model with the likelihood that suits a log, and print why if it was not given."""
-    from slatewise.training import sizes  # noqa: PLC0415 (torch is slow to load)
+    from slatewise.training import TrainingConfig, sizes  # noqa: PLC0415 (torch is slow to load)
 
     found = sizes.with_likelihood(model, size)
     if found != model:
         console.print("Every slate is one clicked item: the likelihood is all-item.")
-        if not size.repeats:
+        if not sizes.settled(found, TrainingConfig(), size)[0].repeats:
             console.print("Nobody clicks an item twice: a click is compared with what is left.")
     return found
 
