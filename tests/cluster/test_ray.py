@@ -10,7 +10,13 @@ import pytest
 import ray
 import torch
 
-from slatewise.cluster import TrainingJob, connected, map_on_cluster, run_on_cluster
+from slatewise.cluster import (
+    TrainingJob,
+    connected,
+    iterate_on_cluster,
+    map_on_cluster,
+    run_on_cluster,
+)
 from slatewise.data import SlateDataset
 from slatewise.data.preparation import prepare
 from slatewise.errors import SlatewiseError
@@ -22,6 +28,7 @@ from slatewise.training.config import TrainingConfig
 from slatewise.training.loop import Progress
 from slatewise.training.peers import Peers
 from tests.cluster.work import doubled
+from tests.data.test_parts import assert_same_files, damaged_log
 from tests.training.test_peers import together
 
 pytestmark = pytest.mark.filterwarnings("ignore:::ray")
@@ -97,6 +104,14 @@ def test_tasks_run_side_by_side_and_errors_come_back() -> None:
     assert map_on_cluster(doubled, [5, 1, 4]) == [10, 2, 8]
     with pytest.raises(SlatewiseError, match="-1 is negative"):
         run_on_cluster(doubled, [1, -1], 2)
+
+
+def test_a_log_read_on_the_cluster_makes_the_same_dataset(tmp_path: Path) -> None:
+    items = damaged_log(tmp_path / "log")
+    here, there = tmp_path / "here", tmp_path / "there"
+    prepare(tmp_path / "log", items, here)
+    prepare(tmp_path / "log", items, there, elsewhere=iterate_on_cluster)
+    assert_same_files(here, there)
 
 
 def _run(config: StudyConfig, unit: Unit, bench: Bench) -> dict[str, list[dict[str, Any]]]:

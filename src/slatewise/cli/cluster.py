@@ -10,6 +10,7 @@ from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
 
 if TYPE_CHECKING:
+    from slatewise.data.parts import OrderedMap
     from slatewise.experiments.study import Each, SideBySide
     from slatewise.model.config import ModelConfig
     from slatewise.model.fitted import SlateModel
@@ -84,3 +85,15 @@ def units_on_ray(address: str | None) -> Iterator[UnitsOnCluster]:
     with connected(address) as ray:
         cores = int(ray.cluster_resources().get("CPU", 1))
         yield UnitsOnCluster(cores, run_on_cluster, map_on_cluster)
+
+
+@contextmanager
+def parts_on_ray(address: str | None) -> "Iterator[OrderedMap | None]":
+    """Connect to a cluster, if there is one, for the parts of a preparation."""
+    if address is None:
+        yield None
+        return
+    from slatewise.cluster import connected, iterate_on_cluster  # noqa: PLC0415
+
+    with connected(address):
+        yield iterate_on_cluster

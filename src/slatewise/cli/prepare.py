@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from slatewise.cli.cluster import parts_on_ray
 from slatewise.cli.formats import (
     Delimiter,
     ItemColumns,
@@ -127,6 +128,10 @@ def prepare(
         str | None, typer.Option(help="Start of test.", rich_help_panel=_SPLIT)
     ] = None,
     strict: Annotated[bool, typer.Option(help="Refuse input that needs repair.")] = False,
+    ray: Annotated[
+        str | None,
+        typer.Option(help="Read Parquet files on a Ray cluster: its address, auto, or local."),
+    ] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace OUT.")] = False,
 ) -> None:
     """Turn an exposure log into a dataset, and report what was read, dropped and kept."""
@@ -157,16 +162,18 @@ def prepare(
         },
         "options",
     )
-    with progress() as bars:
+    with progress() as bars, parts_on_ray(ray) as elsewhere:
         dataset = prepare_dataset(
             log,
             items,
-            out,
+            # Processes of a cluster stand elsewhere.
+            out if ray is None else out.resolve(),
             config,
             log_format=log_format,
             items_format=items_format,
             division=division,
             overwrite=overwrite,
+            elsewhere=elsewhere,
             progress=bars,
         )
     _show(dataset)

@@ -6,6 +6,7 @@ from slatewise.lazy import exports
 
 if TYPE_CHECKING:
     from slatewise.cluster.connection import connected as connected
+    from slatewise.cluster.tasks import iterate_on_cluster as iterate_on_cluster
     from slatewise.cluster.tasks import map_on_cluster as map_on_cluster
     from slatewise.cluster.tasks import run_on_cluster as run_on_cluster
     from slatewise.cluster.training import TrainingJob as TrainingJob
@@ -14,7 +15,7 @@ __all__, __dir__, __getattr__ = exports(
     __name__,
     {
         "connection": "connected",
-        "tasks": "map_on_cluster run_on_cluster",
+        "tasks": "iterate_on_cluster map_on_cluster run_on_cluster",
         "training": "TrainingJob",
     },
 )

@@ -27,7 +27,8 @@ class Checker:
         self._several_clicks = several_clicks
         self._clicks_by_position = clicks_by_position
         self._listed = listed
-        self._clicks = 0
+        self.clicks = 0
+        """On items of their slates, so far."""
 
     def clean(self, batch: pl.DataFrame) -> pl.DataFrame:
         """Return the usable rows, each with at most one click.
@@ -46,7 +47,7 @@ class Checker:
         elsewhere = pl.col("click").is_not_null() & ~pl.col("slate").list.contains(pl.col("click"))
         batch = self._drop(batch, Problem.CLICK_ELSEWHERE, elsewhere)
         batch = self._remove_unlisted(batch)
-        self._clicks += batch["click"].count()
+        self.clicks += batch["click"].count()
         self._note(batch, Problem.NO_SOURCE, pl.col("source").is_null())
         return batch.with_columns(pl.col("source").fill_null(UNKNOWN)).drop("position")
 
@@ -59,7 +60,7 @@ class Checker:
     def require_clicks(self) -> None:
         """Refuse a log in which no click is on an item of its slate."""
         astray = self._report.findings.get(Problem.CLICK_ELSEWHERE)
-        if astray is not None and not self._clicks:
+        if astray is not None and not self.clicks:
             raise InputError(
                 f"none of the {astray.count:,} clicks is in its slate.",
                 "Clicks and slates must name items alike: check the columns, and --delimiter.",

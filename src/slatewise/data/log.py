@@ -82,12 +82,22 @@ class Log:
         `item`, `clicked` and perhaps `slate_id` in place of `slate` and `click`. With a split that
         the log brings, there is `part` (uint8).
         """
-        rows = min(BATCH_ROWS, 1 + BATCH_ITEMS * self.rows // max(1, self.items))
-        for number, table in enumerate(self.tables):
-            for batch in table.batches(self._columns, rows):
-                file = pl.lit(number, dtype=pl.UInt16).alias("file")
-                for part in self._parts(batch):
-                    yield self._canonical(table, part, item_type).select(file, pl.all())
+        for number in range(len(self.tables)):
+            yield from self.batches_of(number, item_type, self.batch_rows)
+
+    @property
+    def batch_rows(self) -> int:
+        """How many rows are read at a time."""
+        return min(BATCH_ROWS, 1 + BATCH_ITEMS * self.rows // max(1, self.items))
+
+    def batches_of(
+        self, number: int, item_type: parsing.IdType, rows: int, first: int = 0
+    ) -> Iterator[pl.DataFrame]:
+        """Stream one of the files, `rows` at a time; files are counted from `first` on."""
+        table, file = self.tables[number], pl.lit(first + number, dtype=pl.UInt16).alias("file")
+        for batch in table.batches(self._columns, rows):
+            for part in self._parts(batch):
+                yield self._canonical(table, part, item_type).select(file, pl.all())
 
     def _parts(self, batch: pl.DataFrame) -> Iterator[pl.DataFrame]:
         """Divide a batch of slates that are far longer than most of the log."""

@@ -5,7 +5,7 @@ take users bucket by bucket, order and reduce their interactions, and append the
 """
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,9 @@ from slatewise.data.formats import ItemsFormat, LogFormat
 from slatewise.data.impressions import group_impressions
 from slatewise.data.keys import id_keys
 from slatewise.data.log import Log
-from slatewise.data.own_split import UserTimes, require_order
-from slatewise.data.reductions import PrepareConfig, order_by_time, reduce_users
+from slatewise.data.own_split import UserTimes
+from slatewise.data.parts import CleanBatch, FileReading, OrderedMap, UserReduction
+from slatewise.data.reductions import PrepareConfig
 from slatewise.data.report import Report
 from slatewise.data.spill import Buckets
 from slatewise.data.split import SplitConfig
@@ -43,11 +44,15 @@ def prepare(
     items_format: ItemsFormat | None = None,
     division: SplitConfig | None = None,
     overwrite: bool = False,
+    elsewhere: OrderedMap | None = None,
     progress: Progress = lambda stage, done, total: None,
 ) -> SlateDataset:
     """Turn a log and an items table into a dataset; on any error nothing is written.
 
     The account of what was dropped and why is in the dataset's `meta["report"]`.
+
+    With `elsewhere`, the Parquet files of a log are read and checked, and its users ordered and
+    reduced, wherever that runs its tasks, such as on a cluster; the dataset is the same.
     """
     config = config or PrepareConfig()
     division = division or SplitConfig()
@@ -67,9 +72,6 @@ def prepare(
     ) as directory:
         workspace = directory / "work"
         total = source.rows
-        batches = _counted(source.batches(item_type), report, total, progress)
-        if source.has_impressions:
-            batches = group_impressions(batches, workspace / "slates", total, report, source.files)
         users = Buckets(workspace / "users", total, source.items)
         checker = Checker(
             report,
@@ -78,21 +80,39 @@ def prepare(
             clicks_by_position=source.clicks_by_position,
             listed=listed[Columns.ITEM] if config.listed_items_only else None,
         )
-        _partition(batches, checker, encoder, users)
+        if elsewhere is None:
+            batches = _counted(source.batches(item_type), report, total, progress)
+            if source.has_impressions:
+                slates = workspace / "slates"
+                batches = group_impressions(batches, slates, total, report, source.files)
+            cleaned: Iterator[pl.DataFrame] = map(checker.clean, batches)
+        else:
+            split = division.method == "column"
+            reading = FileReading.of(source, item_type, config, listed, report, split=split)
+            parts = elsewhere(reading.cleaned, range(len(source.files)))
+            cleaned = _taken(parts, checker, report, total, progress)
+        _partition(cleaned, checker, encoder, users)
         checker.require_clicks()
         vocabulary = encoder.finish()
         held_out = 0
         with DatasetWriter(directory) as writer:
-            for number, bucket in enumerate(users.drain(), start=1):
-                ordered = order_by_time(bucket, report, source.files)
-                if own_times is not None:
-                    ordered = own_times.with_parts(ordered)
-                    held_out += int((ordered["part"] > 0).sum())
-                if division.method == "column":
-                    require_order(ordered, source.files, source.layout.split)
-                reduced = reduce_users(ordered, config, report)
-                if reduced.height:
-                    writer.append(vocabulary.renumber(reduced))
+            files = users.close()
+            reduction = UserReduction(
+                source.files,
+                config,
+                division,
+                own_times,
+                source.layout.split,
+                report.strict,
+                report.columns,
+            )
+            reduced = (elsewhere or map)(reduction.reduced, files)
+            for number, (file, found) in enumerate(zip(files, reduced, strict=True), start=1):
+                report.add(found.report)
+                held_out += found.held_out
+                if found.frame.height:
+                    writer.append(vocabulary.renumber(found.frame))
+                file.unlink()
                 progress("writing", number, users.count)
             if own_times is not None:
                 own_times.require_held_out(held_out)
@@ -138,11 +158,26 @@ def _counted(
         progress("reading", report.rows, total)
 
 
+def _taken(
+    parts: Iterable[list[CleanBatch]],
+    checker: Checker,
+    report: Report,
+    total: int,
+    progress: Progress,
+) -> Iterator[pl.DataFrame]:
+    """Yield what was read and checked elsewhere, and add up the accounts."""
+    for part in parts:
+        for batch in part:
+            report.add(batch.report)
+            checker.clicks += batch.clicks
+            yield batch.frame
+            progress("reading", report.rows, total)
+
+
 def _partition(
-    batches: Iterator[pl.DataFrame], checker: Checker, encoder: Encoder, buckets: Buckets
+    cleaned: Iterable[pl.DataFrame], checker: Checker, encoder: Encoder, buckets: Buckets
 ) -> None:
-    for batch in batches:
-        usable = checker.clean(batch)
+    for usable in cleaned:
         if usable.is_empty():
             continue
         users = id_keys(usable["user"])

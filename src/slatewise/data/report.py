@@ -176,6 +176,20 @@ class Report:
         if count:
             self.reductions[reduction] = self.reductions.get(reduction, 0) + count
 
+    def add(self, other: "Report") -> None:
+        """Add the account of a later part of the same preparation."""
+        self.rows += other.rows
+        self.slates += other.slates
+        self.clicks_unfolded += other.clicks_unfolded
+        self.clicks_ignored += other.clicks_ignored
+        for problem, found in other.findings.items():
+            own = self.findings.setdefault(problem, Finding(0, found.first, found.file))
+            own.count += found.count
+            if found.first < own.first:
+                own.first, own.file = found.first, found.file
+        for reduction, count in other.reductions.items():
+            self.reduced(reduction, count)
+
     def summary(self) -> str:
         """Return in one line why interactions were dropped."""
         gone = [f"{f.count:,} {p.what}" for p, f in self.findings.items() if p.drops_interactions]

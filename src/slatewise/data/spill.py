@@ -49,15 +49,23 @@ class Buckets:
             self._writers[bucket] = writer
         return writer
 
-    def drain(self) -> Iterator[pl.DataFrame]:
-        """Close the buckets and yield each that holds rows, removing its file afterwards."""
+    def close(self) -> list[Path]:
+        """Close the buckets, and return the files of those that hold rows."""
         for writer in self._writers:
             if writer is not None:
                 writer.close()
-        for file, writer in zip(self._files, self._writers, strict=True):
-            if writer is not None:
-                # As a stream: a path would be taken for a pattern.
-                with file.open("rb") as stream:
-                    bucket = pl.read_ipc(stream)
-                yield bucket
-                file.unlink()
+        filled = zip(self._files, self._writers, strict=True)
+        return [file for file, writer in filled if writer is not None]
+
+    def drain(self) -> Iterator[pl.DataFrame]:
+        """Close the buckets and yield each that holds rows, removing its file afterwards."""
+        for file in self.close():
+            yield read_bucket(file)
+            file.unlink()
+
+
+def read_bucket(file: Path) -> pl.DataFrame:
+    """Read the rows of a bucket."""
+    # As a stream: a path would be taken for a pattern.
+    with file.open("rb") as stream:
+        return pl.read_ipc(stream)
