@@ -11,7 +11,7 @@ from slatewise.cli.show import console, progress, table
 from slatewise.data.dataset import SlateDataset
 
 if TYPE_CHECKING:
-    from slatewise.evaluation.advice import Advice
+    from slatewise.evaluation.advice import StrategyAdvice
 
 
 def advise(
@@ -60,7 +60,7 @@ def advise(
         console.print(model.exploration_note, style="dim", soft_wrap=True)
 
 
-def _forecasts(found: "Advice") -> Table:
+def _forecasts(found: "StrategyAdvice") -> Table:
     """Show one strategy a row."""
     from slatewise.evaluation.advice import in_points  # noqa: PLC0415
 

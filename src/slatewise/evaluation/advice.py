@@ -72,7 +72,7 @@ class StrategyForecast:
 
 
 @dataclass(frozen=True)
-class Advice:
+class StrategyAdvice:
     """Which strategy pays on a site, and how sure that is."""
 
     site: Site
@@ -138,7 +138,7 @@ def advise(
     *,
     source: str | None = None,
     progress: Progress = lambda stage, done, total: None,
-) -> Advice:
+) -> StrategyAdvice:
     """Simulate strategies on the site of a log, with the posterior of a model as the truth."""
     config = config or AdviceConfig()
     obstacle = learning_obstacle(model)
@@ -166,7 +166,7 @@ def advise(
         )
         for index, strategy in enumerate(config.strategies)
     ]
-    return Advice(log.site, forecasts)
+    return StrategyAdvice(log.site, forecasts)
 
 
 def _interval(values: Doubles) -> Interval:
