@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from slatewise.cli.cluster import joined_peers
 from slatewise.data.interactions import Interactions
 from slatewise.errors import SlatewiseError
 from slatewise.model.config import ModelConfig
@@ -143,3 +144,25 @@ def test_several_workers_want_cpus() -> None:
     ALONE.require_cpu("cuda")
     with pytest.raises(SlatewiseError, match="on CPUs only"):
         Peers(0, 2).require_cpu("cuda")
+
+
+def test_workers_of_torchrun_are_found_by_its_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    met: list[tuple[str, dict[str, Any]]] = []
+    monkeypatch.setattr(
+        "torch.distributed.init_process_group", lambda kind, **about: met.append((kind, about))
+    )
+    for name in ("RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    assert Peers.of_environment() == ALONE
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    monkeypatch.setenv("RANK", "2")
+    assert Peers.of_environment() == Peers(2, 4)
+    ((kind, about),) = met
+    assert kind == "gloo"
+    assert (about["rank"], about["world_size"], about["init_method"]) == (2, 4, "env://")
+
+
+def test_options_of_a_cluster_that_do_not_go_together_are_refused() -> None:
+    for ray, workers, device in ((None, 2, "cpu"), ("auto", 2, "cuda")):
+        with pytest.raises(SlatewiseError, match="cluster"):
+            joined_peers(ray, workers, device, auto=False)

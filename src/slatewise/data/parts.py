@@ -63,7 +63,7 @@ class FileReading:
         split: bool,
     ) -> "FileReading":
         """Take what is known of the whole log."""
-        parquet = all(file.suffix == ".parquet" for file in source.files)
+        parquet = all(file.suffix.lower() in {".parquet", ".pq"} for file in source.files)
         in_text = source.tables[0].schema.get(source.layout.slate) == pl.String
         if source.has_impressions or in_text or not parquet:
             raise SlatewiseError(
