@@ -97,7 +97,7 @@ def _trials() -> Iterator[Callable[[str, int, int], None]]:
 
     A bar on a terminal, and a line for each trial elsewhere.
     """
-    began = time.monotonic()
+    began, second = time.monotonic(), 0.0
     with bars() as shown:
         task = shown.add_task("choosing terms")
 
@@ -105,8 +105,12 @@ def _trials() -> Iterator[Callable[[str, int, int], None]]:
             text = f"choosing terms: {trial}"
             shown.update(task, description=text, completed=done, total=total)
             if shown.disable:
+                nonlocal second
                 passed = time.monotonic() - began
-                more = f", about {passed / done * (total - done):.0f} s more" if done else ""
+                second = passed if done == 1 else second
+                # The first, for which code is compiled, says little about the others.
+                each = (passed - second) / (done - 1) if done > 1 else 0.0
+                more = f", about {each * (total - done):.0f} s more" if done > 1 else ""
                 line = f"{text} (trial {done + 1} of {total}; {passed:.0f} s so far{more})"
                 print(line, file=sys.stderr, flush=True)
 

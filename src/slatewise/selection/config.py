@@ -11,7 +11,7 @@ from slatewise.training.config import STEPS
 class SelectionConfig(Config):
     """The budget of a selection."""
 
-    interactions: PositiveInt = 20_000
+    interactions: PositiveInt = 15_000
     """Interactions that trial models are fitted to, at most, of whole users."""
     judged: PositiveInt = 10_000
     """Interactions that trial models are judged on, at most."""
