@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from slatewise.model.kernels.backend import has_loop, takes_triton
+from slatewise.model.kernels.backend import has_kernel, takes_triton
 from slatewise.model.kernels.means import row_means
 from slatewise.model.likelihood import Candidates, Exposure, batch_likelihood
 from slatewise.model.parameters import Parameters
@@ -43,7 +43,7 @@ def has_kernels(parameters: Parameters, exposure: Exposure | None) -> bool:
     """
     if exposure is not None and not exposure.repeats:
         return False
-    if not (has_loop(parameters.parts.relevance) and takes_triton(parameters.items)):
+    if not (has_kernel(parameters.parts.relevance) and takes_triton(parameters.items)):
         return False
     from slatewise.model.kernels.gpu.catalogue import fits_candidates  # noqa: PLC0415
 

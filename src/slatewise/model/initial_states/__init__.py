@@ -5,7 +5,7 @@ Shapes: B users, K steps, M states, N interactions, J draws, D dimensions, d_h h
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from slatewise.data.interactions import Interactions
 from slatewise.model.noise import KeyedNoise
-from slatewise.model.part import Noise, Parameter, Part
+from slatewise.model.part import Device, Noise, Parameter, Part
 from slatewise.model.resident import ResidentBatch
 from slatewise.model.steps import ClickSteps
 
@@ -50,6 +50,9 @@ class TrainingStart(NamedTuple):
 class InitialState(Part):
     """The state h_0 of users, around one that is learned for new users."""
 
+    devices: ClassVar[frozenset[Device]] = frozenset(["cpu"])
+    """where it can be trained: with `in_place_start`, on a GPU too"""
+
     def __init__(self, config: "ModelConfig", state_size: int) -> None:
         super().__init__(config)
         self._state_size = state_size
@@ -62,15 +65,15 @@ class InitialState(Part):
     def training_start(self, moves: BatchMoves, generator: torch.Generator) -> TrainingStart:
         """Start the users of a training batch."""
 
-    @abstractmethod
     def in_place_start(
         self, batch: ResidentBatch, moving: Tensor, unknown: Tensor, noise: KeyedNoise
     ) -> TrainingStart:
-        """Start the users of a training batch that stays on its device.
+        """Start the users of a training batch that stays on its device, for a GPU.
 
         The same as `training_start`: `moving` [K, D] by event, `unknown` [d_h], and no shape
         depends on the data.
         """
+        raise NotImplementedError
 
     @abstractmethod
     def known_profiles(self, moves: BatchMoves, roll: Callable[[Tensor], Tensor]) -> Tensor:

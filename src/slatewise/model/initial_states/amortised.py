@@ -5,7 +5,7 @@ is predicted from itself. Here the average covers a prefix only, and nothing ins
 """
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from slatewise.model.initial_states import (
     click_counts,
 )
 from slatewise.model.noise import KeyedNoise
+from slatewise.model.part import Device
 from slatewise.model.resident import ResidentBatch
 from slatewise.model.steps import ClickSteps
 
@@ -122,6 +123,7 @@ class Amortised(InitialState):
     """h_0 is drawn around the average of a prefix of the user's clicks."""
 
     name = "amortised"
+    devices: ClassVar[frozenset[Device]] = frozenset(["cpu", "cuda"])
     Settings = AmortisedSettings
 
     @classmethod

@@ -1,7 +1,7 @@
 """One learned initial state for all users: a user's own clicks are not in it."""
 
 from collections.abc import Callable
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 import torch
@@ -9,6 +9,7 @@ from torch import Tensor
 
 from slatewise.model.initial_states import BatchMoves, Floats, InitialState, Ints, TrainingStart
 from slatewise.model.noise import KeyedNoise
+from slatewise.model.part import Device
 from slatewise.model.resident import ResidentBatch
 
 
@@ -16,6 +17,7 @@ class Causal(InitialState):
     """h_0 is the same for all users; not in the paper, whose average sees what it predicts."""
 
     name = "causal"
+    devices: ClassVar[frozenset[Device]] = frozenset(["cpu", "cuda"])
 
     def training_start(self, moves: BatchMoves, generator: torch.Generator) -> TrainingStart:
         """Start all users in the learned state, and let every interaction count."""

@@ -13,6 +13,8 @@ Backend = Literal["auto", "numba", "torch"]
 
 FusedRelevance = Literal["distance", "dot"]
 """Names of those that the compiled loops know."""
+GpuRelevance = Literal["distance", "dot"]
+"""Names of those that the kernels for a GPU know."""
 
 MOST_DIMS = 256
 """Beyond this, a row no longer fits the registers and compiling it takes long."""
@@ -101,6 +103,11 @@ def takes_numba(
 def has_loop(relevance: RelevanceFunction) -> bool:
     """Return whether compiled loops know a relevance."""
     return relevance.fused and relevance.name in get_args(FusedRelevance)
+
+
+def has_kernel(relevance: RelevanceFunction) -> bool:
+    """Return whether the kernels for a GPU know a relevance."""
+    return relevance.fused and relevance.name in get_args(GpuRelevance)
 
 
 def plain(tensor: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:

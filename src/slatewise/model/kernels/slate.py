@@ -15,7 +15,7 @@ from torch.autograd.function import once_differentiable
 from slatewise.model.kernels.backend import (
     Backend,
     RelevanceFunction,
-    has_loop,
+    has_kernel,
     loops,
     plain,
     takes_numba,
@@ -109,7 +109,7 @@ def slate_terms(
     floats = [states, items, no_click, weights]
     given = (feature_weights, positions, position_factors, enough, exposure_weights)
     floats += [tensor for tensor in given if tensor is not None]
-    on_gpu = backend == "auto" and has_loop(relevance) and takes_triton(*floats)
+    on_gpu = backend == "auto" and has_kernel(relevance) and takes_triton(*floats)
     floats += [] if features is None else [features]
     check_shapes(states, items, no_click, state_of, cells, offsets, clicks, weights)
     check_lengths(
