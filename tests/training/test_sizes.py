@@ -14,6 +14,7 @@ from slatewise.errors import SlatewiseError
 from slatewise.evaluation import ModelRecommender
 from slatewise.features import half_lives_of
 from slatewise.model.config import ModelConfig
+from slatewise.model.dynamics.gru import Gru
 from slatewise.training import TrainingConfig, fit, load, loop
 from slatewise.training.config import STEPS
 from slatewise.training.loop import FIRST_IS_BEST, Progress, Stage, stages_of
@@ -50,7 +51,9 @@ def test_the_sum_over_a_small_catalogue_is_exact_and_a_large_one_gets_more_candi
 
 def test_settings_that_are_given_stay() -> None:
     given = ModelConfig(
-        likelihood="all-item", dimensions=7, temperature=1.0, negatives=50, sigma_max=1.0, terms=()
+        likelihood="all-item",
+        **{"dimensions": 7, "temperature": 1.0, "negatives": 50, "sigma_max": 1.0, "terms": ()},
+        sigma_rnn=0.5,
     )
     asked = TrainingConfig(batch_users=400, learning_rate=0.1)
     model, training = settled(given, asked, SHOP)
@@ -67,6 +70,17 @@ def test_scales_may_be_large_where_the_prior_counts() -> None:
         for temperature in (0.1, 1.0)
     }
     assert bounds == {0.1: 1.0, 1.0: 3.0}
+
+
+def test_weights_of_a_gru_have_a_prior_by_their_number_where_it_counts() -> None:
+    def scale(**given: object) -> float:
+        model = ModelConfig.build({"likelihood": "all-item"} | given, "test")
+        return float(settled(model, TrainingConfig(), SHOP)[0].of(Gru).sigma_rnn)
+
+    assert scale(temperature=1.0) == pytest.approx(32**-0.5, abs=1e-3)
+    assert scale(temperature=1.0, dimensions=9) == pytest.approx(1 / 3, abs=1e-3)
+    assert scale(temperature=1.0, sigma_rnn=2.0) == 2.0
+    assert scale() == scale(dynamics="linear", temperature=1.0) == 1.0
 
 
 def test_a_model_that_starts_from_another_keeps_its_settings() -> None:

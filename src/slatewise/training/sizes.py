@@ -30,6 +30,8 @@ and scales are as large. At 1, τ = 1 and 32 dimensions the bound held most of t
 dimensions made a model worse. Where the prior counts for little, scales beyond 1 change less than
 a seed does."""
 _NEARLY_IN_FULL: Final = 0.5
+_MANY: Final = 20_000
+"""Training interactions from which 32 dimensions are worth having."""
 CLICK_TERMS: Final = ("bias", "history", "co_clicks")
 """What ranks beside the vectors in a log of clicks alone, and popularity where it has clock times:
 recall@20 of shop sessions .596 to .687, of grocery baskets .095 to .133."""
@@ -169,9 +171,18 @@ def _usual(model: ModelConfig, size: LogSize) -> dict[str, Any]:
     if model.likelihood == "slate":
         return {}
     temperature = model.temperature if model.is_given("temperature") else TEMPERATURE
-    return {
-        "dimensions": 32 if size.interactions >= 20_000 else 16,
+    dimensions = 32 if size.interactions >= _MANY else 16
+    dimensions = model.dimensions if model.is_given("dimensions") else dimensions
+    usual = {
+        "dimensions": dimensions,
         "temperature": temperature,
-        "sigma_max": SIGMA_MAX if temperature >= _NEARLY_IN_FULL else model.sigma_max,
+        "sigma_max": model.sigma_max,
         "negatives": EXACT if size.items <= EXACT else NEGATIVES,
     }
+    if temperature >= _NEARLY_IN_FULL:
+        usual["sigma_max"] = SIGMA_MAX
+        if model.dynamics == "gru":
+            # There are d² weights: under one prior for all d, their divergence eats what more
+            # dimensions explain.
+            usual["sigma_rnn"] = round((model.hidden or dimensions) ** -0.5, 3)
+    return usual
