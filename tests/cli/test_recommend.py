@@ -187,6 +187,16 @@ def test_candidates_are_ordered_for_one_user(run: Run, made: Path) -> None:
     assert "Not on offer, left out: zzz" in text
 
 
+@pytest.mark.parametrize(
+    "option", [("--explain",), ("--seed", "0"), ("--exclude", "a07"), ("--strategy", "greedy")]
+)
+def test_what_has_no_effect_on_an_order_is_refused(
+    run: Run, made: Path, option: tuple[str, ...]
+) -> None:
+    code, _, errors = run("recommend", made, "--clicks", "a03", "--candidates", "a07,a41", *option)
+    assert (code, f"{option[0]} has no effect" in errors) == (2, True)
+
+
 @pytest.mark.parametrize("listed", [True, False])
 def test_candidates_of_a_file_are_ordered_for_its_users(
     listed: bool, run: Run, made: Path, visitors: Path, tmp_path: Path

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from slatewise.slates import RankedItems, Reason, Recommender, Slate, Strategy, bulk
 
 _BAR = 20
+_USUAL_STRATEGY = "in-slate-thompson"
 _USUAL_K = 20
 
 
@@ -63,7 +64,7 @@ def recommend(
             help="greedy, thompson, in-slate-thompson, posterior-mean, epsilon-mix, or "
             "package.module:Name."
         ),
-    ] = "in-slate-thompson",
+    ] = _USUAL_STRATEGY,
     k: Annotated[
         int | None,
         typer.Option("--k", min=1, help="Items in a slate (20), or of the candidates (all)."),
@@ -88,6 +89,18 @@ def recommend(
     names = None if mapping is None else load_formats(mapping)[0]
     if names is not None and users is None and log is None:
         raise SlatewiseError("--mapping names columns of a log.", "Give --users or --log too.")
+    if candidates is not None:
+        given = {
+            "--strategy": strategy != _USUAL_STRATEGY,
+            "--exclude": exclude,
+            "--seed": seed is not None,
+            "--explain": explain,
+        }
+        for option in filter(given.get, given):
+            raise SlatewiseError(
+                f"{option} has no effect with --candidates.",
+                "Leave it out: candidates are ordered by their mean utility.",
+            )
     if candidates is not None and clicks is None:
         _rank_file(run, Path(candidates), users, log, names, at, k, out)
         return
