@@ -1,6 +1,5 @@
-// Items and a user's path on a canvas. Points are set pixel by pixel: 20,000 circles drawn as paths
-// take ten times as long, SVG far longer, and WebGL libraries build functions from text, which the
-// policy forbids.
+// Items and a user's path on a canvas. Points are set pixel by pixel: drawing 20,000 circles as paths
+// could not follow a finger, and WebGL libraries build functions from text, which the policy forbids.
 
 import { dark, groupColour, learnGroups } from "./colours.js";
 import { h } from "./dom.js";
