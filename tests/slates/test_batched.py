@@ -116,3 +116,6 @@ def test_a_file_of_users_is_ranked_by_it(
         app, ["recommend", str(tmp_path / "run"), "--clicks", "", "--device", "cuda"]
     )
     assert isinstance(alone.exception, SlatewiseError)
+    ordered = [*command[:2], "--clicks", "", "--candidates", "5,9", "--device", "cuda"]
+    refused = CliRunner().invoke(app, ordered)
+    assert "--device has no effect" in str(refused.exception)

@@ -95,6 +95,7 @@ def recommend(
             "--exclude": exclude,
             "--seed": seed is not None,
             "--explain": explain,
+            "--device": device != "cpu",
         }
         for option in filter(given.get, given):
             raise SlatewiseError(
