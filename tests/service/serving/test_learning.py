@@ -13,6 +13,7 @@ from slatewise.service.serving.learning import LEARNED, LearnedItems
 from slatewise.service.serving.models import Models
 from slatewise.service.settings import ServiceConfig
 from slatewise.service.store.records import Outcome, SlateRecord
+from slatewise.slates.learning import Answer, ItemLearner
 from tests.service.serving.world import TERMS, a_model, a_service, put, visit
 
 ARMS = {"one": {"strategy": "in-slate-thompson", "draws": 5}, "two": {"strategy": "greedy"}}
@@ -85,7 +86,6 @@ def test_workers_agree_to_the_bit_whatever_they_read_at_once_and_after_a_restart
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_PAGE", 3)
-    monkeypatch.setattr(module, "_KEEP", 10)
     service = a_service(tmp_path, a_model(("bias",)), ON)
     put(service, *[f"a{number:02d}" for number in range(60)])
     answered(service, 30)
@@ -113,6 +113,39 @@ def test_workers_agree_to_the_bit_whatever_they_read_at_once_and_after_a_restart
     for other in (restarted, afresh):
         assert np.array_equal(beliefs(other), beliefs(service))
     service.store.close()
+
+
+def test_of_several_workers_one_learns_from_an_answer_for_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = a_service(tmp_path, a_model(("bias",)), ON)
+    put(first, *[f"a{number:02d}" for number in range(60)])
+    second = Service.open(tmp_path, ON, first.store)
+    answered(first, 12)
+    learned: list[int] = []
+    moved = ItemLearner.moved
+
+    def counted(learner: ItemLearner, answers: list[Answer]) -> Any:
+        learned.append(len(answers))
+        return moved(learner, answers)
+
+    monkeypatch.setattr(ItemLearner, "moved", counted)
+    learn(first)
+    assert sum(learned) > 0
+    before = sum(learned)
+    learn(second)
+    assert sum(learned) == before
+    assert np.array_equal(beliefs(first), beliefs(second))
+    live = second._live["main"]
+    assert live.learning is not None
+    (record,) = answered(first, 1, seed=5)
+    tell(first, record, record.items[3:4])
+    with live.learning.turn():  # while another has the turn, nothing is learned twice
+        learn(first)
+    learn(second)
+    learn(first)
+    assert np.array_equal(beliefs(first), beliefs(second))
+    first.store.close()
 
 
 def test_what_is_kept_of_another_model_or_damaged_is_not_taken(tmp_path: Path) -> None:

@@ -3,15 +3,17 @@
 Answers are taken one after the other as the store numbered them, each with what its slate was made
 from, which the slate's record has. So what a version has learned is a matter of the version and of
 a number in the store: all workers and a replay agree on it to the last bit, whenever and in
-whatever portions they read. What was learned is kept beside the run now and then, so that a worker
-that starts reads only what came after it.
+whatever portions they read. What was learned is kept beside the run: a worker that starts reads
+only what came after it, and of several workers one learns from each answer, for all.
 
 Slates of other versions, of other models and of others' making are left to the night: where a user
 was, is said in the space of the version that served her.
 """
 
+import fcntl
 import logging
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
@@ -36,9 +38,8 @@ Floats = npt.NDArray[np.float32]
 
 LEARNED: Final = "learned.parquet"
 """Beside a run: what its version has learned since, as of a number in the store."""
+TURN: Final = ".learning.lock"
 _PAGE: Final = 500
-_KEEP: Final = 2_000
-"""Answers after which what was learned is kept again."""
 
 
 class ServedAnswers(Protocol):
@@ -71,8 +72,7 @@ class LearnedItems(NamedTuple):
 
     def write(self, run: Path) -> None:
         """Keep them beside a run, unless what is there is newer."""
-        kept = LearnedItems.read(run)
-        if kept is not None and kept.number >= self.number:
+        if LearnedItems.read(run, after=self.number - 1) is not None:
             return
         table = pl.DataFrame(
             {
@@ -87,12 +87,15 @@ class LearnedItems(NamedTuple):
             table.write_parquet(partial, metadata=about)
 
     @classmethod
-    def read(cls, run: Path) -> "LearnedItems | None":
-        """Read what is kept beside a run; None if there is nothing, or that is of another model."""
+    def read(cls, run: Path, after: int = -1) -> "LearnedItems | None":
+        """Read what is kept beside a run, as of a later number than `after`.
+
+        None if there is nothing, or that is of another model.
+        """
         file = run / LEARNED
         try:
             about = pl.read_parquet_metadata(file)
-            if about["fingerprint"] != runs.fingerprint(run):
+            if int(about["number"]) <= after or about["fingerprint"] != runs.fingerprint(run):
                 return None
             table = pl.read_parquet(file, glob=False)
             return cls(
@@ -127,7 +130,7 @@ class BetweenNights:
         self._sources = {one: number for number, one in enumerate(model.source_names)}
         self._source = source
         self._moved = np.zeros(0, np.bool_)  # by row
-        self._since_kept = 0
+        self._kept = 0  # the number of what is kept, as far as this worker knows
         self._begin: int | None = None
         self._next = 0
         self.number = 0
@@ -178,29 +181,45 @@ class BetweenNights:
         """Return where answers move their items, whose rows the table has."""
         return self._learner.moved([one for one in map(self._answer, answers) if one is not None])
 
-    def take(self, moved: MovedItems, answers: int) -> None:
-        """Move items, after so many of the answers that were read."""
+    def take(self, moved: MovedItems) -> None:
+        """Move items by the answers that were read last."""
         self._learner.put(moved)
         if len(moved.rows):
             self._grow(int(moved.rows.max()) + 1)
             self._moved[moved.rows] = True
         self.number = self._next
-        self._since_kept += answers
+
+    @contextmanager
+    def turn(self) -> Iterator[bool]:
+        """Yield whether this worker has the turn to learn, which one has at a time.
+
+        Where nothing can be written, each learns for itself.
+        """
+        with ExitStack() as held:
+            try:
+                lock = held.enter_context((self._run / TURN).open("w"))
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+                return
+            except OSError:
+                pass
+            yield True
 
     def kept(self) -> LearnedItems | None:
-        """Return what was kept beside the run, to begin with; None if nothing was."""
-        return None if self.number else LearnedItems.read(self._run)
+        """Return what was kept beside the run, if it is newer than what this worker knows."""
+        return LearnedItems.read(self._run, after=self.number)
 
     def resume(self, learned: LearnedItems) -> None:
-        """Begin with what was kept, whose rows the table has."""
-        self._next = learned.number
-        self.take(MovedItems(learned.rows, learned.means, learned.scales), 0)
+        """Go on from what was kept, whose rows the table has."""
+        self._next = self._kept = learned.number
+        self.take(MovedItems(learned.rows, learned.means, learned.scales))
 
-    def keep(self, catalogue: Catalogue, *, now: bool = False) -> None:
-        """Keep what was learned beside the run, if there is enough that is new."""
-        if self._since_kept < (1 if now else _KEEP):
+    def keep(self, catalogue: Catalogue) -> None:
+        """Keep what was learned beside the run, if anything is new."""
+        if self.number == self._kept:
             return
-        self._since_kept = 0
+        self._kept = self.number
         rows = np.flatnonzero(self._moved)
         found = self._learner.beliefs(rows)
         ids = catalogue.ids_of(rows)

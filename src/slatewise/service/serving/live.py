@@ -184,15 +184,28 @@ class Live:
     ) -> None:
         """Learn from what was answered, if this version does, up to a number or the last.
 
-        With `resume`, from what was kept beside the run.
+        With `resume`, from what any worker has kept beside the run, and keep what is new: workers
+        take turns, and whoever has no turn has what the others learned the next time.
         """
-        learning = self.learning
-        if learning is None:
+        if self.learning is None:
             return
-        kept = learning.kept() if resume else None
-        if kept is not None and kept.rows.max(initial=-1) < len(self.catalogue):
-            with self._changing():
-                learning.resume(kept)
+        if not resume:
+            self._learn(self.learning, store, until)
+            return
+        with self.learning.turn() as has_turn:
+            kept = self.learning.kept()
+            if kept is not None:
+                if kept.rows.max(initial=-1) >= len(self.catalogue):  # of items not read yet
+                    self._log.read(store)
+                    self.apply_items(self._log.number, store)
+                with self._changing():
+                    self.learning.resume(kept)
+            if has_turn:
+                self._learn(self.learning, store, until)
+                self.learning.keep(self.catalogue)
+
+    def _learn(self, learning: BetweenNights, store: LearningSource, until: int | None) -> None:
+        """Read answers page by page, and move items."""
         while (answers := learning.read(store, until)) is not None:
             # Whatever a slate showed is in the table: items were read before answers.
             newest = max((answer.catalogue for answer in answers), default=0)
@@ -201,8 +214,7 @@ class Live:
                 self.apply_items(newest, store)
             moved = learning.moved(answers)
             with self._changing():
-                learning.take(moved, len(answers))
-        learning.keep(self.catalogue)
+                learning.take(moved)
 
     def due(self, time: int) -> bool:
         """Return whether popularity is older than it should be at a time."""
