@@ -119,19 +119,41 @@ def features(case: Case, directory: Path) -> None:
 
 
 def evaluation_ranking(case: Case, directory: Path) -> None:
-    """Evaluation ranks by utilities, after the log and at any moment of it."""
+    """Evaluation ranks by utilities, after the log and at any moment of it, in as many stages."""
     log, judged = case.dataset.interactions(), ModelRecommender(case.model, log=case.dataset)
     users = torch.tensor(WHO)
     ranked = judged.rank(log.of_users(users), ITEMS, times=torch.full((len(WHO),), END))
     for user, row in zip(WHO, ranked.tolist(), strict=True):
-        require_ranking(row, case.after_all(user))
+        require_ranking(row, case.as_a_slate(user))
     scored = torch.zeros(len(log.clicks), dtype=torch.bool)
     scored[(log.clicks >= 0).nonzero()[::25, 0]] = True
-    ranks = judged.target_ranks(log, scored).tolist()
+    ranks = judged.for_slates_of(ITEMS).target_ranks(log, scored).tolist()
     for row, rank in zip(scored.nonzero()[:, 0].tolist(), ranks, strict=True):
-        utilities = case.before(row)
+        utilities = case.as_a_slate_before(row)
         own = utilities[log.clicked_items[row]]
         assert (utilities > own + SINGLE).sum() < rank <= (utilities >= own - SINGLE).sum()
+
+
+def judged_slates(case: Case, directory: Path) -> None:
+    """The short slate that evaluation judges is what the library had made at that moment."""
+    few, log = 4, case.dataset.interactions()
+    judged = ModelRecommender(case.model, log=case.dataset).for_slates_of(few)
+    recommender, users = Recommender(case.model), torch.repeat_interleave(log.user_offsets.diff())
+    # Before a further click on a slate, the user is where no request finds her.
+    rows = (log.first_choices & (log.clicks >= 0)).nonzero()[2::12, 0]
+    scored = torch.zeros(len(log.clicks), dtype=torch.bool)
+    scored[rows] = True
+    ranks = judged.target_ranks(log, scored).tolist()
+    for row, rank in zip(rows.tolist(), ranks, strict=True):
+        user, time = users[row, None], log.times[row, None]
+        if states := case.states(int(time)):
+            recommender.refresh(states, int(time))
+        asked = Users.of_histories([case.history_before(row)], 1, show_clicked=True)
+        served = recommender.ranker.by_mean(asked, few)[0].tolist()
+        before = log.of_users(user, row - log.user_offsets[user])
+        assert judged.rank(before, few, times=time)[0].tolist() == served
+        clicked = int(log.clicked_items[row])
+        assert rank == served.index(clicked) + 1 if clicked in served else rank > few
 
 
 def lists_as_slates(case: Case, directory: Path) -> None:
@@ -368,6 +390,7 @@ CHECKS: Final[dict[str, Callable[[Case, Path], None]]] = {
         predictions,
         features,
         evaluation_ranking,
+        judged_slates,
         greedy_slates,
         files_of_users,
         given_lists,

@@ -1,5 +1,6 @@
 """Every registered part, alone and with all others, means the same to every consumer."""
 
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ from slatewise.cli import app
 from slatewise.data import SlateDataset
 from slatewise.model.config import ModelConfig
 from slatewise.model.registry import DYNAMICS, INITIAL_STATES, PRIORS, RELEVANCES, TERMS
+from slatewise.slates.terms_in_log import TermsInLog
 from slatewise.training import save
 from tests.contract.checks import CHECKS, WHO
-from tests.contract.world import SOURCES, Case, case_of
+from tests.contract.world import END, SOURCES, Case, case_of
 
 ONE_OF = {
     "relevance": RELEVANCES,
@@ -35,6 +37,8 @@ PARTS: dict[str, dict[str, Any]] = {
     "all terms": {"terms": TERMS.names, "evidence": SOURCES, "relevance": "dot"},
 }
 RANKED = "all terms"
+CANDIDATES = 9
+"""Of 30 items, that a second stage ranks again for slates of 4."""
 RANKING = [name for name in TERMS.names if TERMS[name].ranks != "never"]
 
 
@@ -66,7 +70,7 @@ def test_weights_of_the_next_click_rank_to_every_consumer(
 
 
 SPREAD = ("predictions", "evaluation_ranking", "greedy_slates", "given_lists", "lists_as_slates")
-SPREAD += ("rankings", "explanations", "live_service")
+SPREAD += ("judged_slates", "rankings", "explanations", "live_service")
 """Consumers of the closed form."""
 
 
@@ -79,6 +83,45 @@ def test_how_uncertain_items_are_counts_for_every_consumer(
     if certain.model.config.relevance == "distance":
         require_another_ranking(certain, uncertain)
     CHECKS[check](uncertain, tmp_path)
+
+
+def first_stage_alone(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        TermsInLog, "candidates", property(lambda self: 0, lambda self, count: None), raising=False
+    )
+
+
+def after_the_log(patch: pytest.MonkeyPatch) -> None:
+    honest = TermsInLog.in_list
+    patch.setattr(
+        TermsInLog,
+        "in_list",
+        lambda self, history, items, time, length: honest(self, history, items, END, length),
+    )
+
+
+@pytest.mark.parametrize("part", ["term network", "all terms"])
+def test_few_candidates_of_a_first_stage_are_judged_as_they_are_served(
+    part: str, dataset: SlateDataset, tmp_path: Path
+) -> None:
+    case = part_case(part, dataset).with_candidates(CANDIDATES)
+    for check in ("evaluation_ranking", "judged_slates"):
+        CHECKS[check](case, tmp_path)
+
+
+@pytest.mark.parametrize("check", ["evaluation_ranking", "judged_slates"])
+@pytest.mark.parametrize("ignorant", [first_stage_alone, after_the_log])
+def test_the_contract_fails_where_another_slate_is_judged(
+    ignorant: Callable[[pytest.MonkeyPatch], None],
+    check: str,
+    dataset: SlateDataset,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    case = part_case("term network", dataset).with_candidates(CANDIDATES)
+    ignorant(monkeypatch)
+    with pytest.raises(AssertionError):
+        CHECKS[check](case, tmp_path)
 
 
 @cache

@@ -1,6 +1,5 @@
 """A part from outside joins every consumer; the contract finds a consumer that ignores it."""
 
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from slatewise.model.terms import FeatureTerm, Term
 from slatewise.ranking import Additions
 from slatewise.slates import Recommender, bulk
 from slatewise.slates.additions import RankingTerms
+from slatewise.slates.terms_in_log import TermsInLog
 from slatewise.training import warm
 from tests.contract import toys
 from tests.contract.checks import CHECKS, WHO, recommender_of, slate_of
@@ -114,12 +114,11 @@ def without_features_in_predictions(patch: pytest.MonkeyPatch) -> None:
     )
 
 
-def without_terms_in(owner: str, verb: str, instead: object) -> Patch:
+def without_terms_in(owner: type[Any], verb: str, instead: object) -> Patch:
     """Return what lets a verb of the slates' terms answer as if there were none."""
 
     def patch_it(patch: pytest.MonkeyPatch) -> None:
-        additions = sys.modules["slatewise.slates.additions"]
-        patch.setattr(getattr(additions, owner), verb, lambda *args: instead)
+        patch.setattr(owner, verb, lambda *args: instead)
 
     return patch_it
 
@@ -156,15 +155,16 @@ IGNORANT: dict[str, Patch] = {
     "training_steps": without_features_in_training,
     "predictions": without_features_in_predictions,
     "features": without_features_of_slates,
-    "evaluation_ranking": without_terms_in("TermsInLog", "added", 0.0),
-    "greedy_slates": without_terms_in("RankingTerms", "mean", Additions()),
+    "evaluation_ranking": without_terms_in(TermsInLog, "added", 0.0),
+    "judged_slates": without_terms_in(TermsInLog, "added", 0.0),
+    "greedy_slates": without_terms_in(RankingTerms, "mean", Additions()),
     "files_of_users": without_terms_in_files,
-    "given_lists": without_terms_in("RankingTerms", "mean_parts", {}),
-    "lists_as_slates": without_terms_in("RankingTerms", "mean_parts", {}),
-    "live_service": without_terms_in("RankingTerms", "mean", Additions()),
+    "given_lists": without_terms_in(RankingTerms, "mean_parts", {}),
+    "lists_as_slates": without_terms_in(RankingTerms, "mean_parts", {}),
+    "live_service": without_terms_in(RankingTerms, "mean", Additions()),
     "learning": without_terms_in_learning,
-    "rankings": without_terms_in("RankingTerms", "draws", Additions()),
-    "explanations": without_terms_in("RankingTerms", "mean_parts", {}),
+    "rankings": without_terms_in(RankingTerms, "draws", Additions()),
+    "explanations": without_terms_in(RankingTerms, "mean_parts", {}),
     "saving": without_parameters_in_runs,
     "warm_start": without_parameters_in_warm_starts,
 }

@@ -236,10 +236,19 @@ class Case:
 
         Those of `after_all` where no term sees slates. `history` is what is told of her.
         """
-        terms, history = self.model.terms.by_name, history or self.histories[user]
+        history = history or self.histories[user]
+        return self._in_a_slate(self._met_by[1][user], history, time)
+
+    def as_a_slate_before(self, row: int) -> Doubles:
+        """Return the same before one interaction of the log: [I]."""
+        profile, time = self._met_by[0][row], int(self.log.times[row])
+        return self._in_a_slate(profile, self.history_before(row), time)
+
+    def _in_a_slate(self, profile: Tensor, history: UserHistory, time: int) -> Doubles:
+        terms = self.model.terms.by_name
         seeing = {name: term for name, term in terms.items() if term.in_lists}
         if not seeing:
-            return self.after_all(user, time)
+            return self._ranked_by(profile, history, time)
         total = sum(self.added_in_slates(history, time).values(), np.zeros(ITEMS))
         for name, term in seeing.items():
             features = self.states(time)[name].features(time)
@@ -247,8 +256,7 @@ class Case:
             found = term.in_list(history, np.arange(ITEMS), 0, moment, ITEMS)
             weights = self.model.posterior.shared[name].mean.double().numpy()
             total += found.mean(np.arange(ITEMS)) @ weights
-        added = torch.from_numpy(total)[None]
-        found = ranking_utilities(self.parameters, self._met_by[1][user][None], added)
+        found = ranking_utilities(self.parameters, profile[None], torch.from_numpy(total)[None])
         return np.asarray(found[0].numpy())
 
     def before(self, row: int) -> Doubles:
@@ -314,6 +322,15 @@ class Case:
     def drawn_for_sure(self) -> bool:
         """Whether draws are the mean; a user's own start is uncertain in some models."""
         return not self.uncertain and self.model.config.initial_state == "causal"
+
+    def with_candidates(self, count: int) -> "Case":
+        """Return the same where terms that see slates rank so many items again."""
+        terms = {
+            name: term.model_copy(update={"reranked": count}) if term.in_lists else term
+            for name, term in self.model.terms.by_name.items()
+        }
+        fitted = replace(self.model.terms, by_name=terms)
+        return replace(self, model=replace(self.model, terms=fitted))
 
     def with_uncertain_items(self) -> "Case":
         """Return the same with scales of item vectors from 0 to 2, that differ by item."""

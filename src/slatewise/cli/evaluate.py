@@ -113,13 +113,6 @@ def evaluate(
             "was, given that there was one.",
             style="dim",
         )
-    again = [name for name, term in model.terms.by_name.items() if term.in_lists]
-    if again:
-        console.print(
-            f"recall and hitrate are of the ranking that finds candidates: where slates are made, "
-            f"{' and '.join(again)} ranks the best of them again.",
-            style="dim",
-        )
     console.print(f"\n{_in_words(verdict)}", soft_wrap=True)
     console.print(f"\nRun: {run}, {part} part of {dataset}")
 

@@ -25,7 +25,7 @@ from slatewise.evaluation.metrics import (
 from slatewise.evaluation.panel import ALL, Panel
 from slatewise.evaluation.parts import Part, part_bounds, scored_interactions
 from slatewise.evaluation.predictions import Predictions, Slates
-from slatewise.evaluation.recommender import Predictor, Ranker
+from slatewise.evaluation.recommender import Predictor, Ranker, SlateRanker
 from slatewise.evaluation.reliability import ExpectedCalibrationError
 from slatewise.notebook import html_table
 
@@ -180,6 +180,9 @@ def evaluate(
             f"a {type(recommender).__name__} can be judged on nothing.",
             "Give it `predict`, or `rank` and `target_ranks`.",
         )
+    ranker = recommender if isinstance(recommender, Ranker) else None
+    if isinstance(recommender, SlateRanker):
+        ranker = recommender.for_slates_of(k)
     interactions = clicks = done = 0
     for here, batch in batches(dataset, users, part, batch_users):
         scored = scored_interactions(batch, part)
@@ -190,9 +193,9 @@ def evaluate(
             predicted.add(here, predictions)
             if calibration is not None:
                 adjusted.add(here, calibration.apply(predictions, names))
-        if isinstance(recommender, Ranker):
-            ranked.add(here, _target_ranks(recommender, batch, part))
-            recommended.add(here, _recommended(recommender, batch, part, k))
+        if ranker is not None:
+            ranked.add(here, _target_ranks(ranker, batch, part))
+            recommended.add(here, _recommended(ranker, batch, part, k))
         done += len(here)
         progress("evaluating", done, len(users))
     about = {

@@ -4,6 +4,7 @@ import copy
 from collections.abc import Sequence
 from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,7 +22,8 @@ from slatewise.model.parts import refuse_device, require_device
 from slatewise.model.profiles import known_profiles
 from slatewise.model.steps import ClickSteps
 from slatewise.model.utility import item_utilities, no_click_utilities, ranking_utilities
-from slatewise.slates.additions import TermsInLog
+from slatewise.slates.second_stage import SecondStage
+from slatewise.slates.terms_in_log import TermsInLog
 
 _CELLS = {"cpu": 1 << 24, "cuda": 1 << 30}
 """Scores of users x items held at once."""
@@ -41,7 +43,9 @@ class ModelRecommender:
     ) -> None:
         """Take a model; one with popularity also needs the log, of which it reads only the past.
 
-        On a GPU it predicts and ranks by the same draws. Features of terms come from the CPU.
+        On a GPU it predicts and ranks by the same draws. Features of terms come from the CPU, where
+        terms that see slates also rank the best items again. Slates are those of 20 items unless
+        `for_slates_of` says otherwise.
         """
         require_device(device)
         parts = model.posterior.parts
@@ -56,6 +60,17 @@ class ModelRecommender:
         self._terms = model.terms.in_log(log)
         self._samples = samples
         self._seed = seed
+        self._length = 20
+
+    def for_slates_of(self, k: int) -> "ModelRecommender":
+        """Return the same, where next clicks are ranked for slates of k items; see `SlateRanker`.
+
+        The length matters to terms that see slates.
+        """
+        _ = self._ranking  # once for all lengths
+        other = copy.copy(self)
+        other._length = k
+        return other
 
     def predict(self, interactions: Interactions, scored: Tensor) -> Predictions:
         """Return the choice probabilities of the scored interactions; see `Predictor`.
@@ -114,11 +129,11 @@ class ModelRecommender:
         exclude: Tensor | None = None,
         times: Tensor | None = None,
     ) -> Tensor:
-        """Return the k best items after all these interactions, as greedy serving ranks all items.
+        """Return the k best items after all these interactions, as greedy serving ranks them.
 
-        Terms that see whole slates, such as the network, have no part in it: where a slate is made,
-        they rank the best of these again. See `Ranker`. What is popular is what was known at
-        `times` [B], or without any, after the last of all these interactions.
+        Where terms see whole slates, such as the network, in two stages. See `Ranker`. What is
+        popular is what was known at `times` [B], or without any, after the last of all these
+        interactions.
         """
         with torch.no_grad():
             parameters, profiles, steps = self._followed(interactions)
@@ -133,13 +148,21 @@ class ModelRecommender:
             for rows in torch.split(torch.arange(len(last)), most):
                 known = histories.whole(rows) if self._ranking.need_histories else []
                 scores = self._scores(parameters, last[rows], times[rows], known)
-                best.append(top_items(scores, k, exclude))
+                if not self._ranking.candidates:
+                    best.append(top_items(scores, k, exclude))
+                    continue
+                available = scores.shape[1] - (0 if exclude is None else int(exclude.sum()))
+                count = max(k, min(self._ranking.candidates, available))
+                found = top_items(scores, count, exclude)
+                asked = last[rows], times[rows], histories.whole(rows)
+                best.append(self._ranked_again(found, *asked, k)[:, :k])
             return torch.cat(best).cpu()
 
     def target_ranks(self, interactions: Interactions, scored: Tensor) -> Tensor:
         """Return the rank of each next click among all items; see `Ranker`.
 
-        Of utilities by which greedy serving would have ranked all items then. Of several clicks on
+        By which greedy serving would have ranked all items then, and where terms see whole slates
+        the best of them again; a click that is not among these keeps its rank. Of several clicks on
         one slate each finds the user where the clicks before have left her; what she met is what
         she had met before the slate, as in training.
         """
@@ -155,7 +178,42 @@ class ModelRecommender:
                 return self._scores(parameters, states[rows], times[rows], known)
 
             targets = interactions.clicked_items[clicked].long().to(self._device)
-            return target_ranks(score, targets, len(parameters.items), cells=self._cells).cpu()
+            count = min(max(self._ranking.candidates, self._length), len(parameters.items))
+
+            def again(rows: slice, scores: Tensor, ranks: Tensor) -> Tensor:
+                near = (ranks <= count).nonzero()[:, 0]
+                found, here = top_items(scores[near], count), near.cpu()
+                known = histories.before(clicked[rows][here])
+                asked = states[rows][near], times[rows][here], known
+                ranked = self._ranked_again(found, *asked, self._length)
+                placed = (ranked == targets[rows][near].cpu()[:, None]).nonzero()[:, 1]
+                return ranks.index_copy(0, near, 1 + placed.to(ranks))
+
+            return target_ranks(
+                score,
+                targets,
+                len(parameters.items),
+                cells=self._cells,
+                again=again if self._ranking.candidates else None,
+            ).cpu()
+
+    def _ranked_again(
+        self,
+        found: Tensor,
+        profiles: Tensor,
+        times: Tensor,
+        histories: Sequence[UserHistory],
+        length: int,
+    ) -> Tensor:
+        """Rank the best items [C, K] of profiles [C, D] again for slates, on the CPU: [C, K]."""
+        parameters, best = self._expected, np.empty(found.shape, np.int64)
+        for row, (history, time) in enumerate(zip(histories, times.tolist(), strict=True)):
+            some, candidates = parameters.of_items(found[row]), found[row].cpu().numpy()
+            own = ranking_utilities(some, profiles[row, None], 0.0)[0].double().cpu().numpy()
+            terms = self._ranking.in_list(history, candidates, time, length)
+            stage = SecondStage(terms, candidates, own, length)
+            best[row] = stage.ranked(stage.mean)
+        return torch.from_numpy(best)
 
     @cached_property
     def _ranking(self) -> TermsInLog:

@@ -54,6 +54,15 @@ class Ranker(Protocol):
         ...
 
 
+@runtime_checkable
+class SlateRanker(Protocol):
+    """A ranker that ranks the best items again, as the slate that they would be."""
+
+    def for_slates_of(self, k: int) -> Ranker:
+        """Return the same, where next clicks are ranked for slates of k items."""
+        ...
+
+
 class OnlyPredicts:
     """A recommender as a predictor, where its ranking is known from elsewhere."""
 
@@ -87,12 +96,18 @@ def top_items(scores: Tensor, k: int, exclude: Tensor | None = None) -> Tensor:
 
 
 def target_ranks(
-    score: Callable[[slice], Tensor], targets: Tensor, num_items: int, *, cells: int = CELLS
+    score: Callable[[slice], Tensor],
+    targets: Tensor,
+    num_items: int,
+    *,
+    cells: int = CELLS,
+    again: Callable[[slice, Tensor, Tensor], Tensor] | None = None,
 ) -> Tensor:
     """Rank each target [M] among all items, 1 the best, holding about `cells` scores at once.
 
     `score(rows)` returns the scores [C, I] of those rows. Of equal scores the lower item number
-    comes first.
+    comes first. `again(rows, scores, ranks)` returns the ranks [C] that a second ranking makes of
+    these.
     """
     ranks = torch.empty(len(targets), dtype=torch.int64, device=targets.device)
     step = max(1, cells // num_items)
@@ -105,4 +120,6 @@ def target_ranks(
         equal = scores == own
         if int(equal.sum()) > len(scores):  # more than the targets themselves
             ranks[rows] += (equal & (numbers < here)).sum(dim=1)
+        if again is not None:
+            ranks[rows] = again(rows, scores, ranks[rows])
     return ranks

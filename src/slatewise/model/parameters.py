@@ -1,6 +1,6 @@
 """One value for everything the posterior is about."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -74,6 +74,11 @@ class Parameters:
         """Look up the vectors of items [K]: [K, D]."""
         # Not from `vectors`: the gradient of that slice would be as large as the table.
         return split_bias(self.items.index_select(-2, items), self.dimensions)[0]
+
+    def of_items(self, rows: Tensor) -> "Parameters":
+        """Return the same with only the items at rows [K]."""
+        variances = None if self.variances is None else self.variances[rows]
+        return replace(self, items=self.items[rows], variances=variances)
 
     def with_spread(self, profiles: Tensor) -> tuple[Tensor, Tensor]:
         """Return profiles [M, D'] and items [I, C'] as utilities compare them.

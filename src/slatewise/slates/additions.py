@@ -5,7 +5,7 @@ side in the order of the terms; those that rank the items met add offsets to the
 user met. J draws, P features of all items, m items met, k items asked for.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,9 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
-from slatewise.features.popularity import SECOND
 from slatewise.features.user_history import UserHistory
 from slatewise.model.parameters import Parameters
 from slatewise.model.posterior import Posterior
@@ -49,9 +47,7 @@ class RankingTerms:
         self._table = table
         self._in_lists = {name: term for name, term in terms.by_name.items() if term.in_lists}
         acting = (*self._of_all, *self._of_met, *self._in_lists)
-        self._in_slates = {name: _array(posterior.shared[name].mean) for name in acting}
-        self._scales = {name: _array(posterior.shared[name].scale) for name in acting}
-        self._sharpness = 1.0 if posterior.pool is None else posterior.pool.sharpness
+        self._in_slates = SlateWeights.of(posterior, acting)
         self._moments: dict[str, ListMoment] = {}
         ranking = posterior.ranking
         if ranking is None:
@@ -145,13 +141,7 @@ class RankingTerms:
             name: self._in_lists[name].in_list(history, items, source, moment, length)
             for name, moment in self._moments.items()
         }
-        return TermsInList(
-            seeing,
-            self._features(history, items),
-            self._in_slates,
-            self._scales,
-            self._sharpness,
-        )
+        return TermsInList(seeing, self._features(history, items), self._in_slates)
 
     def in_slate(self, history: UserHistory, items: Ints, source: int) -> Doubles:
         """Return what terms add together to the items [k] of a slate that a user is shown: [k].
@@ -160,15 +150,16 @@ class RankingTerms:
         """
         in_list = self.in_list(history, items, source, len(items))
         if in_list is None:
-            parts = self._parts(history, items, self._in_slates)
+            parts = self._parts(history, items, self._in_slates.means)
         else:
             parts = in_list.mean_parts(np.arange(len(items)))
         return np.asarray(sum(parts.values(), np.zeros(len(items))))
 
     def _drawn(self, draws: int, rng: np.random.Generator) -> Weights:
         if self._root is None:
+            scales = self._in_slates.scales
             return {
-                name: mean + self._scales[name] * rng.standard_normal((draws, *mean.shape))
+                name: mean + scales[name] * rng.standard_normal((draws, *mean.shape))
                 for name, mean in self._mean.items()
             }
         noise = rng.standard_normal((draws, len(self._root))) @ self._root.T  # [J, P]
@@ -232,6 +223,26 @@ class TermFeatures(NamedTuple):
 
 
 @dataclass(frozen=True)
+class SlateWeights:
+    """The posterior of the weights that act in slates, by the names of terms."""
+
+    means: Weights
+    scales: Weights
+    sharpness: float
+    """κ, by which what all parts of the model say is multiplied in a slate"""
+
+    @classmethod
+    def of(cls, posterior: Posterior, names: Iterable[str]) -> "SlateWeights":
+        """Read them off a posterior, for some terms."""
+        own = {name: posterior.shared[name] for name in names}
+        return cls(
+            {name: _array(part.mean) for name, part in own.items()},
+            {name: _array(part.scale) for name, part in own.items()},
+            1.0 if posterior.pool is None else posterior.pool.sharpness,
+        )
+
+
+@dataclass(frozen=True)
 class TermsInList:
     """What the terms of a model add to K candidates for a slate, as they do in slates."""
 
@@ -239,16 +250,19 @@ class TermsInList:
     """the terms that see the slate, by name"""
     _others: Mapping[str, Floats]
     """features of the other terms, [K, P] each"""
-    _means: Weights
-    _scales: Weights
-    sharpness: float
-    """κ, by which what all parts of the model say is multiplied in a slate"""
+    _weights: SlateWeights
+
+    @property
+    def sharpness(self) -> float:
+        """κ, by which what all parts of the model say is multiplied in a slate."""
+        return self._weights.sharpness
 
     def mean_parts(self, shown: Ints) -> dict[str, Doubles]:
         """Return what each adds where the candidates at `shown` [k] are the slate: [K] each."""
-        parts = self._of_others(self._means)
+        means = self._weights.means
+        parts = self._of_others(means)
         for name, features in self._seeing.items():
-            parts[name] = features.mean(shown).astype(np.float64) @ self._means[name]
+            parts[name] = features.mean(shown).astype(np.float64) @ means[name]
         return parts
 
     def _of_others(self, weights: Weights) -> dict[str, Doubles]:
@@ -258,55 +272,14 @@ class TermsInList:
         """Return what all add together in J draws of their weights: [J, K]."""
         rng = np.random.default_rng([seed, 6])
         weights = {
-            name: mean + self._scales[name] * rng.standard_normal((count, *mean.shape))
-            for name, mean in self._means.items()
+            name: mean + self._weights.scales[name] * rng.standard_normal((count, *mean.shape))
+            for name, mean in self._weights.means.items()
         }
         parts = self._of_others(weights)
         for name, features in self._seeing.items():
             drawn = features.draws(shown, count, rng).astype(np.float64)
             parts[name] = np.einsum("jkp,jp->jk", drawn, weights[name])
         return np.asarray(np.sum(list(parts.values()), axis=0))
-
-
-class TermsInLog:
-    """The terms of a model that rank, at any moment of a log: what serving would have added then.
-
-    Only what came before a moment counts, of the user and of everybody.
-    """
-
-    def __init__(self, posterior: Posterior, terms: FittedTerms, log: SlateDataset | None) -> None:
-        self._posterior = posterior
-        of_all, self._of_met = ranking_terms(posterior, terms)
-        self._lookups = {
-            name: (term.at_times(log), max(1, round(term.refresh * SECOND)))
-            for name, term in of_all.items()
-        }
-
-    @property
-    def need_histories(self) -> bool:
-        """Whether they ask what a user met."""
-        return bool(self._of_met)
-
-    def added(
-        self, parameters: Parameters, times: Tensor, histories: Sequence[UserHistory]
-    ) -> Tensor | float:
-        """Return what is added to all items for users at times [C], after histories [C]: [C, I].
-
-        0 for a model without such terms; histories may be left out if nothing asks for them.
-        """
-        if not (self._lookups or self._of_met):
-            return 0.0
-        weights = weights_by_term(self._posterior, parameters)
-        every = np.arange(len(parameters.items))
-        total = torch.zeros(len(times), len(every))
-        for name, (lookup, tick) in self._lookups.items():
-            # Between two ticks the features of an item stay as they are.
-            ticks, rows = torch.unique(times // tick, return_inverse=True)
-            for number, moment in enumerate((ticks * tick).tolist()):
-                features = torch.from_numpy(lookup(every, np.full(len(every), moment)))
-                total[rows == number] += features @ weights[name]
-        add_met(total, self._of_met, histories, weights)
-        return total
 
 
 def weights_by_term(posterior: Posterior, parameters: Parameters) -> dict[str, Tensor]:

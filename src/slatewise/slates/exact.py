@@ -92,7 +92,10 @@ class ExactRanker:
             found, drawn = self._draw_and_rank(*asked, depth, draws)
             merged = self._capped(found, asked[1], self._candidates(k))
             stage = self._second_stage(user, merged, length or k)
-            again = found if stage is None else stage.ranked(stage.draws(drawn))
+            again = found
+            if stage is not None:
+                utilities = stage.draws(drawn, self.table, self.relevance, user.seeds[0])
+                again = stage.ranked(utilities)
             rankings.append(np.stack([self._capped(one[None], asked[1], k) for one in again]))
         return np.stack(rankings) if rankings else np.empty((0, draws, k), np.int64)
 
@@ -103,7 +106,11 @@ class ExactRanker:
     def _second_stage(self, user: Users, found: Ints, length: int) -> SecondStage | None:
         """Return the second stage for what the first found, None if that is nothing."""
         items = found[found >= 0]
-        return SecondStage(self, user, items, length) if len(items) else None
+        terms = self.terms.in_list(user.histories[0], items, SOURCE, length)
+        if not len(items) or terms is None:
+            return None
+        own = np.sum(list(self.own_parts(user, items).values()), axis=0)
+        return SecondStage(terms, items, own, length)
 
     def _draw_and_rank(
         self, history: UserHistory, wanted: Filter, seed: int, k: int, draws: int
@@ -147,7 +154,8 @@ class ExactRanker:
                 user = Users([history], [wanted], [seed])
                 stage = self._second_stage(user, found, k)
                 if stage is not None:
-                    found = stage.ranked(np.exp(stage.draws(drawn)).mean(0))
+                    utilities = stage.draws(drawn, self.table, self.relevance, seed)
+                    found = stage.ranked(np.exp(utilities).mean(0))
                 found = self._capped(found[None], wanted, k)
             slates[row] = found
         return slates

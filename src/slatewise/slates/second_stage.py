@@ -13,11 +13,13 @@ import numpy as np
 import torch
 
 from slatewise.model.gaussian import keyed_noise
+from slatewise.model.relevance import Relevance
+from slatewise.ranking import ItemTable
 from slatewise.slates.additions import Doubles, TermsInList
-from slatewise.slates.users import Ints, Users
+from slatewise.slates.users import Ints
 
 if TYPE_CHECKING:
-    from slatewise.slates.exact import ExactRanker, Profiles
+    from slatewise.slates.exact import Profiles
 
 SOURCE: Final = 0
 """Of the slates that are made: the first of the sources that a model knows."""
@@ -26,29 +28,25 @@ SOURCE: Final = 0
 class SecondStage:
     """Candidates for the slate of one user, as terms see them that see whole slates."""
 
-    def __init__(self, ranker: "ExactRanker", user: Users, items: Ints, length: int) -> None:
-        terms = ranker.terms.in_list(user.histories[0], items, SOURCE, length)
-        if terms is None:
-            raise ValueError("no term of the model sees slates")
-        self._ranker, self._user, self._terms = ranker, user, terms
+    def __init__(self, terms: TermsInList, items: Ints, own: Doubles, length: int) -> None:
+        self._terms = terms
         self.items = items
-        """[K] the candidates"""
-        own = np.sum(list(ranker.own_parts(user, items).values()), axis=0)
+        """[K] the candidates, the best of the ranking of all items first"""
         shown = np.arange(min(length, len(items)))
         utilities = own + _total(terms, shown)
         self.shown: Ints = np.argsort(-utilities, kind="stable")[: len(shown)]
         """[k] the slate that candidates are seen beside, as indices"""
         self.mean: Doubles = terms.sharpness * (own + _total(terms, self.shown))
-        """[K] utilities at the posterior mean"""
+        """[K] utilities at the posterior mean, of which relevance and bias are `own` [K]"""
 
-    def draws(self, drawn: "Profiles") -> Doubles:
+    def draws(
+        self, drawn: "Profiles", table: ItemTable, relevance: Relevance, seed: int
+    ) -> Doubles:
         """Return utilities in J draws of everything that is uncertain, the user's given: [J, K].
 
         The noise of an item depends on seed, draw and item alone.
         """
-        ranker, (seed,), count = self._ranker, self._user.seeds, len(drawn.profiles)
-        table, items = ranker.table, self.items
-        columns = table.dimensions + 1
+        items, count, columns = self.items, len(drawn.profiles), table.dimensions + 1
         drawn_noise = keyed_noise((seed, 7), torch.from_numpy(items), count * columns)
         noise = (
             drawn_noise.numpy().reshape(len(items), count, -1).transpose(1, 0, 2)
@@ -57,7 +55,7 @@ class SecondStage:
         # A clicked item has one vector in a draw: that which moved the user is also ranked.
         moved, at = np.intersect1d(items, drawn.items, return_indices=True)[1:]
         vectors[:, moved] = drawn.vectors[:, at]
-        utilities = ranker.relevance.of_arrays(drawn.profiles[:, None], vectors).astype(np.float64)
+        utilities = relevance.of_arrays(drawn.profiles[:, None], vectors).astype(np.float64)
         utilities += table.biases_of(items) + table.bias_scales_of(items) * noise[..., -1]
         return self._terms.sharpness * (utilities + self._terms.draws(self.shown, count, seed))
 

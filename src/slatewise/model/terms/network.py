@@ -27,6 +27,7 @@ from slatewise.errors import SlatewiseError
 from slatewise.features.item_rates import ItemRates
 from slatewise.features.past import PastFeatures, PastTable
 from slatewise.features.popularity import Popularity, PopularityConfig
+from slatewise.features.popularity_index import PopularityIndex
 from slatewise.features.popularity_state import PopularityState
 from slatewise.features.user_history import UserHistory
 from slatewise.model.network.architecture import CLIP, SlateInputs, SlateNetwork, log_sums
@@ -35,7 +36,7 @@ from slatewise.model.network.fitting import Choices, fit_network
 from slatewise.model.network.laplace import covariance_root
 from slatewise.model.network.responses import responses
 from slatewise.model.part import Parameter
-from slatewise.model.terms.term import Describe, FeatureTerm, ListMoment, Ranks
+from slatewise.model.terms.term import Describe, FeatureTerm, ListMoment, Lookup, Ranks
 
 if TYPE_CHECKING:
     from slatewise.model.config import ModelConfig
@@ -188,12 +189,7 @@ class NetworkTerm(FeatureTerm):
 
     def describe_in(self, log: SlateDataset | None) -> Describe:
         """Return what computes the network's columns for interactions of a log."""
-        if log is None:
-            raise SlatewiseError(
-                "what the network says of an item is not known without a log.",
-                "Give the dataset too, such as ModelRecommender(model, log=dataset).",
-            )
-        table, network = self.past.in_log(log), self.network
+        table, network = self.past.in_log(_required(log)), self.network
 
         def describe(interactions: Interactions) -> Tensor:
             found = self._with_rates(table(interactions), interactions.slate_items)
@@ -253,6 +249,14 @@ class NetworkTerm(FeatureTerm):
     def item_state(self, num_items: int) -> PopularityState:
         """Return the popularity of items before any event."""
         return PopularityState.empty(self._popularity, num_items)
+
+    def at_times(self, log: SlateDataset | None) -> Lookup:
+        """Return what looks up the popularity of items at any time of a log."""
+        log, popularity = _required(log), self.past.popularity
+        if popularity is not None:
+            return PopularityIndex.of(popularity, log).features
+        columns = len(self._popularity.names)
+        return lambda items, times: np.zeros((len(items), columns), np.float32)
 
     def counts_like(self, other: FeatureTerm) -> bool:
         """Return whether another network has the same sums: what it makes of them may differ."""
@@ -321,6 +325,16 @@ class NetworkTerm(FeatureTerm):
         if column == "network":
             return "what a network makes of the item, its slate and the past"
         return "what it makes of the position"
+
+
+def _required(log: SlateDataset | None) -> SlateDataset:
+    """Refuse to do without a log."""
+    if log is None:
+        raise SlatewiseError(
+            "what the network says of an item is not known without a log.",
+            "Give the dataset too, such as ModelRecommender(model, log=dataset).",
+        )
+    return log
 
 
 def _with_list(history: UserHistory, items: Int64Array, source: int, time: int) -> Interactions:

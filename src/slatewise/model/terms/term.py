@@ -47,6 +47,8 @@ _VERBS: Final[Mapping[Ranks, tuple[str, ...]]] = {
     "never": ("describe_in",),
 }
 """What a term defines, by how it ranks."""
+_IN_LISTS: Final = ("in_list", "item_state", "at_times", "refresh")
+"""What a term defines that acts in lists."""
 
 
 class ItemState(Protocol):
@@ -177,10 +179,12 @@ class FeatureTerm(Term):
                 "Set `ranks` to 'never'.",
             )
         read_off = [name for name, field in cls.model_fields.items() if field.is_required()]
-        for verb in (*_VERBS[cls.ranks], *(["fit"] if read_off else [])):
+        in_lists = _IN_LISTS if cls.in_lists else ()
+        for verb in (*_VERBS[cls.ranks], *in_lists, *(["fit"] if read_off else [])):
             if getattr_static(cls, verb) is getattr_static(FeatureTerm, verb):
+                acts = "acts in lists" if verb in in_lists else f"ranks '{cls.ranks}'"
                 raise SlatewiseError(
-                    f"the term {cls.__name__} ranks '{cls.ranks}' and has no `{verb}`.",
+                    f"the term {cls.__name__} {acts} and has no `{verb}`.",
                     f"Define {cls.__name__}.{verb}, as FeatureTerm.{verb} describes it.",
                 )
 
@@ -294,12 +298,15 @@ class FeatureTerm(Term):
         """Refuse a state that was not made by this term."""
 
     def at_times(self, log: SlateDataset | None) -> Lookup:
-        """Return what looks features up at any time of a log. For terms that rank all items."""
+        """Return what looks up, at any time of a log, the features that a state would have then.
+
+        For terms that rank all items, or in lists.
+        """
         raise NotImplementedError
 
     @property
     def refresh(self) -> float:
-        """Seconds for which features stay as they are. For terms that rank all items."""
+        """Seconds for which features stay. For terms that rank all items, or in lists."""
         raise NotImplementedError
 
     @property
