@@ -16,7 +16,7 @@ from slatewise.cli.show import console, progress
 def expire(
     directory: ServiceDirectory, config: ServiceSettings = None, store: StoreUrl = None
 ) -> None:
-    """Move slates older than [retention] says out of the store, while it serves."""
+    """Move slates older than the settings keep out of the store, while it serves."""
     from slatewise.service.upkeep.retention import expire as expire_slates  # noqa: PLC0415 (torch)
 
     settings = read_settings(config, store)

@@ -30,9 +30,16 @@ from slatewise.features.popularity import Popularity, PopularityConfig
 from slatewise.features.popularity_index import PopularityIndex
 from slatewise.features.popularity_state import PopularityState
 from slatewise.features.user_history import UserHistory
-from slatewise.model.network.architecture import CLIP, SlateInputs, SlateNetwork, log_sums
+from slatewise.model.network.architecture import SlateInputs, SlateNetwork, log_sums
 from slatewise.model.network.candidates import ALWAYS, SlateCandidates
 from slatewise.model.network.fitting import Choices, fit_network
+from slatewise.model.network.inputs import (
+    feature_scales,
+    network_inputs,
+    parts_of,
+    standardised,
+    with_column,
+)
 from slatewise.model.network.laplace import covariance_root
 from slatewise.model.network.responses import responses
 from slatewise.model.part import Parameter
@@ -119,17 +126,17 @@ class NetworkTerm(FeatureTerm):
     @classmethod
     def _fit(cls, settings: NetworkSettings, dataset: SlateDataset) -> "NetworkTerm":
         past, log = PastFeatures.fit(dataset), dataset.interactions()
-        training, validation = _parts(log)
+        training, validation = parts_of(log)
         table, tensors = past.in_log(dataset)(log), {}
         if (rates := ItemRates.fit(dataset)) is not None:
             tensors["item_rates"] = torch.from_numpy(rates.rates)
             learned = rates.in_training(log, np.arange(dataset.num_users))
-            table = _with_column(table, torch.from_numpy(learned))
-        tensors |= _scales(table, log, training)
+            table = with_column(table, torch.from_numpy(learned))
+        tensors |= feature_scales(table, log, training)
         tensors["item_groups"] = torch.from_numpy(dataset.item_groups.astype(np.int32))
         clicks, groups = log.clicks.long(), dataset.num_groups
         can_pass = bool((clicks[training] < 0).any())
-        inputs = _inputs(tensors, table, log)
+        inputs = network_inputs(tensors, table, log)
         choices = Choices(inputs, clicks, can_pass)
         usable = (inputs.lengths > 0) & log.first_choices
         if not can_pass:  # what was never seen cannot be told apart either
@@ -205,7 +212,7 @@ class NetworkTerm(FeatureTerm):
         unknown = self._tensors["items_mean"][-1]
         known = items < len(rates)
         found = torch.where(known, rates[torch.where(known, items, 0).long()], unknown)
-        return _with_column(table, found)
+        return with_column(table, found)
 
     def describe_training(self, log: SlateDataset) -> Describe:
         """Return nothing: all else is fitted without the network, and pooled with it."""
@@ -225,7 +232,7 @@ class NetworkTerm(FeatureTerm):
         every training slate has a click, all items stand far above clicking nothing: else vectors
         and biases would have to learn it.
         """
-        inputs = _inputs(tensors, table, interactions)
+        inputs = network_inputs(tensors, table, interactions)
         found = []
         with torch.no_grad():
             for rows in torch.split(torch.arange(len(interactions.clicks)), 2_048):
@@ -303,7 +310,7 @@ class NetworkTerm(FeatureTerm):
         own = self._with_rates(own, torch.from_numpy(items))
         of_items = torch.from_numpy(groups[local[first:]]).long()
         offsets = torch.tensor([0, len(items)])
-        inputs = SlateInputs(*_standardised(scales, own), of_items, offsets)
+        inputs = SlateInputs(*standardised(scales, own), of_items, offsets)
         return SlateCandidates(self.network, inputs, self._tensors["root"], self.can_pass)
 
     def learned(self, dataset: SlateDataset) -> list[dict[str, Any]]:
@@ -313,7 +320,7 @@ class NetworkTerm(FeatureTerm):
         """
         log = dataset.interactions()
         table = self._with_rates(self.past.in_log(dataset)(log), log.slate_items)
-        inputs, names = _inputs(self._tensors, table, log), (*self.past.item_names, RATE)
+        inputs, names = network_inputs(self._tensors, table, log), (*self.past.item_names, RATE)
         return [
             {"feature": names[one.feature], "sds": value, "log_odds": odds}
             for one in responses(self.network, inputs, can_pass=self.can_pass)
@@ -357,48 +364,6 @@ def _with_list(history: UserHistory, items: Int64Array, source: int, time: int) 
         slate_offsets=torch.from_numpy(offsets_of(np.append(lengths, len(items)))),
         slate_items=torch.from_numpy(np.append(seen, items).astype(np.int32)),
     )
-
-
-def _parts(log: Interactions) -> tuple[Tensor, Tensor]:
-    """Return the interactions of the training part, and of the validation part."""
-    users = torch.repeat_interleave(log.user_offsets.diff())
-    index = torch.arange(len(users)) - log.user_offsets[:-1][users]
-    training = index < log.train_end[users]
-    validation = ~training & (index < log.valid_end[users])
-    return training.nonzero()[:, 0], validation.nonzero()[:, 0]
-
-
-def _scales(table: PastTable, log: Interactions, training: Tensor) -> dict[str, Tensor]:
-    """Return mean and standard deviation of the features in the training part."""
-    chosen = torch.zeros(len(log.clicks), dtype=torch.bool)
-    chosen[training] = True
-    scales = {}
-    of_items = torch.repeat_interleave(chosen, log.scroll_lengths)
-    for name, values in (("items", table.items[of_items]), ("slates", table.slates[chosen])):
-        scales[f"{name}_mean"] = values.double().mean(0).float()
-        scales[f"{name}_sd"] = values.double().std(0, correction=0).float().clamp(min=1e-3)
-    return scales
-
-
-def _with_column(table: PastTable, column: Tensor) -> PastTable:
-    """Return the table with one more feature of items: [F]."""
-    return PastTable(torch.cat([table.items, column[:, None]], 1), table.slates)
-
-
-def _inputs(
-    tensors: Mapping[str, Tensor], table: PastTable, interactions: Interactions
-) -> SlateInputs:
-    groups = tensors["item_groups"][interactions.slate_items.long()].long()
-    return SlateInputs(*_standardised(tensors, table), groups, interactions.slate_offsets)
-
-
-def _standardised(tensors: Mapping[str, Tensor], table: PastTable) -> tuple[Tensor, Tensor]:
-    """Return the features of items [F, P] and of slates [N, Q], standardised and clipped."""
-    items, slates = (
-        ((values - tensors[f"{name}_mean"]) / tensors[f"{name}_sd"]).clamp(-CLIP, CLIP)
-        for name, values in (("items", table.items), ("slates", table.slates))
-    )
-    return items, slates
 
 
 def _fingerprint(dataset: SlateDataset, settings: NetworkSettings) -> str:
