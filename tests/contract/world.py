@@ -326,7 +326,7 @@ class Case:
     def with_candidates(self, count: int) -> "Case":
         """Return the same where terms that see slates rank so many items again."""
         terms = {
-            name: term.model_copy(update={"reranked": count}) if term.in_lists else term
+            name: term.with_candidates(count, {}) if term.in_lists else term
             for name, term in self.model.terms.by_name.items()
         }
         fitted = replace(self.model.terms, by_name=terms)

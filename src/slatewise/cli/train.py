@@ -91,7 +91,7 @@ def train(
     peers = joined_peers(ray, workers, device, auto=auto)
     # Torch takes a second to load: only commands that need it pay.
     from slatewise.cli.item_features import read_item_features  # noqa: PLC0415
-    from slatewise.evaluation import ModelRecommender, calibrate  # noqa: PLC0415
+    from slatewise.evaluation import ModelRecommender, calibrate, settle_candidates  # noqa: PLC0415
     from slatewise.model.config import ModelConfig  # noqa: PLC0415
     from slatewise.model.likelihood import exposure_weights  # noqa: PLC0415
     from slatewise.training import StoppedError, fit, runs, sizes  # noqa: PLC0415
@@ -155,8 +155,9 @@ def train(
     if peers.rank > 0:  # the first writes and tells
         return
     calibration = calibrate(ModelRecommender(fitted, log=opened), opened)
-    runs.update(run, calibration=calibration.to_json())
-    _show_outcome(fitted)
+    recalls = settle_candidates(fitted, opened, seed=seed)
+    runs.update(run, calibration=calibration.to_json(), terms=fitted.terms.to_json())
+    _show_outcome(fitted, recalls)
     console.print(f"\nRun: {run}")
 
 
@@ -171,7 +172,7 @@ def _read_settings(config: Path | None) -> dict[str, Any]:
     return document
 
 
-def _show_outcome(fitted: "SlateModel") -> None:
+def _show_outcome(fitted: "SlateModel", recalls: dict[int, float]) -> None:
     """Print what training measured, and what its user should know."""
     account, metrics = table(fitted.config.name, "", ""), fitted.metrics
     # Where slates have several clicks, training also learns when users stop; `evaluate` leaves
@@ -182,6 +183,9 @@ def _show_outcome(fitted: "SlateModel") -> None:
     account.add_row("epochs", f"{metrics['epochs']:,}")
     account.add_row("best epoch", f"{metrics['best_epoch']:,}")
     account.add_row("steps not finite, skipped", f"{metrics['skipped_steps']:,}")
+    for count, recall in sorted(recalls.items()):
+        ranked = f"{count:,} ranked again" if count else "ranked once"
+        account.add_row(f"recall@20 of held-out clicks, {ranked}", f"{recall:.3f}")
     console.print(account)
     if metrics["warning"]:
         console.print(f"Warning: {metrics['warning']}")

@@ -80,6 +80,7 @@ from slatewise.evaluation.verdict import BaselineVerdict, judge
 from slatewise.lazy import exports
 
 if TYPE_CHECKING:
+    from slatewise.evaluation.candidates import settle_candidates
     from slatewise.evaluation.model import ModelRecommender, require_same_items
 
 __all__ = [
@@ -161,10 +162,14 @@ __all__ = [
     "require_same_items",
     "scored_interactions",
     "self_normalised",
+    "settle_candidates",
     "table",
     "target_ranks",
     "top_items",
 ]
 
 # A model needs pydantic, which judging any other recommender does without.
-_, __dir__, __getattr__ = exports(__name__, {"model": "ModelRecommender require_same_items"})
+_, __dir__, __getattr__ = exports(
+    __name__,
+    {"model": "ModelRecommender require_same_items", "candidates": "settle_candidates"},
+)

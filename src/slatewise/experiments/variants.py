@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
+from slatewise.evaluation import settle_candidates
 from slatewise.experiments.study import Bench, StudyConfig
 from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
@@ -63,7 +64,7 @@ def fit_variant(
     def observe(at: State) -> None:
         bench.progress(f"{name}, epoch {at.epoch + 1}", at.step, at.steps)
 
-    return fit(
+    fitted = fit(
         dataset,
         model,
         config.training,
@@ -71,6 +72,8 @@ def fit_variant(
         device=config.device,
         observer=observe,
     )
+    settle_candidates(fitted, dataset, seed=seed)
+    return fitted
 
 
 def unknown_exposure(model: ModelConfig, dataset: SlateDataset) -> list[str]:

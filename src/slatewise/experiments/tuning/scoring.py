@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 
 from slatewise.data.dataset import SlateDataset
-from slatewise.evaluation import ModelRecommender, calibrate, evaluate
+from slatewise.evaluation import ModelRecommender, calibrate, evaluate, settle_candidates
 from slatewise.experiments.pooling import PooledEstimate, pool
 from slatewise.experiments.store import Row
 from slatewise.experiments.study import Bench, Unit
@@ -46,6 +46,7 @@ def judged(
 def _test_values(
     config: TuneConfig, unit: Unit, dataset: SlateDataset, model: SlateModel
 ) -> dict[str, Row]:
+    settle_candidates(model, dataset)
     recommender = ModelRecommender(model, log=dataset)
     # All-item has no P(click) of a slate before calibration.
     calibrated = model.config.likelihood == "all-item"

@@ -16,7 +16,7 @@ from typing import Final
 
 from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
-from slatewise.evaluation import ModelRecommender, evaluate
+from slatewise.evaluation import ModelRecommender, evaluate, settle_candidates
 from slatewise.experiments.store import Row, Tables
 from slatewise.experiments.study import Bench, Study, Unit
 from slatewise.experiments.tuning.config import TuneConfig
@@ -135,6 +135,7 @@ def best_trial(trials: Sequence[Trial]) -> Trial:
 
 
 def _hitrate(model: SlateModel, dataset: SlateDataset, k: int) -> float:
+    settle_candidates(model, dataset)
     recommender = ModelRecommender(model, log=dataset)
     found = evaluate(recommender, dataset, part="validation", k=k, resamples=1)
     value = found[hitrate_name(dataset, k)].value

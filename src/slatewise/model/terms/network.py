@@ -65,7 +65,7 @@ class NetworkSettings(Config):
     network_seed: int = 0
     """With which the network begins."""
     network_candidates: NonNegativeInt = 200
-    """How many of the best items of the catalogue it ranks again, for a slate; 0 for none."""
+    """How many of the best items it ranks again for a slate, at most; held-out clicks settle it."""
 
 
 class NetworkTerm(FeatureTerm):
@@ -88,6 +88,8 @@ class NetworkTerm(FeatureTerm):
     """Of each hidden layer."""
     reranked: int = 0
     """Candidates for a slate that it ranks again; 0 for none."""
+    recalls: tuple[tuple[int, float], ...] = ()
+    """Recall of held-out clicks by the numbers of candidates tried, which settled that."""
     validation: tuple[float, float]
     """Mean log-likelihood of held-out choices before and after fitting."""
     _tensors: dict[str, Tensor] = PrivateAttr(default_factory=dict)
@@ -281,6 +283,10 @@ class NetworkTerm(FeatureTerm):
     def candidates(self) -> int:
         """How many of the best items it ranks again."""
         return self.reranked
+
+    def with_candidates(self, count: int, recalls: Mapping[int, float]) -> "NetworkTerm":
+        """Return the same that ranks another number of items again."""
+        return self.model_copy(update={"reranked": count, "recalls": tuple(recalls.items())})
 
     def in_list(
         self,

@@ -284,6 +284,13 @@ class FeatureTerm(Term):
         """How many of the best items a term that acts in lists ranks again; 0 for none."""
         return 0
 
+    def with_candidates(self, count: int, recalls: Mapping[int, float]) -> Self:
+        """Return the same that ranks `count` items again, for a term that does.
+
+        `recalls` are those of held-out clicks that led to it, by the numbers tried.
+        """
+        raise NotImplementedError
+
     def state_after(self, dataset: SlateDataset) -> ItemState:
         """Return the state after everything in a dataset, whatever its split."""
         state = self.item_state(dataset.num_items)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
-from slatewise.evaluation import ModelRecommender, calibrate
+from slatewise.evaluation import ModelRecommender, calibrate, settle_candidates
 from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
 from slatewise.model.item_features import ItemFeatures
@@ -110,6 +110,7 @@ def fit_recipe(
     )
     fitted.metrics["curve"] = curve
     fitted.calibration = calibrate(ModelRecommender(fitted, log=dataset), dataset).to_json()
+    settle_candidates(fitted, dataset, seed=seed)
     return fitted
 
 
