@@ -57,6 +57,8 @@ def test_what_is_trained_is_judged_served_trained_again_and_analysed(
     run: Run, trained: Path
 ) -> None:
     dataset, shop = trained / "set", trained / "shop"
+    network = json.loads((trained / "run" / "run.json").read_text())["terms"]["network"]
+    assert [count for count, _ in network["recalls"]] == [0, network["reranked"]] == [0, 12]
     code, out, _ = run("evaluate", trained / "run", dataset, "--samples", 1)
     assert (code, "Verdict: " in out) == (0, True)
 

@@ -101,10 +101,13 @@ def test_a_part_that_a_gpu_cannot_run_is_refused(
 
 
 @on_gpu
+@pytest.mark.parametrize("terms", [(), ("bias", "history", "network")])
 @pytest.mark.parametrize("samples", [0, 4])
 def test_a_gpu_judges_as_the_cpu_does(
-    model: SlateModel, dataset: SlateDataset, samples: int
+    dataset: SlateDataset, samples: int, terms: tuple[str, ...]
 ) -> None:
+    config = ModelConfig(dimensions=5, terms=terms, network_candidates=40)
+    model = fit(dataset, config, TrainingConfig(max_epochs=2))
     here = evaluate(ModelRecommender(model, samples=samples, log=dataset), dataset, resamples=20)
     recommender = ModelRecommender(model, samples=samples, log=dataset, device="cuda")
     there = evaluate(recommender, dataset, resamples=20)

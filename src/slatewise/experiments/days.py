@@ -13,6 +13,7 @@ import polars as pl
 import torch
 
 from slatewise.data.dataset import SlateDataset
+from slatewise.evaluation import settle_candidates
 from slatewise.experiments.daily_log import FEATURE
 from slatewise.experiments.model_policy import ModelPolicy, ServedModel
 from slatewise.experiments.online import Arm, OnlineConfig
@@ -74,7 +75,7 @@ def retrain(
 
     `items` is the items table of the night, for models that read features.
     """
-    return fit(
+    fitted = fit(
         dataset,
         variant_config(variant, config.model),
         config.nightly if variant in models else config.training,
@@ -87,6 +88,8 @@ def retrain(
             else None
         ),
     )
+    settle_candidates(fitted, dataset, seed=seed)
+    return fitted
 
 
 def _features(dataset: SlateDataset, items: Path, earlier: SlateModel | None) -> ItemFeatures:
