@@ -1,7 +1,7 @@
 """How many of the best items terms that see slates should rank again: held-out clicks say.
 
-Such terms learn from slates that were shown. Of items that never stand in one, such as those that
-are gone, they know nothing: ranked again by the network, too many candidates bring these up.
+Such terms learn from slates that were shown, and know little of items that nobody has seen yet. A
+dataset also holds items that came later: among many candidates, a network brings these up.
 """
 
 from dataclasses import replace
