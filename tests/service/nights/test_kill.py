@@ -27,7 +27,7 @@ NIGHT = "slatewise.service.nights"
 STEPS = {
     "the first rows of the log are written": (f"{NIGHT}.window", "_write_items", "before"),
     "the log is there": (f"{NIGHT}.window", "export_window", "after"),
-    "the dataset is half made": ("slatewise.data.preparation", "order_by_time", "after"),
+    "the dataset is half made": ("slatewise.data.parts", "order_by_time", "after"),
     "the dataset is there": (f"{NIGHT}.window", "prepare", "after"),
     "the model was trained": (f"{NIGHT}.night", "fit_recipe", "after"),
     "the model was judged": (f"{NIGHT}.night", "decide", "before"),
