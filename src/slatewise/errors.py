@@ -3,6 +3,14 @@
 from pathlib import Path
 
 
+def install_remedy(extra: str) -> str:
+    """Return the command that installs an optional part of the package.
+
+    From the source, not by name: slatewise is not on PyPI, where anyone could take its name.
+    """
+    return f"In the folder of slatewise's source: pip install '.[{extra}]'"
+
+
 class SlatewiseError(Exception):
     """A problem the user can fix: what happened, and the remedy."""
 

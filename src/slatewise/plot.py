@@ -2,7 +2,7 @@
 
     slatewise.plot.training_curves({"GRU": gru, "linear": linear}).show()
 
-Needs plotly: pip install 'slatewise[report]'.
+Needs plotly: pip install '.[report]' in the folder of slatewise's source.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from slatewise.errors import SlatewiseError
+from slatewise.errors import SlatewiseError, install_remedy
 from slatewise.evaluation.evaluate import Evaluation
 from slatewise.evaluation.panel import ALL
 from slatewise.experiments.posterior import FIGURES, group_distances, scales, view_edges
@@ -179,6 +179,6 @@ def _figure(data: list[dict[str, Any]], layout: dict[str, Any]) -> "Figure":
     except ImportError as error:
         raise SlatewiseError(
             "figures are drawn with plotly, which is not installed.",
-            "pip install 'slatewise[report]'.",
+            install_remedy("report"),
         ) from error
     return Figure({"data": data, "layout": layout})

@@ -139,7 +139,7 @@ def test_a_comparator_without_its_library_is_refused_at_once(
     monkeypatch.setitem(sys.modules, "lightgbm", None)
     code, _, errors = run("evaluate", trained, folder / "set", "--against", "lightgbm")
     assert code == 2
-    assert "pip install 'slatewise[compare]'" in errors
+    assert "pip install '.[compare]'" in errors
 
 
 def test_recommend_by_a_strategy_of_ones_own(

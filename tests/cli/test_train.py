@@ -140,7 +140,7 @@ def test_tensorboard_gets_every_epoch(
     assert logged == pytest.approx([record["validation"] for record in log])
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     code, _, errors = run("train", folder / "set", tmp_path / "other", *options)
-    assert (code, "slatewise[tensorboard]" in errors) == (2, True)
+    assert (code, "pip install '.[tensorboard]'" in errors) == (2, True)
 
 
 def test_resuming_leaves_the_epochs_on_the_board_as_they_are(

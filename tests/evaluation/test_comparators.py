@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from slatewise.data import SlateDataset
-from slatewise.errors import SlatewiseError
+from slatewise.errors import SlatewiseError, install_remedy
 from slatewise.evaluation import (
     COMPARATORS,
     Ranker,
@@ -181,4 +181,4 @@ def test_what_is_not_installed_is_said_before_anything_is_fitted(
     monkeypatch.setitem(sys.modules, "lightgbm", None)
     with pytest.raises(SlatewiseError, match="not installed") as refused:
         fit_baselines(toy, ["sasrec", "lightgbm"])
-    assert refused.value.remedy == "pip install 'slatewise[compare]'"
+    assert refused.value.remedy == install_remedy("compare")

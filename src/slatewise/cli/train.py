@@ -17,7 +17,7 @@ from slatewise.cli.show import console, table
 from slatewise.cli.term_selection import choose, require_cpu, selection_files
 from slatewise.config import read_toml
 from slatewise.data.dataset import SlateDataset
-from slatewise.errors import SlatewiseError
+from slatewise.errors import SlatewiseError, install_remedy
 from slatewise.model.registry import DYNAMICS, PRIORS, RELEVANCES, one_of
 
 if TYPE_CHECKING:
@@ -316,7 +316,7 @@ class _Board:
             from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 (optional)
         except ImportError as error:
             raise SlatewiseError(
-                "TensorBoard is not installed.", "pip install 'slatewise[tensorboard]'"
+                "TensorBoard is not installed.", install_remedy("tensorboard")
             ) from error
         self._directory, self._writer_of = directory, SummaryWriter
         self._epochs: int | None = None

@@ -1,13 +1,13 @@
 """A client of the live service: typed, with time-outs and retries that count nothing twice."""
 
-from slatewise.errors import SlatewiseError
+from slatewise.errors import SlatewiseError, install_remedy
 
 try:
     import httpx as _  # noqa: F401
 except ImportError as error:
     raise SlatewiseError(
         "The client speaks HTTP with httpx, which is not installed.",
-        "pip install 'slatewise[client]'",
+        install_remedy("client"),
     ) from error
 
 from slatewise.client.async_client import AsyncClient

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, Final
 
-from slatewise.errors import SlatewiseError
+from slatewise.errors import SlatewiseError, install_remedy
 
 LOCAL: Final = "local"
 """The address that starts a cluster of this machine alone, and ends it afterwards."""
@@ -17,7 +17,7 @@ def ray_module() -> Any:
     try:
         return import_module("ray")
     except ImportError as error:
-        raise SlatewiseError("Ray is not installed.", "pip install 'slatewise[cluster]'") from error
+        raise SlatewiseError("Ray is not installed.", install_remedy("cluster")) from error
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from slatewise.errors import SlatewiseError
+from slatewise.errors import SlatewiseError, install_remedy
 from slatewise.ranking.columns import Floats32
 from slatewise.ranking.loops.pieces import Dot
 from slatewise.ranking.request import Ranking, checked_profiles, loops_of, whole_ranking
@@ -77,6 +77,6 @@ def _faiss() -> Any:
         import faiss  # noqa: PLC0415
     except ImportError as error:
         raise SlatewiseError(
-            "The approximate index needs faiss.", "Install slatewise[faiss]."
+            "The approximate index needs faiss.", install_remedy("faiss")
         ) from error
     return faiss

@@ -8,7 +8,7 @@ from html import escape
 from importlib.resources import files
 from typing import Final
 
-from slatewise.errors import SlatewiseError
+from slatewise.errors import SlatewiseError, install_remedy
 from slatewise.experiments.findings import Finding
 from slatewise.experiments.store import StudyResult
 from slatewise.report.contents import Report, StudyEntry, agreement, run_tables, what_was_run
@@ -56,7 +56,7 @@ def _plotly() -> str:
     except ImportError as error:
         raise SlatewiseError(
             "the HTML report draws with plotly, which is not installed.",
-            "pip install 'slatewise[report]', or write it with --format markdown.",
+            f"{install_remedy('report')}; or write it with --format markdown.",
         ) from error
     return str(get_plotlyjs())
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from slatewise.errors import SlatewiseError
+from slatewise.errors import SlatewiseError, install_remedy
 from slatewise.experiments.tuning import surrogate
 from slatewise.experiments.tuning.space import Point, Space
 from slatewise.experiments.tuning.surrogate import contours, predict, propose, require_ax
@@ -115,7 +115,7 @@ def test_without_ax_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(surrogate, "find_spec", lambda name: None)
     with pytest.raises(SlatewiseError, match="not installed") as caught:
         require_ax()
-    assert caught.value.remedy == "pip install 'slatewise[tune]'"
+    assert caught.value.remedy == install_remedy("tune")
 
 
 def test_a_point_that_is_being_tried_is_not_proposed_again(trials: list[Trial]) -> None:

@@ -325,4 +325,4 @@ def test_without_the_libraries_the_extra_is_named(module: str, url: str, tmp_pat
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert "SlatewiseError" in ended.stderr
-    assert "pip install 'slatewise[serve]'" in ended.stderr
+    assert "pip install '.[serve]'" in ended.stderr

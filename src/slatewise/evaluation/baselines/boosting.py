@@ -21,7 +21,7 @@ from torch import Tensor
 from slatewise.data import SlateDataset
 from slatewise.data.interactions import Interactions
 from slatewise.data.ragged import offsets_of
-from slatewise.errors import SlatewiseError
+from slatewise.errors import SlatewiseError, install_remedy
 from slatewise.evaluation.evaluate import batches, scored_users
 from slatewise.evaluation.parts import Part, scored_interactions
 from slatewise.evaluation.predictions import Predictions, Slates
@@ -55,7 +55,7 @@ def require_lightgbm() -> Any:
     except ImportError as error:
         raise SlatewiseError(
             "the comparator 'lightgbm' needs a library that is not installed.",
-            "pip install 'slatewise[compare]'",
+            install_remedy("compare"),
         ) from error
     return lightgbm
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import torch
 
-from slatewise.errors import SlatewiseError
+from slatewise.errors import SlatewiseError, install_remedy
 from slatewise.experiments.store import Row
 from slatewise.experiments.tuning.space import Point, Space
 from slatewise.experiments.tuning.trials import Trial
@@ -33,9 +33,7 @@ _GRID: Final = 25
 def require_ax() -> None:
     """Refuse to go on without Ax."""
     if find_spec("ax") is None:
-        raise SlatewiseError(
-            "the search needs Ax, which is not installed.", "pip install 'slatewise[tune]'"
-        )
+        raise SlatewiseError("the search needs Ax, which is not installed.", install_remedy("tune"))
 
 
 def propose(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from slatewise.errors import SlatewiseError
+from slatewise.errors import SlatewiseError, install_remedy
 from slatewise.version import __version__
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Tracing:
         except ModuleNotFoundError as error:
             raise SlatewiseError(
                 "tracing needs OpenTelemetry, which is not installed.",
-                "pip install 'slatewise[tracing]'",
+                install_remedy("tracing"),
             ) from error
         return cls(provider)
 

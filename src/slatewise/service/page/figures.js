@@ -64,7 +64,7 @@ export function figure(label, empty) {
     } catch (error) {
       place.hidden = true;
       note.hidden = false;
-      note.textContent = `${error.message} The figure needs it: pip install 'slatewise[serve]'. The numbers are below.`;
+      note.textContent = `${error.message} The figure needs it: pip install '.[serve]' in the folder of slatewise's source. The numbers are below.`;
       whole.querySelector("details").open = true;
     }
   };

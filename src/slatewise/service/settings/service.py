@@ -64,7 +64,7 @@ class ServiceConfig(Config):
     this matters between hosts."""
     tracing: bool = False
     """Whether requests are traced by OpenTelemetry, whose variables in the environment say where
-    spans go; needs `slatewise[tracing]`."""
+    spans go; needs the extra `tracing`."""
     limits: LimitsConfig = LimitsConfig()
     retraining: RetrainingConfig = RetrainingConfig()
     learning: LearningConfig = LearningConfig()

@@ -13,7 +13,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, func, make
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from slatewise.errors import SlatewiseError
+from slatewise.errors import SlatewiseError, install_remedy
 
 Result = TypeVar("Result")
 
@@ -277,7 +277,7 @@ def _postgresql(url: URL) -> Engine:
     except ModuleNotFoundError as error:
         raise SlatewiseError(
             "PostgreSQL is spoken to with psycopg, which is not installed.",
-            "pip install 'slatewise[serve]'",
+            install_remedy("serve"),
         ) from error
     event.listen(
         engine,

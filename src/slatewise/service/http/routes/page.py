@@ -16,6 +16,7 @@ from typing import Final
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from slatewise.errors import install_remedy
 from slatewise.service.http.problems import Problem
 
 router = APIRouter()
@@ -92,7 +93,7 @@ def _sent(request: Request, name: str) -> Response:
     if asset is None:
         remedy = "The page is at /."
         if name == PLOTLY:
-            remedy = "Figures need Plotly: pip install 'slatewise[serve]' or plotly."
+            remedy = f"Figures need Plotly. {install_remedy('serve')}"
         raise Problem(404, "There is no such file.", remedy)
     headers = _HEADERS | {"ETag": asset.tag}
     if request.headers.get("if-none-match") == asset.tag:

@@ -1,0 +1,45 @@
+"""What the package says of itself agrees: its version, its extras, how it is installed."""
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+
+import slatewise
+
+ROOT = Path(__file__).parents[1]
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """Yield every page, module and script that may say how to install something."""
+    for folder in ("docs", "src", "clients", "deploy", "examples", "benchmarks"):
+        for suffix in ("md", "py", "js", "ts", "ipynb"):
+            for path in sorted((ROOT / folder).rglob(f"*.{suffix}")):
+                yield str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
+    for path in sorted(ROOT.glob("*.md")):
+        yield path.name, path.read_text(encoding="utf-8")
+
+
+def test_the_version_is_the_newest_of_the_changelog_and_the_one_to_cite() -> None:
+    released = re.findall(r"^## (\d\S*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"]
+    assert released[0] == cited == slatewise.__version__
+
+
+def test_nothing_is_installed_by_a_name_that_is_not_on_pypi() -> None:
+    by_name = re.compile(r"pip install(?: -\S+)*\s+[\"']?slatewise\b")
+    assert [name for name, text in texts() if by_name.search(text)] == []
+
+
+def test_every_extra_that_is_named_exists() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = {
+        extra
+        for _, text in texts()
+        for group in re.findall(r"'\.\[([\w,]+)\]'|install_remedy\([\"'](\w+)", text)
+        for extra in "".join(group).split(",")
+    }
+    assert len(named) > 5
+    assert named <= {*project["optional-dependencies"]}
