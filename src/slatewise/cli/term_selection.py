@@ -31,11 +31,12 @@ class SelectionFiles(NamedTuple):
 
 
 def require_cpu(device: str) -> None:
-    """Refuse to choose terms for a device that cannot train them."""
+    """Refuse to choose terms on another device: trials are small, and run on the CPU."""
     if device != "cpu":
         raise SlatewiseError(
-            "terms of the utility cannot be trained on a GPU.",
-            "Leave out --auto, or train on the CPU (--device cpu).",
+            f"the trials of --auto run on the CPU, and --device is {device}.",
+            "Leave out --device; or choose first, then train the terms it chose (--terms, "
+            "--evidence) with --device cuda.",
         )
 
 
