@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slatewise.service.http.limits import BURST, BYTES, RateLimit
+from slatewise.service.http.limits import BURST, RateLimit, cost_of, costs
 
 
 def test_a_burst_and_then_the_rate_is_let_through() -> None:
@@ -35,11 +35,24 @@ def test_refused_requests_cost_nothing() -> None:
 
 def test_what_costs_more_takes_more_out_of_the_bucket() -> None:
     limit = RateLimit(10.0, bytearray(8))
-    large = sum(limit.take(0, now=100.0, body=5 * BYTES) == 0 for _ in range(50))
+    large = sum(limit.take(0, now=100.0, units=5) == 0 for _ in range(50))
     assert large == 10 * BURST / 5
-    assert limit.take(0, now=1_000.0) == 0
-    assert limit.take(0, now=1_000.0, body=99 * BYTES) == 0  # one may always go
-    assert limit.take(0, now=1_001.0) == pytest.approx(7.1)
+    assert limit.take(0, now=1_000.0, units=30) == 0  # one may always go
+    assert limit.take(0, now=1_000.0, units=99, before=30) == 0  # with its body
+    assert limit.take(0, now=1_001.0) == pytest.approx(10.0)
+
+
+def test_an_endpoint_declares_what_it_costs() -> None:
+    @costs(20, "search")
+    def listed() -> None:
+        """Search, or list."""
+
+    def usual() -> None:
+        """Do what costs little."""
+
+    assert cost_of(listed).of({"search": "lamp"}) == 20
+    assert cost_of(listed).of({"search": "", "limit": "5"}) == 1
+    assert cost_of(usual).of({}) == 1
 
 
 def test_tokens_do_not_share_a_bucket() -> None:

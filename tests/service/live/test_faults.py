@@ -4,12 +4,17 @@ import random
 import shutil
 import signal
 import subprocess
+import threading
 import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 
+from slatewise.service.http.limits import BURST
 from slatewise.service.serving import Request, Service, replay
 from slatewise.service.serving.models import Models
 from slatewise.service.settings import ServiceConfig
@@ -201,6 +206,29 @@ def test_a_clock_that_jumps_does_not_turn_the_log_round(shop: Shop) -> None:
     assert min(times) > before - 2_000_000  # each worker has a clock of its own
     assert max(times) < time.time_ns() // 1_000 + 2_000_000
     shop.settle()
+
+
+def test_readiness_stays_while_many_try_slates(shop: Shop) -> None:
+    url, over, told = f"http://127.0.0.1:{shop.server.port}", threading.Event(), Counter[int]()
+
+    def attempts(number: int) -> None:
+        body = {"clicks": ["item-1"], "k": 50, "seed": number}
+        with httpx.Client(base_url=url, timeout=30) as client:
+            while not over.is_set():
+                told[client.post("/v1/try", json=body).status_code] += 1
+
+    with ThreadPoolExecutor(16) as threads:
+        trying = [threads.submit(attempts, number) for number in range(16)]
+        try:
+            eventually(lambda: told[200] and told[429], "some are answered, others refused")
+            looks = [shop.server.client.get("/health/ready").status_code for _ in range(5)]
+        finally:
+            over.set()
+    for one in trying:
+        one.result()
+    assert looks == [200] * 5
+    assert told.keys() == {200, 429}
+    time.sleep(BURST)  # the bucket of those who need no token is full again
 
 
 def test_a_full_disk_refuses_in_words_and_recovers(shop: Shop) -> None:

@@ -12,6 +12,7 @@ from typing import TypeVar
 from slatewise.service.http import limits
 from slatewise.service.http.guard import Gate
 from slatewise.service.http.metrics import Metrics
+from slatewise.service.http.problems import RETRY_SECONDS, Problem
 from slatewise.service.http.setup import Setup
 from slatewise.service.http.tracing import Tracing
 from slatewise.service.serving import Arm, Request, Service, warm_up
@@ -29,6 +30,8 @@ QUICK = 0.002
 """CPU seconds of a slate that is made on the spot"""
 SMALL = 100
 """ids in the lists of a request that is answered on the spot"""
+WAITING = 4
+"""requests for insight that may wait for the one that is being answered"""
 _TICK = 1.0
 _log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
@@ -54,6 +57,11 @@ class Backend:
         # Apart: reads that wait for a store in trouble must not keep slates waiting.
         self._ranking = ThreadPoolExecutor(min(os.cpu_count() or 1, 4), "ranking")
         self._reading = ThreadPoolExecutor(4, "reading")
+        # What people look at may take a second of a processor: one at a time, and never so that
+        # whoever asks whether the worker is well has to wait for it.
+        self._insight = ThreadPoolExecutor(1, "insight")
+        self._health = ThreadPoolExecutor(2, "health")
+        self._looking = 0
         self._usual = 1.0
         self._turn = asyncio.Lock()
         self._cpu = {thread: metrics.ranking.labels(thread) for thread in ("http", "ranking")}
@@ -95,7 +103,8 @@ class Backend:
         self._ticking.join()
         self._ranking.shutdown()
         self.writer.close()
-        self._reading.shutdown()
+        for pool in (self._reading, self._insight, self._health):
+            pool.shutdown()
         self.store.close()
         if self._tracing is not None:
             self._tracing.close()
@@ -154,6 +163,29 @@ class Backend:
     async def read(self, work: Callable[[], _Result]) -> _Result:
         """Ask the store in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._reading, work)
+
+    async def look(self, work: Callable[[], _Result]) -> _Result:
+        """Work out what people look at, one at a time; refuse it if too many wait already."""
+        if self._looking > WAITING:
+            raise Problem(
+                429,
+                "Too many ask for what takes long to work out.",
+                f"Ask again in {RETRY_SECONDS} s, one request at a time.",
+                {"Retry-After": str(RETRY_SECONDS)},
+            )
+        self._looking += 1
+        started = self._insight.submit(work)
+        # When it has ended, not when the client stops waiting: what runs cannot be stopped.
+        loop = asyncio.get_running_loop()
+        started.add_done_callback(lambda _: loop.call_soon_threadsafe(self._looked))
+        return await asyncio.wrap_future(started)
+
+    def _looked(self) -> None:
+        self._looking -= 1
+
+    async def probe(self, work: Callable[[], _Result]) -> _Result:
+        """Find out how the worker is, whatever else it does."""
+        return await asyncio.get_running_loop().run_in_executor(self._health, work)
 
     async def written(self, answer: "Future[_Result]", patience: float | None = None) -> _Result:
         """Wait for what was given to the writer, though not for ever."""

@@ -3,6 +3,7 @@
 import asyncio
 import math
 from collections.abc import Callable, Coroutine
+from functools import cached_property
 from typing import Any, ClassVar
 from urllib.parse import unquote_to_bytes
 
@@ -12,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope
 
-from slatewise.service.http.limits import BYTES, RateLimit
+from slatewise.service.http.limits import BYTES, Cost, RateLimit, cost_of
 from slatewise.service.http.problems import Problem
 from slatewise.service.http.protocol import WHOLE
 from slatewise.service.http.security import Role, Tokens, is_loopback
@@ -43,18 +44,21 @@ class Gate:
         self.tokens, self.rate, self.body_bytes = tokens, rate, body_bytes
         self._guesses = RateLimit(GUESSES, bytearray(8))
 
-    def admit(self, request: Request, role: Role) -> int:
-        """Let a request pass, or refuse it; return the number of its token."""
+    def admit(self, request: Request, role: Role, units: float = 1.0) -> int:
+        """Let a request of some units pass, or refuse it; return the number of its token."""
         raw = request.scope.get("raw_path") or b""
         if b"%" in raw:
             _check_text(raw)
         number = self._known(request, role)
-        self.charge(number)
+        self.charge(number, units)
         return number
 
-    def charge(self, number: int, body: int = 0) -> None:
-        """Refuse a request, or its body of a number of bytes, if a token asks or sends too much."""
-        wait = self.rate.take(number, body=body)
+    def charge(self, number: int, units: float, before: float = 0.0) -> None:
+        """Refuse what costs some units, if a token asks or sends too much.
+
+        `before` has the units that were charged for the same request already.
+        """
+        wait = self.rate.take(number, units=units, before=before)
         if wait:
             seconds = str(math.ceil(wait))
             raise Problem(
@@ -94,6 +98,10 @@ class GuardedRoute(APIRoute):
 
     needs: ClassVar[Role]
 
+    @cached_property
+    def _cost(self) -> Cost:
+        return cost_of(self.endpoint)
+
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return what answers a request that may pass."""
         handle = super().get_route_handler()
@@ -107,8 +115,12 @@ class GuardedRoute(APIRoute):
         """Return the request if it may pass."""
         request = BoundedRequest(scope, receive)
         gate: Gate = request.app.state.backend.gate
+        # Parameters are read only where they matter: most requests have none.
+        request.units = (
+            self._cost.of(request.query_params) if self._cost.asked else self._cost.units
+        )
         try:
-            request.token = gate.admit(request, self.needs)
+            request.token = gate.admit(request, self.needs, request.units)
         except UnknownTokenError:
             await gate.brake()
             raise
@@ -133,6 +145,8 @@ class BoundedRequest(Request):
 
     token = 0
     """the number of its token"""
+    units = 1.0
+    """what was charged for it, before its body came"""
 
     async def body(self) -> bytes:
         """Return the body."""
@@ -146,7 +160,7 @@ class BoundedRequest(Request):
             most, here = gate.body_bytes, WHOLE in self.scope
             body = await (self._take(most) if here else _in_time(self._read(most)))
             if len(body) > BYTES:
-                gate.charge(self.token, len(body))
+                gate.charge(self.token, len(body) / BYTES, self.units)
             self._body = body
         return self._body
 

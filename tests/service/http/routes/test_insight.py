@@ -1,13 +1,16 @@
 """What the page asks: what serves, slates to try, a map, nights, and what it changes."""
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
 
-from slatewise.service.http.backend import Backend
+from slatewise.service.http.backend import WAITING, Backend
+from slatewise.service.http.limits import RateLimit
+from slatewise.service.http.routes import insight
 from slatewise.service.serving import Request
-from tests.service.http.conftest import TestClient, bearer
+from tests.service.http.conftest import TestClient, bearer, eventually
 
 CHANGES = [
     ("PUT", "/v1/arms", {"arms": {"main": {"share": 1}}}),
@@ -73,13 +76,61 @@ def test_the_map_has_all_items_or_a_sample_with_all_groups(client: TestClient) -
     whole = client.get("/v1/map").json()
     assert sorted(whole["ids"]) == sorted(f"item-{n}" for n in range(12))
     assert [group["items"] for group in whole["groups"]] == [4, 4, 4]
-    part = client.get("/v1/map", params={"limit": 5}).json()
+    part = client.get("/v1/map", params={"limit": 11}).json()
     assert part["offered"] == 12
-    assert len(part["ids"]) == len(part["x"]) == len(part["scale"]) == 5
+    assert len(part["ids"]) == len(part["x"]) == len(part["scale"]) == 10
     assert part["groups"] == whole["groups"]
     client.put("/v1/items/item-1", json={"group": "group-1", "state": "hidden"})
     assert "item-1" not in client.get("/v1/map").json()["ids"]
     assert client.get("/v1/map", params={"model": "other"}).status_code == 404
+
+
+def test_maps_of_almost_the_same_size_are_drawn_once(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[int] = []
+    monkeypatch.setattr(insight, "map_json", lambda live, most: drawn.append(most) or b"{}")
+    for limit in (1_000, 1_001, 2_345, 3_999):
+        assert client.get("/v1/map", params={"limit": limit}).status_code == 200
+    assert drawn == [1_000]
+
+
+@pytest.mark.parametrize(
+    ("path", "units"),
+    [
+        ("/v1/map", 50),
+        ("/v1/experiment/history", 20),
+        ("/v1/items?search=item", 20),
+        ("/v1/items?limit=3", 1),
+    ],
+)
+def test_what_takes_long_to_work_out_is_charged_by_its_cost(
+    client: TestClient, backend: Backend, path: str, units: float
+) -> None:
+    backend.gate.rate = RateLimit(0.01, bytearray(24))  # one at once, and the next after 100 s
+    assert client.get(path).status_code == 200
+    refused = client.get("/v1/token")
+    assert refused.status_code == 429
+    assert int(refused.headers["retry-after"]) == pytest.approx(100 * units, abs=2)
+
+
+def test_who_asks_too_much_at_once_of_what_takes_long_is_refused(
+    client: TestClient, backend: Backend
+) -> None:
+    go, answers = threading.Event(), list[int]()
+    assert client.portal is not None
+    waiting = [
+        client.portal.start_task_soon(backend.look, lambda: go.wait(10)) for _ in range(WAITING + 1)
+    ]
+    eventually(lambda: backend._looking == WAITING + 1, 5)
+    answers = [client.post("/v1/try", json={}).status_code, client.get("/v1/map").status_code]
+    assert answers == [429, 429]
+    # Nobody else is kept waiting.
+    for path in ("/health/ready", "/metrics", "/v1/items", "/v1/status"):
+        assert client.get(path).status_code == 200
+    go.set()
+    assert [one.result(5) for one in waiting] == [True] * (WAITING + 1)
+    assert client.post("/v1/try", json={}).status_code == 200
 
 
 def test_items_are_searched_by_id_and_group_with_their_numbers(client: TestClient) -> None:

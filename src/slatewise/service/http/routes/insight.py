@@ -12,6 +12,7 @@ from starlette.responses import Response
 from slatewise.service import serving
 from slatewise.service.http.backend import Backend
 from slatewise.service.http.guard import BoundedRequest, guarded
+from slatewise.service.http.limits import costs
 from slatewise.service.http.page_schemas import (
     NAME,
     MapAnswer,
@@ -40,6 +41,9 @@ ModelQuery = Annotated[
 ]
 ROUTES = ("/v1/recommend", "/v1/rank", "/v1/feedback")
 """whose requests and times are told"""
+MAP_SIZES = (1, 10, 100, 1_000, 4_000, 20_000, 50_000)
+"""items that a map may have"""
+_MOST_ITEMS = "how many items at most"
 
 
 @router.get("/token", summary="What a token allows")
@@ -63,6 +67,7 @@ async def get_status(request: Request) -> StatusAnswer:
 
 
 @router.get("/experiment/history", summary="How the arms did over time")
+@costs(20)
 async def get_history(request: Request) -> dict[str, Any]:
     """Return click rates with intervals, and the share of little-seen items, by period.
 
@@ -70,28 +75,33 @@ async def get_history(request: Request) -> dict[str, Any]:
     10 s at most.
     """
     backend: Backend = request.app.state.backend
-    return await _fresh(request, "history", lambda: backend.read(lambda: _history(backend)))
+    return await _fresh(request, "history", lambda: backend.look(lambda: _history(backend)))
 
 
 @router.get("/map", summary="Items in two dimensions", response_model=MapAnswer)
+@costs(50)
 async def get_map(
     request: Request,
     model: ModelQuery = None,
-    limit: Annotated[int, Query(ge=1, le=50_000, description="how many items at most")] = 20_000,
+    limit: Annotated[int, Query(ge=1, le=MAP_SIZES[-1], description=_MOST_ITEMS)] = 20_000,
 ) -> Response:
     """Project the posterior means of items on offer onto their two principal components.
 
-    Where there are more items than `limit`, a uniform sample is returned, the same every time;
-    groups are counted over all of them.
+    Where there are more items than `limit`, which is rounded down to 1, 10, 100, 1,000, 4,000,
+    20,000 or 50,000, a uniform sample is returned, the same every time; groups are counted over all
+    of them.
     """
     backend: Backend = request.app.state.backend
     live = await _live(backend, model)
-    key = f"map {id(live)} {live.applied} {limit}"
-    content = await _fresh(request, key, lambda: backend.read(lambda: map_json(live, limit)))
+    # Few sizes: with any, every request could ask for a map that nobody else asked for.
+    most = max(size for size in MAP_SIZES if size <= limit)
+    key = f"map {id(live)} {live.applied} {most}"
+    content = await _fresh(request, key, lambda: backend.look(lambda: map_json(live, most)))
     return Response(content, media_type="application/json")
 
 
 @router.post("/try", summary="Try strategies on a user")
+@costs(100)
 async def try_slates(request: Request, body: TryBody) -> TryAnswer:
     """Make slates of several strategies for a user, and say what each term adds to each item.
 
@@ -103,7 +113,7 @@ async def try_slates(request: Request, body: TryBody) -> TryAnswer:
             403, "The token does not allow looking at people.", "Use a token with role admin."
         )
     live = await _live(backend, body.model)
-    return await backend.read(lambda: _try(backend, live, body))
+    return await backend.look(lambda: _try(backend, live, body))
 
 
 @router.get("/nights", summary="What became of nights")
@@ -122,11 +132,12 @@ async def get_nights(
 
 
 @router.get("/models/{model}", summary="What a model learned")
+@costs(20)
 async def get_model(request: Request, model: PathModel) -> ModelAnswer:
     """Return how versions were trained, and how certain the present one is of items by views."""
     backend: Backend = request.app.state.backend
     live = await _live(backend, model)
-    return await backend.read(
+    return await backend.look(
         lambda: ModelAnswer(
             model=live.name,
             version=live.version,

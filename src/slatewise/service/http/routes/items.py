@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Request
 from slatewise.errors import SlatewiseError
 from slatewise.service.http.backend import Backend
 from slatewise.service.http.guard import guarded
+from slatewise.service.http.limits import costs
 from slatewise.service.http.problems import Problem
 from slatewise.service.http.schemas import (
     ID_LENGTH,
@@ -31,6 +32,7 @@ Change = tuple[str, str, ItemState, Features | None]
 
 
 @reading.get("/items", summary="List items", response_model_exclude_unset=True)
+@costs(20, "search", "numbers")
 async def list_items(
     request: Request,
     after: Annotated[
@@ -46,9 +48,9 @@ async def list_items(
 ) -> ItemsAnswer:
     """List the items by their ids, a page at a time, hidden ones too."""
     backend: Backend = request.app.state.backend
-    found = await backend.read(lambda: _page(backend, after, limit, search))
-    if numbers:
-        found = await backend.read(lambda: _with_numbers(backend, found))
+    # A search looks at every item.
+    ask = backend.look if search or numbers else backend.read
+    found = await ask(lambda: _page(backend, after, limit, search, numbers=numbers))
     last = found[-1].id if len(found) == limit else None
     return ItemsAnswer(items=found, next=last)
 
@@ -123,8 +125,11 @@ async def _known(backend: Backend, item_id: str) -> Item:
     return item
 
 
-def _page(backend: Backend, after: str | None, limit: int, search: str) -> list[ItemAnswer]:
-    return _told(backend, backend.store.items(after or None, limit, search))
+def _page(
+    backend: Backend, after: str | None, limit: int, search: str, *, numbers: bool
+) -> list[ItemAnswer]:
+    found = _told(backend, backend.store.items(after or None, limit, search))
+    return _with_numbers(backend, found) if numbers else found
 
 
 def _with_numbers(backend: Backend, items: Sequence[ItemAnswer]) -> list[ItemAnswer]:

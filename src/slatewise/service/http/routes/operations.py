@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from slatewise.service.http.backend import Backend
 from slatewise.service.http.guard import guarded
+from slatewise.service.http.limits import costs
 from slatewise.service.http.problems import NO_STORE, RETRY_SECONDS, Problem
 from slatewise.service.http.schemas import LiveAnswer, ReadyAnswer
 from slatewise.service.http.security import Role
@@ -49,7 +50,7 @@ async def readiness_notes(backend: Backend) -> list[str]:
     """Say what is not as it should be, and does not keep the service from serving."""
     # What exactly is wrong names files and hosts: that is for the log, not for everybody.
     missing = backend.service.missing_past()
-    damaged = set(await backend.read(backend.service.ready)) - set(missing)
+    damaged = set(await backend.probe(backend.service.ready)) - set(missing)
     late = [LATE] if time() - backend.refreshed > LATE_SECONDS else []
     clock = backend.service.clock_watch.notes
     weak = backend.service.weak_exploration()
@@ -67,11 +68,12 @@ async def show_metrics(request: Request) -> Response:
     backend: Backend = request.app.state.backend
     backend.metrics.later.now()
     backend.count()
-    text = await backend.read(backend.metrics.text)
+    text = await backend.probe(backend.metrics.text)
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 @experiment.get("/experiment", summary="How the arms do")
+@costs(20)
 async def show_experiment(request: Request) -> dict[str, Any]:
     """Return arms, shares, click rates with intervals, diversity and advice."""
     backend: Backend = request.app.state.backend
@@ -80,7 +82,7 @@ async def show_experiment(request: Request) -> dict[str, Any]:
         state.overview, state.overview_at, state.overview_lock = {}, -FRESH, asyncio.Lock()
     async with state.overview_lock:
         if monotonic() - state.overview_at >= FRESH:
-            state.overview = await backend.read(lambda: _overview(backend))
+            state.overview = await backend.look(lambda: _overview(backend))
             state.overview_at = monotonic()
     return dict(state.overview)
 
@@ -97,7 +99,7 @@ async def _store_answers(backend: Backend) -> bool:
         return False
     try:
         async with asyncio.timeout(PING_SECONDS):
-            await backend.read(backend.store.ping)
+            await backend.probe(backend.store.ping)
     except (StoreError, TimeoutError):
         return False
     return True
