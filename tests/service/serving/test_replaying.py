@@ -9,9 +9,11 @@ import pytest
 from slatewise.errors import SlatewiseError
 from slatewise.service.serving import Replayer, Request, Service, replay
 from slatewise.service.serving.models import Models
+from slatewise.service.serving.request import KEPT
 from slatewise.service.settings import ServiceConfig
 from slatewise.service.store import Store
 from slatewise.service.store.records import Outcome, SlateRecord
+from slatewise.service.store.rows import serving_text
 from slatewise.service.upkeep.repair import compact_items
 from tests.service.serving.world import (
     GROUPS,
@@ -221,3 +223,23 @@ def test_void_changes_of_items_leave_slates_as_they_were_and_new_versions_withou
     kept = [record for record in records if record.serving and record.serving.version == "2"]
     for record in [*kept, new]:
         assert tuple(replayer.slate(record).items) == record.items
+
+
+@pytest.mark.parametrize("lists", ["exclude", "allow", "groups", "clicks"])
+def test_the_log_keeps_little_of_long_lists_and_says_so(
+    lived: tuple[Path, Service, list[SlateRecord]], lists: str
+) -> None:
+    directory, service, _ = lived
+    ids = tuple(f"a{n % ITEMS:02d}-{n:08d}" for n in range(10_000))
+    values = {"groups": dict.fromkeys(ids, 1)} if lists == "groups" else {lists: ids}
+    record, _, notes = service.recommend(Request(None, k=3, **values))  # type: ignore[arg-type]
+    assert len(serving_text(record) or "") < KEPT + 1_000
+    service.store.write([record], [])
+    logged = service.store.slate(record.slate_id)
+    assert logged is not None
+    if lists == "clicks":  # those of them that count are few
+        assert tuple(replay(directory, CONFIG, service.store, logged).items) == record.items
+        return
+    assert any("cannot be made again" in note for note in notes)
+    with pytest.raises(SlatewiseError, match="too long to be logged"):
+        replay(directory, CONFIG, service.store, logged)

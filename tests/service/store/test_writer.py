@@ -10,7 +10,7 @@ import pytest
 from slatewise.service.store import Store, StoreError
 from slatewise.service.store import writer as module
 from slatewise.service.store.records import Outcome, OutcomeStatus, SlateRecord
-from slatewise.service.store.writer import BATCH, QueueFullError, Writer
+from slatewise.service.store.writer import BATCH, ROOM, QueueFullError, Writer
 
 
 def slate(name: str, user: str | None = "anna") -> SlateRecord:
@@ -57,9 +57,9 @@ def store(tmp_path: Path) -> Iterator[Troubled]:
 def make(store: Troubled) -> Iterator[Callable[..., Writer]]:
     made: list[Writer] = []
 
-    def start(size: int = 1_000, heard: list[str] | None = None) -> Writer:
+    def start(size: int = 1_000, heard: list[str] | None = None, room: int = ROOM) -> Writer:
         listener = None if heard is None else heard.extend
-        made.append(Writer(store, size, listener))  # type: ignore[arg-type]
+        made.append(Writer(store, size, listener, room))  # type: ignore[arg-type]
         return made[-1]
 
     yield start
@@ -116,6 +116,25 @@ def test_a_slate_never_waits_for_a_writer_that_is_stuck(
     eventually(lambda: len(writer) == 0)
     assert store.store.slate("9") is not None
     assert store.store.slate("10") is None
+
+
+def test_records_that_wait_take_a_bounded_memory(
+    store: Troubled, make: Callable[..., Writer]
+) -> None:
+    writer = make(room=100_000)
+    store.door.clear()
+    long = SlateRecord("long", None, 1_700_000_000_000_000, "search", ("x" * 200,) * 150)
+    outcome = Outcome("long", 2, ("x" * 200,) * 150, 1_700_000_001_000_000)
+    for _ in range(5):
+        writer.add_slate(long)
+    assert (len(writer), writer.dropped) == (2, 3)  # of 40 kB each
+    with pytest.raises(QueueFullError):
+        writer.add([], [outcome])
+    writer.add([], [click("long", "x" * 200)])  # there is room for little
+    store.door.set()
+    eventually(lambda: len(writer) == 0)
+    assert writer.add([], [outcome]).result(20) == [OutcomeStatus.RECORDED]
+    eventually(lambda: writer._memory == 0)
 
 
 def test_records_stay_while_the_store_is_down_and_are_written_when_it_is_back(

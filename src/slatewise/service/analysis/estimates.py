@@ -27,6 +27,7 @@ from slatewise.evaluation.off_policy import (
 )
 from slatewise.service.analysis.weights import SlateWeights, weigh, without_chance
 from slatewise.service.serving.replaying import Replayer
+from slatewise.service.serving.request import is_whole
 from slatewise.service.settings import ArmConfig
 from slatewise.service.store import Store
 from slatewise.service.store.records import Visit
@@ -111,6 +112,8 @@ def _weigh(replayer: Replayer, visit: Visit, target: ArmConfig, draws: int) -> S
         return "made without chance: they cannot tell about other arms"
     if not visit.slate.items:
         return "empty"
+    if not is_whole(serving.request):
+        return "asked for with lists too long to be logged"
     live, slate = replayer.made(visit.slate)
     if tuple(map(str, slate.items)) != visit.slate.items:
         return "not the same when made again (the store could not be read then)"

@@ -23,7 +23,7 @@ from slatewise.service.store.writer import Writer
 from slatewise.slates import RankedItems, Slate
 
 QUEUE = 20_000
-"""records that may wait to be written: some 20 MB"""
+"""records that may wait to be written: some 50 MB of slates of 20 items"""
 PATIENCE = 5.0
 """seconds that a request waits for the store to write"""
 QUICK = 0.002

@@ -9,7 +9,7 @@ from slatewise.service.serving.items import ItemLog
 from slatewise.service.serving.live import Live
 from slatewise.service.serving.models import Models
 from slatewise.service.serving.prior import PRIOR, prior_version
-from slatewise.service.serving.request import Request
+from slatewise.service.serving.request import KEPT, Request, is_whole
 from slatewise.service.serving.users import ANONYMOUS, User, history_of_visits
 from slatewise.service.settings import ServiceConfig
 from slatewise.service.store import Store
@@ -113,6 +113,11 @@ def _serving(record: SlateRecord) -> Serving:
         raise SlatewiseError(
             f"slate {record.slate_id} was not made by this service.",
             "Only slates with an arm can be made again.",
+        )
+    if not is_whole(record.serving.request):
+        raise SlatewiseError(
+            f"slate {record.slate_id} was asked for with lists too long to be logged.",
+            f"Only slates whose lists have up to {KEPT:,} bytes can be made again.",
         )
     return record.serving
 

@@ -1,11 +1,18 @@
 """What is asked of the service."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from hashlib import blake2b
+from typing import Any, Final
 
 from slatewise.errors import SlatewiseError
 from slatewise.slates.maker import Constraints, require_length
+
+KEPT: Final = 8_000
+"""bytes of a request that the log keeps: some 600 ids. Of a longer one it keeps a digest, or who
+may only read could have it write megabytes a second"""
+_DIGEST: Final = "digest"
 
 
 @dataclass(frozen=True)
@@ -35,7 +42,10 @@ class Request(Constraints):
         return sum(len(tuple(names or ())) for names in (self.clicks, self.exclude, self.allow))
 
     def plain(self) -> dict[str, Any]:
-        """Return what the slate depends on beside user, k and seed, as it is logged."""
+        """Return what the slate depends on beside user, k and seed, as it is logged.
+
+        Of more than KEPT bytes, a digest: `is_whole` tells.
+        """
         values: dict[str, Any] = {"clicked": self.clicked}
         if self.clicks:
             values["clicks"] = list(self.clicks)
@@ -45,7 +55,7 @@ class Request(Constraints):
             values["allow"] = list(self.allow)
         if self.groups is not None:
             values["groups"] = self.groups if isinstance(self.groups, int) else dict(self.groups)
-        return values
+        return values if len(values) == 1 else _bounded(values)
 
     @classmethod
     def of_plain(cls, values: Mapping[str, Any], k: int, seed: int) -> "Request":
@@ -60,3 +70,17 @@ class Request(Constraints):
             clicked=values.get("clicked", "exclude"),
             seed=seed,
         )
+
+
+def is_whole(logged: Mapping[str, Any]) -> bool:
+    """Tell whether the log has all of a request, so that its slate can be made again."""
+    return _DIGEST not in logged
+
+
+def _bounded(values: dict[str, Any]) -> dict[str, Any]:
+    """Return what is logged of a request: itself, or a digest that tells it from others."""
+    text = json.dumps(values, separators=(",", ":")).encode()
+    if len(text) <= KEPT:
+        return values
+    digest = blake2b(text, digest_size=16).hexdigest()
+    return {"clicked": values["clicked"], "bytes": len(text), _DIGEST: digest}

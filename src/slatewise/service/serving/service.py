@@ -15,7 +15,7 @@ from slatewise.service.serving.arms import Arm, assign
 from slatewise.service.serving.item_states import MissingPast
 from slatewise.service.serving.items import ItemLog
 from slatewise.service.serving.live import Live, ServedSlate
-from slatewise.service.serving.request import Request
+from slatewise.service.serving.request import KEPT, Request, is_whole
 from slatewise.service.serving.store_access import StoreAccess
 from slatewise.service.serving.users import ANONYMOUS, Know, User, UserCache
 from slatewise.service.serving.versions import Versions
@@ -95,6 +95,8 @@ class Service:
         seed = secrets.randbits(48) if request.seed is None else request.seed
         answer = live.answer(user.knowing(request.clicks), request, self._strategies[name], seed)
         serving = self._serving(name, live, request, answer, user)
+        if not is_whole(serving.request):
+            notes.append(f"the slate cannot be made again: its lists have more than {KEPT:,} bytes")
         record = SlateRecord(
             slate_id,
             request.user_id,

@@ -40,7 +40,7 @@ class LimitsConfig(Config):
     k: PositiveInt = 200
     """Most items of a slate."""
     ids: PositiveInt = 10_000
-    """Most ids in a list of a request: clicks, exclude, allow."""
+    """Most ids in a list of a request: clicks, exclude, allow, groups."""
 
 
 class ServiceConfig(Config):

@@ -8,7 +8,7 @@ one among them would hold up the others.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import blake2b
@@ -18,6 +18,8 @@ from slatewise.errors import InputError
 
 LONGEST = 512
 """Characters of an id, a group or a source: at 4 bytes each, an index of PostgreSQL takes them."""
+_RECORD = 1_200
+"""Bytes of memory of a slate beside its items."""
 LAST_TIME = 253_402_300_799_999_999
 """The end of the year 9999, in microseconds."""
 
@@ -153,6 +155,23 @@ def outcome_key(seen: int | None, clicked: Sequence[str]) -> str:
     """Return a digest of what an outcome says."""
     content = json.dumps([seen, *clicked]).encode()
     return blake2b(content, digest_size=16).hexdigest()
+
+
+def memory_of(slates: Sequence[SlateRecord], outcomes: Sequence[Outcome]) -> int:
+    """Return about how many bytes of memory records take."""
+    size = 0
+    for slate in slates:
+        size += _RECORD + _texts(slate.items)
+        if (made := slate.serving) is not None:
+            size += len(made.shown or "") + 32 * len(made.propensities or ())
+            size += sum(_texts(v) for v in made.request.values() if isinstance(v, list | dict))
+    for outcome in outcomes:
+        size += _RECORD // 4 + _texts(outcome.clicked) + _texts(outcome.items or ())
+    return size
+
+
+def _texts(texts: Collection[str]) -> int:
+    return 60 * len(texts) + sum(map(len, texts))
 
 
 class OutcomeStatus(StrEnum):

@@ -16,10 +16,12 @@ from typing import Any, TypeVar
 
 from slatewise.errors import SlatewiseError
 from slatewise.service.store import Store, StoreError
-from slatewise.service.store.records import Outcome, OutcomeStatus, SlateRecord
+from slatewise.service.store.records import Outcome, OutcomeStatus, SlateRecord, memory_of
 
 BATCH = 500
 """records in a transaction"""
+ROOM = 100_000_000
+"""bytes of memory of records that may wait"""
 LINGER = 0.1
 """seconds that slates wait for company when no feedback waits: a transaction costs 2 ms of
 CPU, a slate in it a tenth of that"""
@@ -52,8 +54,11 @@ class _Job:
     due: float = 0.0
     pause: float = _FIRST_PAUSE
     written: list[OutcomeStatus | None] = field(default_factory=list)
+    memory: int = 0
+    """bytes, about"""
 
     def __post_init__(self) -> None:
+        self.memory = memory_of(self.slates, self.outcomes)
         self.written = [None] * len(self.outcomes)
         if self.answer is not None:
             # From here on it cannot be cancelled, only answered: a caller who left loses nothing.
@@ -77,19 +82,27 @@ class Writer:
     """Writes to a store from one thread; safe to call from any."""
 
     def __init__(
-        self, store: Store, size: int, on_commit: Callable[[Sequence[str]], None] | None = None
+        self,
+        store: Store,
+        size: int,
+        on_commit: Callable[[Sequence[str]], None] | None = None,
+        room: int = ROOM,
     ) -> None:
-        """Start the thread; `on_commit` hears of users with new outcomes before callers do."""
+        """Start the thread; `on_commit` hears of users with new outcomes before callers do.
+
+        Up to `size` records wait, and up to `room` bytes of them.
+        """
         self.dropped = 0
         """slates that found the queue full"""
         self.failures = 0
         """attempts that the store did not take"""
         self.problem: str | None = None
         """why the store takes nothing now; None while it does"""
-        self._store, self._size, self._on_commit = store, size, on_commit
+        self._store, self._on_commit = store, on_commit
+        self._size, self._room = size, room
         self._queue: deque[_Job] = deque()
         self._late: list[_Job] = []
-        self._records = 0
+        self._records = self._memory = 0
         self._urgent = False
         self._closing: float | None = None
         self._user_of: OrderedDict[str, str | None] = OrderedDict()
@@ -104,10 +117,11 @@ class Writer:
     def add_slate(self, record: SlateRecord) -> None:
         """Have a slate written some time soon; never waits, drops it where there is no room."""
         with self._changed:
-            if self._closing is not None or self._records >= self._size:
+            job = _Job(slates=(record,))
+            if not self._has_room(job):
                 self.dropped += 1
                 return
-            self._put(_Job(slates=(record,)))
+            self._put(job)
 
     def add(
         self, slates: Sequence[SlateRecord], outcomes: Sequence[Outcome]
@@ -131,7 +145,7 @@ class Writer:
         with self._changed:
             if self.problem is not None:
                 raise StoreError(self.problem, "Send it again in a moment.")
-            if self._closing is not None or self._records + job.size > self._size:
+            if not self._has_room(job):
                 raise QueueFullError
             job.until = time.monotonic() + PATIENCE
             self._put(job)
@@ -140,9 +154,14 @@ class Writer:
         assert job.answer is not None
         return job.answer
 
+    def _has_room(self, job: _Job) -> bool:
+        fits = self._records + job.size <= self._size and self._memory + job.memory <= self._room
+        return fits and self._closing is None
+
     def _put(self, job: _Job) -> None:
         self._queue.append(job)
         self._records += job.size
+        self._memory += job.memory
         for slate in job.slates:
             self._user_of.setdefault(slate.slate_id, slate.user_id)
         while len(self._user_of) > _REMEMBERED:
@@ -270,6 +289,7 @@ class Writer:
     def _done(self, job: _Job) -> None:
         with self._changed:
             self._records -= job.size
+            self._memory -= job.memory
 
     def _note(self, error: StoreError | None) -> None:
         """Keep what is wrong with the store, and log when that changes."""

@@ -114,7 +114,9 @@ def _wanted(body: RecommendBody, backend: Backend) -> serving.Request:
     k = min(USUAL_K, limits.k) if body.k is None else body.k
     if k > limits.k:
         raise Problem(422, f"k is {k}.", f"Ask for at most {limits.k} items.")
-    if max(len(body.clicks), len(body.exclude), len(body.allow or ())) > limits.ids:
+    groups = body.groups if isinstance(body.groups, dict) else ()
+    lists = (body.clicks, body.exclude, body.allow or (), groups)
+    if max(map(len, lists)) > limits.ids:
         raise Problem(422, "A list of ids is too long.", f"Send at most {limits.ids:,} ids.")
     return serving.Request(
         user_id=body.user_id,
