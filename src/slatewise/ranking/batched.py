@@ -1,8 +1,8 @@
 """Exact rankings of posterior draws for many profiles at once, in plain torch on any device.
 
 The law is that of drawing every item for every profile; how few are drawn, and why that suffices,
-is in docs/thompson.md: a pilot of near items is drawn, its k-th best distance τ bounds what can
-still come in, and any other item i is drawn only in an event of a probability above that of
+is in docs/thompson-proofs.md: a pilot of near items is drawn, its k-th best distance τ bounds what
+can still come in, and any other item i is drawn only in an event of a probability above that of
 D_i < τ. Here one matrix product gives the expected squared distances m of all items, and events
 are decided for all items side by side. A GPU is limited by how often the R x I matrix is read and
 written: the product is the whole of m, the pilot comes from the best items of blocks, which is

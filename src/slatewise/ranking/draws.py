@@ -45,7 +45,7 @@ def rank_draws(
     z · v ("dot"), or any function, for which every item is drawn. Items whose vectors are known,
     since the profiles were computed from them, take these: items [C], vectors [J, C, D]. The same
     seed gives the same rankings. How few items are drawn, and why the law is that of drawing all,
-    is in docs/thompson.md.
+    is in docs/thompson-proofs.md.
     """
     if not isinstance(relevance, str):
         known = filter, known_items, known_vectors, additions

@@ -1,4 +1,4 @@
-"""docs/service.md: its commands run against the real server, and its tables are complete."""
+"""The pages of the service: commands run against the real server, tables are complete."""
 
 import json
 import re
@@ -14,19 +14,19 @@ from typer.main import get_command
 from slatewise.cli import app
 from slatewise.service.http.guard import GuardedRoute
 from slatewise.service.http.metrics import Metrics
-from slatewise.service.settings import LimitsConfig
 from tests.service.http.conftest import TOKENS, Server, TestClient
 from tests.test_docs import shown, table
 
-PAGE = Path(__file__).parents[3] / "docs" / "service.md"
+PAGES = [Path(__file__).parents[3] / "docs" / name for name in ("service.md", "http-api.md")]
 CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 VARYING = re.compile(r"[0-9a-f]{32}|prior-[0-9a-f]{12}")
 
 
 def commands() -> list[tuple[str, str]]:
-    """Return the commands of the page, each with the output that it shows."""
+    """Return the commands of the pages, each with the output that it shows."""
     found = []
-    for block in CONSOLE.findall(PAGE.read_text(encoding="utf-8")):
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    for block in CONSOLE.findall(text):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             lines = part.splitlines()
             end = next((n for n, line in enumerate(lines) if line[:1] in "{S"), len(lines))
@@ -50,7 +50,7 @@ def said_by(script: str, server: Server, folder: Path) -> str:
 
 @pytest.mark.xdist_group("server")
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
-def test_the_commands_of_the_page_say_what_it_shows(server: Server, tmp_path: Path) -> None:
+def test_the_commands_of_the_pages_say_what_they_show(server: Server, tmp_path: Path) -> None:
     for item in server.client.get("/v1/items", params={"limit": 1_000}).json()["items"]:
         server.client.delete(f"/v1/items/{quote(item['id'], safe='')}").raise_for_status()
     run = [one for one in commands() if not re.match(r"pip|export|slatewise|OTEL_", one[0])]
@@ -64,7 +64,7 @@ def test_the_commands_of_the_page_say_what_it_shows(server: Server, tmp_path: Pa
 
 
 def test_every_route_is_listed_with_its_role(anvil: TestClient) -> None:
-    listed = {tuple(row[:2]) for row in table("service.md", "The API")}
+    listed = {tuple(row[:2]) for row in table("http-api.md", "Requests")}
     there: Any = anvil.app
     assert listed == {
         (f"{method} {route.path_format}", route.needs.name.lower())
@@ -75,14 +75,8 @@ def test_every_route_is_listed_with_its_role(anvil: TestClient) -> None:
     }
 
 
-def test_every_limit_is_listed_with_its_default() -> None:
-    listed = [(row[0], float(row[1])) for row in table("service.md", "Limits")]
-    fields = LimitsConfig.model_fields.items()
-    assert listed == [(name, float(field.default)) for name, field in fields]
-
-
 def test_every_metric_is_listed_with_its_labels() -> None:
-    listed = {row[0]: row[1].replace(" ", "") for row in table("service.md", "Metrics")}
+    listed = {row[0]: row[1].replace(" ", "") for row in table("http-api.md", "Metrics")}
     families = {
         name: ",".join(metric._labelnames)
         for metric in Metrics().registry._collector_to_names
