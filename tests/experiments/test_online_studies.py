@@ -1,11 +1,16 @@
 """The three online studies from their units to their findings, in worlds of sixty people."""
 
+from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
+from rich.console import Console
 
+from slatewise.cli import experiment
 from slatewise.errors import SlatewiseError
 from slatewise.experiments.missing_search import AFTER, BEFORE, LEAVING, LOST, MISSING
 from slatewise.experiments.online import OnlineConfig
@@ -140,6 +145,24 @@ def test_strategies_are_compared_with_greedy_in_both_parts(strategies: StudyResu
     headline = strategies.tables["headline"]
     assert not any("[" in str(value) for row in headline.rows() for value in row)
     assert "expected, last 1 days" in strategies.tables["table3_own"].columns
+
+
+def test_the_table_of_strategies_fits_80_columns(
+    strategies: StudyResult, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # With the longest names that the study has.
+    rows = strategies.tables["headline"].with_columns(
+        pl.col("algorithm").str.replace("^slate", "all-item")
+    )
+    screen = Console(width=80, file=StringIO())
+    monkeypatch.setattr(experiment, "console", screen)
+    with screen.capture() as printed:
+        screen.print(experiment._shown("Online", replace(strategies, tables={"headline": rows})))
+    lines = printed.get().splitlines()
+    assert len(lines) == 2 + len(rows)  # title and headings: no cell is broken
+    assert max(map(len, lines)) <= 80
+    for line, row in zip(lines[2:], rows.iter_rows(), strict=True):
+        assert line.split() == " ".join(row).split()
 
 
 def test_arms_that_learn_alone_have_the_same_people_and_warm_up(strategies: StudyResult) -> None:
