@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from slatewise.service.store.clock import AHEAD, DAY, LASTING, Clock
+from slatewise.service.store.clock import AHEAD, DAY, DOUBTFUL, LASTING, Clock, ClockWatch
 
 
 def test_the_clock_tells_microseconds_since_1970() -> None:
@@ -68,6 +68,41 @@ def test_a_time_far_ahead_in_the_store_is_not_held_on_to() -> None:
     computer = Computer()
     assert computer.clock(last=computer.wall + 365 * DAY).now() == computer.wall
     assert computer.clock(last=computer.wall + DAY // 2).now() == computer.wall + DAY // 2 + 1
+
+
+def test_a_shop_that_opens_after_a_week_goes_by_the_clock_which_is_doubted_for_minutes() -> None:
+    computer = Computer()
+    clock = computer.clock(last=computer.wall - 7 * DAY)
+    assert not clock.is_doubtful  # it has not been asked yet
+    assert clock.now() == computer.wall
+    assert clock.is_doubtful
+    assert "7 days past the newest slate" in ClockWatch(clock).notes[0]
+    computer.wait(DOUBTFUL)
+    assert clock.now() == computer.wall
+    assert not clock.is_doubtful
+    assert not [note for note in ClockWatch(clock).notes if "past" in note]
+
+
+@pytest.mark.parametrize("days", [365, 7])
+def test_a_start_with_a_wrong_clock_ends_with_its_correction(days: int) -> None:
+    computer = Computer()
+    clock, right = computer.clock(last=computer.wall - 1_000), computer.wall
+    computer.wall += days * DAY
+    assert clock.now() == computer.wall
+    assert clock.is_doubtful
+    computer.wait(1_000)
+    computer.wall -= days * DAY  # asked for by now, from a server that knows
+    assert clock.now() == computer.wall == right + 1_000
+    assert not clock.is_doubtful
+    computer.wall += days * DAY  # from here on, a jump is one
+    assert clock.now() == right + 1_001
+
+
+@pytest.mark.parametrize("last", [0, 999 * DAY + 1])
+def test_a_first_start_and_one_of_the_same_day_are_not_doubted(last: int) -> None:
+    clock = Computer().clock(last=last)
+    clock.now()
+    assert not clock.is_doubtful
 
 
 def test_no_two_threads_get_the_same_time() -> None:

@@ -12,6 +12,9 @@ AHEAD: Final = 5 * 60 * 1_000_000
 """Microseconds by which the clocks of others may be ahead of ours."""
 LASTING: Final = 2 * 60 * 1_000_000
 """Microseconds after which a jump of the clock is believed."""
+DOUBTFUL: Final = 5 * 60 * 1_000_000
+"""Microseconds for which a clock that starts long after the last time is doubted: a computer that
+came up with a wrong one has asked for the time by then."""
 EARLIEST: Final = 946_684_800_000_000
 """The year 2000: smaller numbers are seconds or milliseconds."""
 _LOOK: Final = 60.0
@@ -44,6 +47,10 @@ class Clock:
     When it jumps, either way, it is not believed until it has stayed there for a while: a slate
     that is dated a year ahead would draw all later ones along. A last time that lies further ahead
     than a day is a mistake of that kind, and is not held on to.
+
+    When it starts more than a day after the last time, the service was stopped for long, or the
+    clock is wrong. It is believed, for a shop that opens again must serve and learn; but it is
+    doubted for some minutes, in which a correction is followed at once.
     """
 
     def __init__(
@@ -54,10 +61,13 @@ class Clock:
     ) -> None:
         self.ahead = 0
         """microseconds by which the computer's clock was ahead of this one when it was last read"""
-        self._last = last
+        self.gap = 0
+        """microseconds from the last time to when it started"""
+        self._last = self._before = last
         self._wall, self._steady = wall, steady
         self._offset: int | None = None
         self._jumped: int | None = None
+        self._doubted = 0  # until when, by the steady clock
         self._lock = threading.Lock()
 
     def now(self) -> int:
@@ -72,9 +82,12 @@ class Clock:
     def _believed(self, wall: int, steady: int) -> int:
         """Return the computer's time, or what it would be without a jump that is fresh."""
         if self._offset is None:
-            self._offset = wall - steady
+            self._begin(wall, steady)
+        assert self._offset is not None
         if abs(wall - steady - self._offset) <= AHEAD:
             self._jumped = None
+        elif steady < self._doubted and wall < steady + self._offset:
+            self._begin(wall, steady)  # the correction that was waited for
         else:
             self._jumped = steady if self._jumped is None else self._jumped
             if steady - self._jumped < LASTING:
@@ -82,6 +95,17 @@ class Clock:
             self._jumped = None
         self._offset = wall - steady
         return wall
+
+    def _begin(self, wall: int, steady: int) -> None:
+        """Go by the computer's clock from here, in doubt if it is far from the last time."""
+        self._offset = wall - steady
+        self.gap = wall - self._before if self._before else 0
+        self._doubted = steady + DOUBTFUL if self.gap > DAY else 0
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether it started long after the last time, and may still turn out to be wrong."""
+        return self._steady() < self._doubted
 
 
 class ClockWatch:
@@ -105,11 +129,16 @@ class ClockWatch:
 
     @property
     def notes(self) -> list[str]:
-        """Whether the clock jumped, and whether it was wrong when slates were written."""
+        """Whether the clock jumped, may be wrong, or was wrong when slates were written."""
         notes, ahead = [], self._clock.ahead
         if abs(ahead) > AHEAD:
             which = f"{abs(ahead) // 1_000_000:,} s {'ahead of' if ahead > 0 else 'behind'}"
             notes.append(f"the computer's clock jumped: it is {which} the service's")
+        if self._clock.is_doubtful:
+            notes.append(
+                f"the computer's clock was {self._clock.gap / DAY:,.0f} days past the newest slate "
+                "at the start: see that it is right"
+            )
         if self.store_ahead > AHEAD:
             notes.append(
                 f"slates are dated later than now, up to {iso(self._newest)}: stop the service and "
