@@ -61,9 +61,10 @@ def analyse(
     from slatewise.service.settings.changed_arms import with_changed_arms  # noqa: PLC0415
     from slatewise.service.store.clock import DAY  # noqa: PLC0415
 
-    settings = with_changed_arms(directory, ServiceConfig.read(config))
+    given = ServiceConfig.read(config)
     targets = [analysis.read_target(text) for text in estimate or []]
-    with opened_store(directory, settings) as store:
+    with opened_store(directory, given) as store:
+        settings = with_changed_arms(given, store.arms())
         tally = analysis.Tally()
         tally.read(store)
         found = analysis.report(

@@ -10,7 +10,8 @@ from slatewise.cli import app
 from slatewise.errors import SlatewiseError
 from slatewise.service.serving import Request, Service, replay
 from slatewise.service.serving.models import Models
-from slatewise.service.settings import ServiceConfig
+from slatewise.service.settings import ArmConfig, ServiceConfig
+from slatewise.service.settings.changed_arms import changed_arms_text
 from slatewise.service.store import Store
 from slatewise.service.store.engine import Database
 from slatewise.service.store.schema import MODEL_FILES
@@ -131,6 +132,25 @@ def test_a_version_that_is_damaged_in_the_store_does_not_serve_and_is_named(
     assert slate(second)
     first.refresh()
     assert serving(first)[0] == "2"
+
+
+def test_arms_that_one_host_changes_change_on_all(hosts: Hosts) -> None:
+    first, second = hosts
+    arms = {"main": ArmConfig(share=0), "new": ArmConfig(strategy="greedy")}
+    first.store.put_arms(changed_arms_text(first.given, arms))
+    for host in hosts:
+        host.refresh()
+        assert host.config.shares == {"main": 0, "new": 1}
+        record, _, _ = host.recommend(Request("ann", k=3))
+        assert record.serving is not None
+        assert (record.serving.arm, record.serving.strategy) == ("new", "greedy")
+    late = Service.open(second.directory, second.given, second.store)
+    assert late.config.shares == {"main": 0, "new": 1}
+    second.store.put_arms("")
+    for host in hosts:
+        host.refresh()
+        assert not host.has_changed_arms
+        assert host.recommend(Request("ann", k=3))[0].serving.arm == "main"  # type: ignore[union-attr]
 
 
 def test_a_host_that_was_killed_after_telling_the_others_takes_it_over(

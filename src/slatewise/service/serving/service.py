@@ -19,7 +19,8 @@ from slatewise.service.serving.request import KEPT, Request, is_whole
 from slatewise.service.serving.store_access import StoreAccess
 from slatewise.service.serving.users import ANONYMOUS, Know, User, UserCache
 from slatewise.service.serving.versions import Versions
-from slatewise.service.settings import ServiceConfig, changed_arms
+from slatewise.service.settings import ServiceConfig
+from slatewise.service.settings.changed_arms import with_changed_arms
 from slatewise.service.store import Store, StoreError
 from slatewise.service.store.clock import Clock, ClockWatch
 from slatewise.service.store.features import Features
@@ -56,7 +57,7 @@ class Service:
         )
         self.given = config
         """the settings without arms that were changed since"""
-        self._arms_stamp: tuple[int, int] | None = None
+        self._changed_arms = ""
         self._strategies: dict[str, Strategy] = {}
         self._lines: dict[str, str] = {}
         self._take_arms(config)
@@ -218,10 +219,15 @@ class Service:
 
     def follow_arms(self) -> None:
         """Take over arms that were changed while the service ran."""
-        stamp = changed_arms.stamp(self.directory)
-        if stamp != self._arms_stamp:
-            self._arms_stamp = stamp
-            self._take_arms(changed_arms.with_changed_arms(self.directory, self.given))
+        text = self._access.ask(self.store.arms)
+        if text is not None and text != self._changed_arms:
+            self._changed_arms = text
+            self._take_arms(with_changed_arms(self.given, text))
+
+    @property
+    def has_changed_arms(self) -> bool:
+        """Whether arms were changed while the service ran."""
+        return bool(self._changed_arms)
 
     def _take_arms(self, config: ServiceConfig) -> None:
         """Let the arms of settings run; those that are gone rest, for requests under way."""

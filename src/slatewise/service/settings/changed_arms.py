@@ -1,62 +1,43 @@
-"""Arms that were changed while the service ran: `DIR/arms.json`, followed by all of its workers.
+"""Arms that were changed while the service ran: a text in the store, followed by all workers.
 
-Whichever was changed last wins. The file says which arms of the settings it changes; once those are
+Whichever was changed last wins. The text says which arms of the settings it changes; once those are
 others, it counts no more.
 """
 
 import json
 import logging
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from slatewise.errors import SlatewiseError
-from slatewise.files import atomic_file
 from slatewise.service.settings.arms import ArmConfig
 from slatewise.service.settings.service import ServiceConfig
 
-ARMS: Final = "arms.json"
 _log = logging.getLogger(__name__)
 
 
-def with_changed_arms(directory: Path, config: ServiceConfig) -> ServiceConfig:
-    """Return the settings with the arms that were changed since, if any were."""
+def with_changed_arms(config: ServiceConfig, text: str) -> ServiceConfig:
+    """Return the settings with the arms of a text; an empty one changes nothing."""
+    if not text:
+        return config
     try:
-        found = json.loads((directory / ARMS).read_text(encoding="utf-8"))
+        found = json.loads(text)
         if found["settings"] != _plain(config.arms):
-            _log.warning("%s is not used: the arms of the settings have changed since.", ARMS)
+            _log.warning("Changed arms are not used: those of the settings have changed since.")
             return config
         return config.changed(arms=found["arms"])
-    except FileNotFoundError:
-        return config
-    except (OSError, ValueError, KeyError, TypeError, SlatewiseError) as error:
-        _log.error("%s is not used, the arms are those of the settings: %s", ARMS, error)
+    except (ValueError, KeyError, TypeError, SlatewiseError) as error:
+        _log.error("Changed arms are not used, the arms are those of the settings: %s", error)
         return config
 
 
-def change_arms(
-    directory: Path, config: ServiceConfig, arms: Mapping[str, ArmConfig]
-) -> ServiceConfig:
-    """Let other arms run than those of the settings, from now on; return the new settings."""
+def changed_arms_text(config: ServiceConfig, arms: Mapping[str, ArmConfig]) -> str:
+    """Return the text that lets other arms run than those of the settings; refuse impossible ones.
+
+    Every service with the same arms in its settings takes it.
+    """
     changed = config.changed(arms=_plain(arms))
-    values = {"settings": _plain(config.arms), "arms": _plain(changed.arms)}
-    with atomic_file(directory / ARMS, durable=True) as partial:
-        partial.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
-    return changed
-
-
-def restore_arms(directory: Path) -> None:
-    """Return to the arms of the settings."""
-    (directory / ARMS).unlink(missing_ok=True)
-
-
-def stamp(directory: Path) -> tuple[int, int] | None:
-    """Return what tells one file from the next, without reading it; None for none."""
-    try:
-        found = (directory / ARMS).stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_ino
+    return json.dumps({"settings": _plain(config.arms), "arms": _plain(changed.arms)})
 
 
 def _plain(arms: Mapping[str, ArmConfig]) -> dict[str, Any]:

@@ -45,8 +45,18 @@ def take_version(connection: Connection, model: str, least: int) -> int:
     """Give the next number to a version of a model, `least` or more, and to no other."""
     take_turn(connection, Counter.ITEMS)  # one at a time
     name = f"version {model}"
-    last = connection.scalar(select(META.c.value).where(META.c.name == name))
-    number = max(least, int(last or 0) + 1)
-    connection.execute(delete(META).where(META.c.name == name))
-    connection.execute(insert(META), [{"name": name, "value": str(number)}])
+    number = max(least, int(noted(connection, name) or 0) + 1)
+    note(connection, name, str(number))
     return number
+
+
+def noted(connection: Connection, name: str) -> str:
+    """Return what was noted under a name, nothing if nothing was."""
+    return connection.scalar(select(META.c.value).where(META.c.name == name)) or ""
+
+
+def note(connection: Connection, name: str, value: str) -> None:
+    """Note a text under a name, in place of what was there; to be called in turn."""
+    connection.execute(delete(META).where(META.c.name == name))
+    if value:
+        connection.execute(insert(META), [{"name": name, "value": value}])

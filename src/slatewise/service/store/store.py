@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Final
 
 from sqlalchemy import Connection
 
@@ -18,7 +19,7 @@ from slatewise.service.store import (
     retention,
 )
 from slatewise.service.store.bulk import LoadCounts, LoggedSlates
-from slatewise.service.store.counters import Counter, last_number
+from slatewise.service.store.counters import Counter, last_number, take_turn
 from slatewise.service.store.engine import LONG, Database, Result
 from slatewise.service.store.features import Features, features_of, features_text
 from slatewise.service.store.items import WantedItem
@@ -38,6 +39,7 @@ from slatewise.service.store.records import (
 from slatewise.service.store.retention import Expiry, Position
 from slatewise.service.store.versions import VersionShelf
 
+_ARMS: Final = "arms"
 Plain = tuple[str, str, ItemState]
 """id, group and state of an item"""
 
@@ -227,6 +229,21 @@ class Store:
         return self._database.write(
             lambda connection: counters.take_version(connection, model, least)
         )
+
+    # Arms
+
+    def arms(self) -> str:
+        """Return what `put_arms` was last told, nothing before."""
+        return self._database.read(lambda connection: counters.noted(connection, _ARMS))
+
+    def put_arms(self, text: str) -> None:
+        """Keep which arms run, for all hosts that share the store; nothing for those of theirs."""
+
+        def put(connection: Connection) -> None:
+            take_turn(connection, Counter.ITEMS)  # one host at a time
+            counters.note(connection, _ARMS, text)
+
+        self._database.write(put)
 
     # Items
 

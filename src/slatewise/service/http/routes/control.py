@@ -16,7 +16,7 @@ from slatewise.service.http.problems import Problem
 from slatewise.service.http.security import Role
 from slatewise.service.serving.models import Models
 from slatewise.service.settings import ArmConfig, ServiceConfig
-from slatewise.service.settings.changed_arms import change_arms, restore_arms
+from slatewise.service.settings.changed_arms import changed_arms_text, with_changed_arms
 from slatewise.service.store import StoreError
 
 router = APIRouter(prefix="/v1", tags=["control"], route_class=guarded(Role.ADMIN))
@@ -24,7 +24,7 @@ router = APIRouter(prefix="/v1", tags=["control"], route_class=guarded(Role.ADMI
 
 @router.put("/arms", summary="Change the arms of the experiment")
 async def put_arms(request: Request, body: ArmsBody) -> ArmsAnswer:
-    """Start, stop and weigh arms; every worker of this directory follows within a second.
+    """Start, stop and weigh arms; every worker of all hosts follows within a second.
 
     Arms that are not named rest. It holds until it is undone or the arms of the settings are
     changed. Users who are moved to another arm are said in the experiment, which then starts anew.
@@ -35,21 +35,18 @@ async def put_arms(request: Request, body: ArmsBody) -> ArmsAnswer:
     resting = {name: arm.model_copy(update={"share": 0.0}) for name, arm in given.arms.items()}
     arms = {name: _arm(backend.config, name, one) for name, one in body.arms.items()}
     try:
-        changed = await backend.read(
-            lambda: change_arms(backend.service.directory, given, resting | arms)
-        )
+        text = changed_arms_text(given, resting | arms)
     except SlatewiseError as error:
         raise Problem(409, f"These arms cannot run: {error.problem}", _ARMS) from None
-    await backend.read(backend.service.follow_arms)
-    return _answer(changed)
+    await _put(backend, text)
+    return _answer(with_changed_arms(given, text))
 
 
 @router.delete("/arms", summary="Return to the arms of the settings")
 async def restore(request: Request) -> ArmsAnswer:
     """Undo all changes of arms that were made while the service ran."""
     backend: Backend = request.app.state.backend
-    await backend.read(lambda: restore_arms(backend.service.directory))
-    await backend.read(backend.service.follow_arms)
+    await _put(backend, "")
     return _answer(backend.service.given)
 
 
@@ -76,6 +73,11 @@ async def rollback(request: Request, model: PathModel) -> RollbackAnswer:
 
 
 _ARMS = "Name models of the settings, and give one arm or more a share."
+
+
+async def _put(backend: Backend, text: str) -> None:
+    await backend.written(backend.writer.call(lambda: backend.store.put_arms(text)))
+    await backend.read(backend.service.follow_arms)
 
 
 def _arm(config: ServiceConfig, name: str, body: ArmBody) -> ArmConfig:

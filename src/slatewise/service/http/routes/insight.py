@@ -29,7 +29,6 @@ from slatewise.service.http.routes.operations import FRESH, readiness_notes
 from slatewise.service.http.security import Role
 from slatewise.service.insight import learning
 from slatewise.service.serving.live import Live
-from slatewise.service.settings.changed_arms import stamp
 from slatewise.service.store.clock import iso
 from slatewise.slates.strategies import named_strategy
 from slatewise.version import __version__
@@ -193,7 +192,7 @@ def _status(backend: Backend) -> dict[str, Any]:
             }
             for arm in service.arms
         ],
-        "changed": stamp(service.directory) is not None,
+        "changed": service.has_changed_arms,
         "models": [_model(backend, name) for name in config.models],
         "routes": backend.metrics.by_route(ROUTES),
         "queue": len(backend.writer),
