@@ -13,6 +13,8 @@ import pytest
 from slatewise.service.nights import schedule
 from slatewise.service.nights.schedule import NightlyTraining, next_night
 from slatewise.service.settings import ServiceConfig
+from slatewise.service.store import Store, erasure
+from slatewise.service.store.records import SlateRecord
 
 OSLO = ZoneInfo("Europe/Oslo")
 
@@ -133,3 +135,22 @@ def test_nights_follow_the_clock_on_the_wall(at: str, first: datetime, hours: li
 
 def _children() -> list[object]:
     return list(multiprocessing.active_children())
+
+
+@pytest.mark.parametrize("rewrite", [True, False])
+def test_a_night_writes_the_file_anew_only_where_it_may(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    rewrite: bool,
+) -> None:
+    monkeypatch.setattr(erasure, "SMALL", 0)
+    config = ServiceConfig.build({"retention": {"rewrite": rewrite}}, "a test")
+    store = Store.open(config.store_url(tmp_path))
+    store.write([SlateRecord("s", "anna", 5, "search", ("a",))], [])
+    store.erase("anna", 9)
+    with caplog.at_level("INFO"):
+        schedule.train_quietly(tmp_path, config)
+    assert store.has_traces is not rewrite
+    assert ("slatewise repair" in caplog.text) is not rewrite
+    store.close()

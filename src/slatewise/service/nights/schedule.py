@@ -114,10 +114,23 @@ def train_quietly(directory: Path, config: ServiceConfig) -> None:
                 _log.info("Night: %s", expire(directory, config.retention, store, now).words())
             if void := compact_items(directory, store):
                 _log.info("Night: %s void changes of items were deleted.", f"{void:,}")
-            if store.scrub():
-                _log.info("Night: the store was written anew, without those who were erased.")
+            _clear_traces(config, store)
     except SlatewiseError as error:
         _log.error("The night's training was not possible: %s", error)
+
+
+def _clear_traces(config: ServiceConfig, store: Store) -> None:
+    """Leave no byte of people who were erased, or say that some may be left and what to do."""
+    if not store.has_traces:
+        return
+    if not config.retention.rewrite:
+        # Events wait while it is written: 3 CPU seconds for 500 MB, and as long as the disk takes.
+        _log.warning(
+            "Night: bytes of people who were erased may be left in unused places of the store. "
+            "Stop the service and run slatewise repair, or set rewrite in [retention]."
+        )
+    elif store.scrub():
+        _log.info("Night: the store was written anew, without those who were erased.")
 
 
 def _now() -> datetime:

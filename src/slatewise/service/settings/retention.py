@@ -13,3 +13,6 @@ class RetentionConfig(Config):
     archive: str | None = None
     """Folder for Parquet files by day, in the service's directory unless it is absolute; without
     it, what leaves is deleted."""
+    rewrite: bool = False
+    """Whether nights write a large file of SQLite anew after people were erased, so that no byte of
+    them is left; events wait for as long as that takes."""

@@ -330,12 +330,17 @@ class Store:
                 erasure.scrub(self._database)
         return slates
 
+    @property
+    def has_traces(self) -> bool:
+        """Whether SQLite's file may hold bytes of people who were erased, until `scrub`."""
+        return erasure.has_traces(self._database)
+
     def scrub(self) -> bool:
         """Write SQLite's file anew if people were erased since it was; return whether that was so.
 
         Writers wait meanwhile: some seconds for each GB.
         """
-        if not erasure.has_traces(self._database):
+        if not self.has_traces:
             return False
         erasure.scrub(self._database)
         return True
