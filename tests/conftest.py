@@ -28,9 +28,14 @@ os.environ["NO_COLOR"] = "1"
 os.environ["COLUMNS"] = "200"
 
 
+SLOW = ("tests.test_site", "tests.benchmarks.test_miniatures", "tests.test_docs")
+"""Modules of slow single tests: begun last, one of them would keep one worker busy by itself."""
+
+
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
     """Keep tests that share a fixture of their module or class on one worker: it is made once."""
+    items.sort(key=lambda item: item.module.__name__ not in SLOW)
     for item in items:
         fixtures = item._fixtureinfo.name2fixturedefs.values()
         shared = any(found[-1].scope in ("class", "module") for found in fixtures)
