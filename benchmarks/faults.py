@@ -12,7 +12,6 @@ until events are acknowledged again and, where a worker died, another process ha
 starting everything again is part of it. The floor is what a start takes by itself, said below.
 """
 
-import os
 import random
 import signal
 import subprocess
@@ -21,7 +20,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -204,9 +202,6 @@ def main() -> None:
         ],
         **found,
         start_seconds=faults.start_seconds,
-        load=os.getloadavg(),
-        date=datetime.now(UTC).isoformat(timespec="seconds"),
-        commit=_commit(),
         odd=faults.ledger.odd[:20],
     )
 
@@ -230,17 +225,6 @@ def _row(what: str, kills: list[Row]) -> Row:
         "p99": float(np.quantile(seconds, 0.99)),
         "longest": float(seconds.max()),
     }
-
-
-def _commit() -> str:
-    said = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return said.stdout.strip() or "unknown"
 
 
 if __name__ == "__main__":

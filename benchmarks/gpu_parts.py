@@ -16,7 +16,6 @@ import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -105,7 +104,6 @@ def main() -> None:
         rows,
         [Target(f"nats apart, {row['part']}", row["apart"], row["allowed"]) for row in rows],
         found=found,
-        date=datetime.now(UTC).strftime("%Y-%m-%d"),
         machine=torch.cuda.get_device_name() if options.device == "cuda" else "CPU",
     )
 

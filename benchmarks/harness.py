@@ -4,6 +4,7 @@ import argparse
 import io
 import json
 import math
+import os
 import re
 import resource
 import subprocess
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +104,8 @@ def report(
 ) -> None:
     """Print the rows (columns: key -> format, as in `{:,.1f}`), write them, check the targets.
 
-    What else a benchmark found out goes into the file of numbers as `more`.
+    What else a benchmark found out goes into the file of numbers as `more`; when, of which commit
+    and on how busy a machine it was measured always does.
     """
     show(title, columns, rows)
     for target in targets:
@@ -110,9 +113,21 @@ def report(
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         numbers = {"title": title, "rows": rows, "targets": [t.to_json() for t in targets]}
-        options.json.write_text(json.dumps(numbers | more, indent=2) + "\n")
+        options.json.write_text(json.dumps(numbers | _circumstances() | more, indent=2) + "\n")
     if options.check and any(target.missed for target in targets):
         sys.exit(1)
+
+
+def _circumstances() -> dict[str, Any]:
+    """Return what numbers must be read with: date, commit, and load averages of this machine."""
+    ask = ["git", "describe", "--always", "--dirty"]
+    folder = Path(__file__).parent
+    said = subprocess.run(ask, cwd=folder, capture_output=True, text=True, check=False)
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": said.stdout.strip() or "unknown",
+        "load": os.getloadavg(),
+    }
 
 
 def show(title: str, columns: Mapping[str, str], rows: Sequence[Row]) -> None:

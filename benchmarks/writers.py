@@ -12,7 +12,6 @@ shares this machine, so the rates depend on what else it does.
 """
 
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -83,7 +82,6 @@ def main() -> None:
             Target("single events a second", single, TARGET, at_least=True),
             Target("times what pgbench commits one by one", single / floor, 1, at_least=True),
         ],
-        load=os.getloadavg(),
     )
 
 

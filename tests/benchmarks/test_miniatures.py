@@ -39,6 +39,7 @@ def test_a_benchmark_runs_in_miniature_and_reports(
     numbers = json.loads(file.read_text())
     assert numbers["rows"]
     assert numbers["targets"]
+    assert {"date", "commit", "load"} <= numbers.keys()
     assert numbers["title"][:40] in capsys.readouterr().out
 
 
