@@ -49,25 +49,37 @@ class Server:
         workers: int = 2,
         log: Path | None = None,
         more: Mapping[str, str] | None = None,
+        token: str | None = None,
+        unread: bool = False,
     ) -> None:
+        """Prepare a start: open to all, or with an administrator's token.
+
+        `unread` leaves what it says on standard error in a pipe, which nobody reads.
+        """
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         self.directory, self.log = directory, log or directory.with_name("log")
-        fixed = ["--port", str(self.port), "--workers", str(workers), "--open"]
+        fixed = ["--port", str(self.port), "--workers", str(workers)]
+        fixed += [] if token else ["--open"]
         self._command = [*SLATEWISE, "serve", str(directory), *fixed, *options]
         self._environment = {**os.environ, "OMP_NUM_THREADS": "1", **(more or {})}
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        if token:
+            self._environment["SLATEWISE_TOKENS"] = f"admin:{token}"
+        self._unread = unread
         self.process: subprocess.Popen[bytes] | None = None
         self.client: httpx.Client
 
     def start(self, seconds: float = 120) -> Self:
         """Start it, and wait until it answers."""
-        self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=30)
+        url = f"http://127.0.0.1:{self.port}"
+        self.client = httpx.Client(base_url=url, timeout=30, headers=self._headers)
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 self._command,
                 stdout=log,
-                stderr=subprocess.STDOUT,
+                stderr=subprocess.PIPE if self._unread else subprocess.STDOUT,
                 env=self._environment,
                 start_new_session=True,
             )
@@ -107,6 +119,8 @@ class Server:
             return self.process.wait(60)
         finally:
             self.client.close()
+            if self.process.stderr is not None:
+                self.process.stderr.close()
             with suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
 

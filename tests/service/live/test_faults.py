@@ -1,13 +1,19 @@
 """What may break does break here, under load: nothing acknowledged is lost or counts twice."""
 
+import fcntl
 import random
 import shutil
 import signal
+import socket
+import struct
 import subprocess
+import termios
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -21,7 +27,9 @@ from slatewise.service.settings import ServiceConfig
 from slatewise.service.store import Store
 from slatewise.service.upkeep.backup import back_up, restore
 from tests.service.live.conftest import CONFIG, Shop
-from tests.service.live.harness import SLATEWISE, eventually, same
+from tests.service.live.harness import SLATEWISE, Server, eventually, same
+
+TOKEN = "a-token-of-some-length"
 
 pytestmark = pytest.mark.xdist_group("live")
 
@@ -248,3 +256,78 @@ def test_a_full_disk_refuses_in_words_and_recovers(shop: Shop) -> None:
         ballast.unlink()
         load.goes_on()
     shop.settle()
+
+
+def test_erasing_under_load_refuses_nobody(shop: Shop) -> None:
+    client, shop.ledger.statuses = shop.server.client, Counter()
+    slate = {"user_id": "leaving", "source": "search", "items": ["item-1", "item-2"]}
+    events = [slate | {"slate_id": f"leaving-{n}", "clicked": "item-2"} for n in range(700)]
+    assert client.post("/v1/feedback", json={"events": events}).json()["recorded"] == 700
+    with shop.load(seed=10) as load:
+        load.goes_on(5)
+        assert client.delete("/v1/users/leaving").json()["slates"] == 700
+        load.goes_on(5)
+    assert client.get("/v1/users/leaving").json()["visits"] == []
+    assert client.post("/v1/feedback", json={"events": events[:1]}).json()["refused"] == 1
+    assert shop.ledger.statuses.keys() == {"recommend 200", "feedback 200"}, shop.ledger.statuses
+    shop.settle()
+
+
+def test_feedback_that_contradicts_its_slate_is_refused_and_not_kept(shop: Shop) -> None:
+    client = shop.server.client
+    slate = client.post("/v1/recommend", json={"user_id": "anna", "k": 3}).json()
+    event = {"slate_id": slate["slate_id"], "user_id": "bea", "clicked": slate["items"][0]["id"]}
+    refused = client.post("/v1/feedback", json={"events": [event]})
+    assert refused.status_code == httpx.codes.CONFLICT
+    assert refused.json()["remedy"]
+    for user in ("anna", "bea"):
+        visits = client.get(f"/v1/users/{user}").json()["visits"]
+        assert not [visit for visit in visits if visit["answered"]]
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with a token, a folder for temporary files, and a log that nobody reads."""
+    home = tmp_path_factory.mktemp("guarded")
+    (home / "tmp").mkdir()
+    more = {"TMPDIR": str(home / "tmp")}
+    server = Server(home / "service", workers=1, more=more, token=TOKEN, unread=True)
+    server.start()
+    yield server
+    server.stop()
+
+
+def test_a_log_that_nobody_reads_stops_no_request(guarded: Server) -> None:
+    assert guarded.process is not None
+    assert guarded.process.stderr is not None
+    pipe = guarded.process.stderr.fileno()
+    room = fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, 4_096)
+    for _ in range(150):
+        assert guarded.client.get("/health/live").status_code == httpx.codes.OK
+    waiting = struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]
+    assert waiting > room - 500  # it is full, or this would show nothing
+
+
+def test_trailers_are_neither_kept_nor_taken_for_headers(guarded: Server) -> None:
+    start = b"POST /v1/recommend HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+    start += b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n"
+    (worker,) = guarded.workers()
+    before, sent = worker.memory_info().rss, 0
+    address = "127.0.0.1", guarded.port
+    # It may close the connection at any moment.
+    with socket.create_connection(address, timeout=10) as connection, suppress(OSError):
+        connection.sendall(start)
+        while sent < 40_000_000:
+            sent += connection.send(b"X-Long: " + b"a" * 60_000 + b"\r\n")
+    assert worker.memory_info().rss - before < 20_000_000
+    with socket.create_connection(address, timeout=10) as connection:
+        connection.sendall(start + f"Authorization: Bearer {TOKEN}\r\n\r\n".encode())
+        assert connection.recv(1_000).startswith(b"HTTP/1.1 401")
+    assert guarded.client.post("/v1/recommend", json={}).status_code == httpx.codes.OK
+
+
+def test_the_folder_for_temporary_files_may_go(guarded: Server) -> None:
+    shutil.rmtree(guarded.directory.parent / "tmp")
+    for path in ("/metrics", "/health/ready", "/v1/status", "/v1/map"):
+        assert guarded.client.get(path).status_code == httpx.codes.OK
+    assert guarded.client.post("/v1/recommend", json={}).status_code == httpx.codes.OK
