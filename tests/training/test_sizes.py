@@ -225,7 +225,7 @@ def test_terms_of_a_log_of_clicks_alone_are_not_chosen(clicks: Path, tmp_path: P
     options = ["--auto", "--config", str(tmp_path / "one.toml")]
     shown = CliRunner().invoke(app, ["train", str(clicks), str(tmp_path / "run"), *options])
     assert "Nothing was declined" in shown.output
-    assert "Nobody clicks an item twice" in shown.output
+    assert "No user clicks an item twice" in shown.output
     model = load(tmp_path / "run")
     assert model.config.terms == ("bias", "history", "co_clicks")
     assert model.posterior.ranking is not None

@@ -217,7 +217,7 @@ def _with_usual_likelihood(model: "ModelConfig", size: "LogSize") -> "ModelConfi
     if found != model:
         console.print("Every slate is one clicked item: the likelihood is all-item.")
         if not sizes.settled(found, TrainingConfig(), size)[0].repeats:
-            console.print("Nobody clicks an item twice: a click is compared with what is left.")
+            console.print("No user clicks an item twice: a click is compared with what is left.")
     return found
 
 
@@ -253,7 +253,7 @@ def _exposure(options: list[str] | None) -> dict[str, float] | None:
 
 
 def _show_exposure(weights: dict[str, float], given: dict[str, float] | None) -> None:
-    """Print how much slates of each source count, and why where nobody said."""
+    """Print how much slates of each source count, and why where that is not given."""
     line = "Exposure: " + ", ".join(f"{name}={weight:g}" for name, weight in weights.items())
     if given is None:
         line += " (by default search counts, or all sources where none is called search)"

@@ -33,7 +33,7 @@ class FeedbackBuffer:
         self._thread.start()
 
     def add(self, event: Event) -> "Future[EventResult]":
-        """Have an event sent soon; the result comes when it is on disk, or was given up."""
+        """Queue an event to be sent; the result comes when it is on disk, or was given up."""
         answer: Future[EventResult] = Future()
         with self._changed:
             if self._closed or len(self._waiting) >= self._most:

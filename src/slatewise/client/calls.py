@@ -1,7 +1,7 @@
 """Requests as values: how each is written, and how its answer is read. No connection is here.
 
 All of them may be sent again when no answer came. Events are known by what they say, items are put
-and removed as they should be, and a slate that was made and never arrived is one that nobody saw.
+and removed as they should be, and a slate that was made and never arrived was not seen.
 """
 
 import random
@@ -55,12 +55,12 @@ def recommend(user_id: str | None, options: RecommendOptions) -> Call[Slate]:
 
 
 def rank(items: Sequence[str], options: RankOptions) -> Call[Ranking]:
-    """Have items ordered."""
+    """Ask for an order of items."""
     return Call("POST", "/v1/rank", Ranking.model_validate, {"items": list(items), **options})
 
 
 def feedback(events: Sequence[Event]) -> Call[list[EventResult]]:
-    """Tell what became of slates."""
+    """Send what became of slates."""
     sent = [event.model_dump(exclude_none=True) for event in events]
     return Call("POST", "/v1/feedback", _results, {"events": sent})
 

@@ -61,7 +61,7 @@ class Client:
         return self._send(calls.rank(items, options), timeout)
 
     def feedback(self, events: Iterable[Event]) -> list[EventResult]:
-        """Tell what became of slates, in batches; return what became of each event, in order."""
+        """Send what became of slates, in batches; return what became of each event, in order."""
         sent = (self._send(calls.feedback(batch)) for batch in calls.batches(events))
         return [result for results in sent for result in results]
 
@@ -141,6 +141,6 @@ def headers(token: str | None) -> dict[str, str]:
 
 
 def unreachable(url: str, problem: httpx.TransportError | None) -> UnreachableError:
-    """Say that no answer came."""
+    """Return the error for an answer that did not come."""
     why = str(problem) or type(problem).__name__
     return UnreachableError(f"{url} did not answer: {why}.", "See that the service runs there.")

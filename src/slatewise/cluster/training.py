@@ -89,7 +89,7 @@ class TrainingJob:
         observer: Observer = lambda progress: None,
         notice: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """Train with so many workers; where some die, go on from the checkpoint with new ones.
+        """Train with a number of workers; where some die, go on from the checkpoint with new ones.
 
         Dataset and run must be on storage that all machines share.
         """

@@ -31,7 +31,7 @@ class Interval:
     high: float
 
     def excludes(self, value: float) -> bool:
-        """Tell whether `value` lies outside."""
+        """Return whether `value` lies outside."""
         return value < self.low or value > self.high
 
     def to_json(self) -> dict[str, float | None]:

@@ -94,7 +94,7 @@ class StrategyAdvice:
 
     @property
     def sentence(self) -> str:
-        """Say what to do."""
+        """Return the advice as a sentence."""
         first, best = self.forecasts[0].strategy, self.best
         if best is self.forecasts[0]:
             rival = max(self.forecasts[1:], key=lambda one: one.gain.value, default=None)

@@ -1,6 +1,6 @@
 """How many of the best items terms that see slates should rank again: held-out clicks say.
 
-Such terms learn from slates that were shown, and know little of items that nobody has seen yet. A
+Such terms learn from slates that were shown, and know little of items not seen yet. A
 dataset also holds items that came later: among many candidates, a network brings these up.
 """
 
@@ -24,7 +24,7 @@ _USERS: Final = 128
 def settle_candidates(
     model: SlateModel, dataset: SlateDataset, *, k: int = 20, clicks: int = CLICKS, seed: int = 0
 ) -> dict[int, float]:
-    """Let terms rank as many of the best items again as costs no held-out click; set the model.
+    """Set how many of the best items terms rank again: as many as cost no held-out click.
 
     Tries the number that the model has, then halves it as long as the recall of the next click in
     slates of k is below that of the first stage alone, by more than two standard errors of their

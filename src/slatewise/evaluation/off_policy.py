@@ -180,7 +180,7 @@ def _estimate(
 
 
 def _missing(average: Interval) -> float:
-    """Tell how far from 1 an average weight certainly is."""
+    """Return how far from 1 an average weight is at least."""
     return max(1 - average.high, average.low - 1)
 
 

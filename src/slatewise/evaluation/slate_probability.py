@@ -28,7 +28,7 @@ def epsilon_mix_probability(
     (e − r) / (offered − r), and is the wanted one with 1 / (offered − r).
     """
     k = len(slate)
-    reached = np.zeros((k + 2, k + 1))  # [n, e] after so many coins
+    reached = np.zeros((k + 2, k + 1))  # [n, e] after n coins
     reached[0, 0] = 1.0
     for coins in range(k):
         reached = _toss(reached, coins, slate, own, offered, epsilon)
@@ -50,7 +50,7 @@ def _toss(
     offered: int,
     epsilon: float,
 ) -> Floats:
-    """Go on by one coin: [n, e] -> [n, e]."""
+    """Add one coin: [n, e] -> [n, e]."""
     after = np.zeros_like(reached)
     for n, e in zip(*np.nonzero(reached), strict=True):
         chance, taken = reached[n, e], coins - n

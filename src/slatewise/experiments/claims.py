@@ -186,7 +186,7 @@ def _map(config: ClaimsConfig, shown: list[Row]) -> Iterator[Row]:
 
 
 def _answer(low: float, high: float, worlds: int) -> str:
-    """Say what an interval says; one world says nothing of others."""
+    """Return the verdict of an interval; one world tells nothing about others."""
     if worlds < 2 or low <= 0 <= high:
         return OPEN
     return YES if low > 0 else NO
@@ -229,7 +229,7 @@ def _text(claim: str) -> str:
 
 
 def _findings(rows: list[Row]) -> Iterator[Finding]:
-    """Say of each claim in what share of the regimes it holds."""
+    """Return for each claim the share of the regimes in which it holds."""
     for claim, own in _by_claim(rows).items():
         count = len(own)
         surely, never = (sum(row["holds"] == answer for row in own) for answer in (YES, NO))

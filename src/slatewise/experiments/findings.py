@@ -73,7 +73,7 @@ class Finding:
         return "agrees" if self.verdict == self.paper else "disagrees"
 
     def sentence(self) -> str:
-        """Say it: the number, the interval, the verdict, the paper."""
+        """Return a sentence: the number, the interval, the verdict, the paper."""
         side = {
             "above": f"above {self.reference:g}",
             "below": f"below {self.reference:g}",

@@ -77,7 +77,7 @@ class ServedModel:
         histories = self._platform.memory.histories(met.user)
         for number, history in enumerate(histories):
             rows = self._row_of[met.slates[number]]
-            # Nobody meets two slates at a moment: her last is this one.
+            # No user sees two slates at one moment: her last is this one.
             before = self._renumbered(history.until(len(history) - 1))
             shown = self._recommender.view.of(before, rows, max(int(source), 0))
             clicks = tuple(np.flatnonzero(clicked[number]).tolist())

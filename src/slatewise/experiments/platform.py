@@ -135,7 +135,7 @@ class Platform:
         return UsualPolicy(market, self.population.users, policy)
 
     def day(self, day: int, policies: Sequence[ServingPolicy], *, lost: bool = False) -> DaySlates:
-        """Let everybody meet the slates of a day, recommendations by the policy of each arm.
+        """Show all users the slates of a day, recommendations by the policy of each arm.
 
         With `lost`, searches go unrecorded: users meet them and click, but neither training nor
         the histories that recommendations are made from will know.
@@ -165,7 +165,7 @@ class Platform:
     def judge(self, policy: ServingPolicy, day: int) -> tuple[Ints, Doubles]:
         """Return who is there on a day, and how likely each would click on a slate of a policy.
 
-        Exact probabilities [B] on the morning of the day; nobody is shown anything.
+        Exact probabilities [B] on the morning of the day; no slate is shown.
         """
         moment, who = self.moment(day), self.population.present(day)
         policy.arrive(moment, DaySlates.empty(self.market.config.max_slate, self._arms))
@@ -180,7 +180,7 @@ class Platform:
         moment: Moment,
         streams: Sequence[np.random.Generator],
     ) -> DaySlates:
-        """Let the users `who` [B] meet one slate each; judge what all arms would have shown.
+        """Show the users `who` [B] one slate each; judge what all arms would have shown.
 
         Streams are of their own for the users, for search and for policies, so that what one draws
         does not change the luck of another.
@@ -222,7 +222,7 @@ class Platform:
 def _visits(users: int, mean: float, rng: np.random.Generator) -> Bools:
     """Draw at which moments of a day users come, `mean` times on average (Poisson): [B, MOMENTS].
 
-    Nobody comes twice at the same moment, or more often than there are moments.
+    No user comes twice at the same moment, or more often than there are moments.
     """
     times = np.minimum(rng.poisson(mean, size=users), MOMENTS)
     order = np.argsort(rng.random((users, MOMENTS)), axis=1)

@@ -33,7 +33,7 @@ class PooledEstimate:
     """the standard error, of users and worlds"""
 
     def note(self, reference: float = 0.0) -> str:
-        """Say on which side of the reference the seeds are, one by one."""
+        """Return on which side of the reference each seed is."""
         above = sum(value > reference for value in self.by_seed)
         return f"{above} of {len(self.by_seed)} seeds above {reference:g}"
 

@@ -23,7 +23,7 @@ class Power:
     sees as little in 4 of 5 cases"""
 
     def __str__(self) -> str:
-        """Say it in a few words."""
+        """Return it in a few words."""
         if math.isnan(self.smallest):
             return "what it could have seen is not known"
         return (

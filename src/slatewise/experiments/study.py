@@ -67,7 +67,7 @@ Progress = Callable[[str, int, int | None], None]
 
 
 SideBySide = Callable[[Callable[["Unit"], None], Sequence["Unit"], int, Callable[[], None]], None]
-"""Does some work on all units, so many at a time, and calls after each; see `run_in_processes`."""
+"""Works on all units, `jobs` at a time, and calls after each; see `run_in_processes`."""
 
 
 Each = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]

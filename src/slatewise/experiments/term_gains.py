@@ -102,7 +102,7 @@ def _gains(judged: TermScores) -> Iterator[Row]:
 
 
 def _counts(worth: float | None) -> bool | None:
-    """Say whether a cause is one; None where it is unknown."""
+    """Return whether a term has a cause in this world; None where it is unknown."""
     return None if worth is None else worth >= LEAST
 
 

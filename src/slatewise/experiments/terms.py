@@ -110,8 +110,8 @@ def _parts(config: TermsConfig, world: str) -> list[str]:
     """Return what is run in a world: features only where its simulator writes any."""
     if world == DATASET:
         return [BASELINES, *(part for part in PARTS if part != FEATURES)]
-    told = config.of_world(world).simulated(config.seeds[0]).features
-    models = [p for p in PARTS if p != FEATURES or told.of_vector or told.of_quality]
+    features = config.of_world(world).simulated(config.seeds[0]).features
+    models = [p for p in PARTS if p != FEATURES or features.of_vector or features.of_quality]
     return [BASELINES, WORTH, *models]
 
 

@@ -5,7 +5,7 @@ dealt into folds, and where the training part of a user is learned from, the rat
 other folds.
 
 It is a fact about the past only where items stay: what an article had by the end of its life says
-in training what nobody could know while it was new. On simulated news trees that had it scored
+in training what was unknown while it was new. On simulated news trees that had it scored
 −1.172 on later slates, and −1.075 without.
 
 Shapes: I items, U users, F items seen.

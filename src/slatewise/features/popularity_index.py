@@ -33,7 +33,7 @@ class PopularityIndex:
 
     @classmethod
     def of(cls, popularity: Popularity, dataset: SlateDataset) -> "PopularityIndex":
-        """Go through a whole dataset in time order, twice: to count the rows and to fill them.
+        """Read a whole dataset in time order, twice: to count the rows and to fill them.
 
         Everybody's events are in it, whatever the split: what is known at a time is what happened
         before, to anyone.

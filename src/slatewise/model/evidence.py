@@ -2,7 +2,7 @@
 
 Such a slate, once it is past, moves the state a fraction ρ of the way that a click on the mean of
 its items would show, and every source of slates has a ρ of its own. What people searched for tells
-of their intent, clicked or not: ρ > 0. A recommendation that nobody wanted may speak against its
+of their intent, clicked or not: ρ > 0. A recommendation without a click may speak against its
 items: ρ < 0, and then only as far as these were close.
 """
 

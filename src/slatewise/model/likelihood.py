@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _OF_SEARCH, _OF_ANY_SOURCE = 1.0, 0.3
 """λ where none is given. What people search for tells where items are, the more so the less groups
-tell. Of slates that somebody else chose, more of it learns what is shown, not what is clicked."""
+tell. Of slates that another system chose, more of it learns what is shown, not what is clicked."""
 _LOOK_BACK = 1_000
 """Interactions up to which a user's past is looked at, so that memory stays bounded."""
 

@@ -30,7 +30,7 @@ _BLOCK = 1 << 14
 
 
 def of_tensors(function: Function) -> Function:
-    """Let a function of torch tensors, [J, D] and [n, D] to [J, n], rank arrays."""
+    """Wrap a function of torch tensors, [J, D] and [n, D] to [J, n], to rank arrays."""
     import torch  # noqa: PLC0415
 
     def of_arrays(profiles: Floats, vectors: Floats) -> Floats:

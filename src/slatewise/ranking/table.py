@@ -267,7 +267,7 @@ class ItemTable:
             self._columns = columns._replace(features=features)
 
     def set_available(self, items: npt.ArrayLike, on: bool) -> None:
-        """Let items [n] be ranked, or not, from the next request on."""
+        """Switch items [n] on or off, from the next request on."""
         indices = self.checked(items)
         with self._changing:
             columns = self._columns

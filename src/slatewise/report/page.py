@@ -89,7 +89,7 @@ def _top(report: Report) -> Iterator[str]:
 
 
 def _glance(report: Report) -> Iterator[str]:
-    """Say on the first screen what was tried, what won, by how much, and how sure that is."""
+    """Show on the first screen what was tried, what won, by how much, and how sure that is."""
     cards = [
         f'<article><h3><a href="#{escape(shown.result.name)}">{escape(shown.section.title)}</a>'
         f'</h3>\n<p class="won">{escape(found.won)}</p>\n<p>{escape(found.margin)}</p>\n'

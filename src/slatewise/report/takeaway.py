@@ -66,7 +66,7 @@ class Takeaway:
 
     @classmethod
     def of_findings(cls, tried: str, findings: Sequence[Finding]) -> Self | None:
-        """Say how many questions are settled, and the first answer; None without a question."""
+        """Return how many questions are settled, and the first answer; None without a question."""
         if not findings:
             return None
         settled = [finding for finding in findings if finding.verdict != "cannot tell"]

@@ -106,7 +106,7 @@ class Marketplace:
         who: Ints | None = None,
         hours: Hours | None = None,
     ) -> Interactions:
-        """Let each of the users `who` (all if None) meet one slate, and change them accordingly.
+        """Show each of the users `who` (all if None) one slate, and change them accordingly.
 
         With probability `search_share` the slate is a search, otherwise the policy's. Where items
         come and go, `hours` says when: one time for all, or one for each [B].
@@ -161,7 +161,7 @@ class Marketplace:
         who: Ints,
         hours: Hours | None = None,
     ) -> Interactions:
-        """Let the users `who` [B] meet slates [B, S], and change them accordingly."""
+        """Show the users `who` [B] slates [B, S], and change them accordingly."""
         now = self._now(hours, len(who))
         scroll = self.scroll.draw(len(who), rng)  # [B]
         relevance = self._relevance(users, who, slates, now)  # [B, S]

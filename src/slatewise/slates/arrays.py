@@ -41,7 +41,7 @@ class GrowingArray:
         self._array[start : start + len(added)] = added
 
     def resize(self, size: int) -> None:
-        """Have at least `size` values; new ones are the fill value."""
+        """Grow to at least `size` values; new ones are the fill value."""
         if size > len(self._array):
             larger = np.full(max(size, 2 * len(self._array)), self._fill, self._array.dtype)
             larger[: self._size] = self._array[: self._size]

@@ -87,7 +87,7 @@ class ExactRanker:
             if not self.terms.candidates:
                 rankings.append(self._draw_and_rank(*asked, k, draws)[0])
                 continue
-            # Of J rankings each, so many that they lead to enough candidates.
+            # Of J rankings each, as many as lead to enough candidates.
             depth = max(k, -(-self._candidates(k) // draws))
             found, drawn = self._draw_and_rank(*asked, depth, draws)
             merged = self._capped(found, asked[1], self._candidates(k))

@@ -55,7 +55,7 @@ class Answer(NamedTuple):
     clicked: tuple[int, ...]
     """positions, in the order of the clicks"""
     before: tuple[int, ...] = ()
-    """positions that an earlier answer told of, which count no more"""
+    """positions of an earlier answer, which no longer count"""
 
 
 class MovedItems(NamedTuple):

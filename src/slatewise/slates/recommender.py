@@ -249,7 +249,7 @@ class Recommender:
         return 0 if source is None else names.index(source)
 
     def explain(self, slate: Slate, draws: int = 100) -> list[Reason]:
-        """Say of each item of a slate why it is there."""
+        """Explain each item of a slate: what every term adds to its utility."""
         return explain(self.ranker, self.items, slate, draws)
 
     def propensities(

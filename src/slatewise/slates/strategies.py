@@ -77,7 +77,7 @@ class NamedStrategy(Config):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """Let the strategy be found by its name."""
+        """Register the strategy under its name."""
         STRATEGIES[cls.name] = cls
 
     def slates(self, ranker: Ranker, users: "Users", k: int) -> Ints:

@@ -5,7 +5,7 @@ is that of the sparse step in expectation: there each view of an item carries it
 item's divergence, here every step carries 1 / N of it, for all items that are ever touched.
 
 Nothing in a step waits for the host: which users, which noise and how fast are written into places
-that the recorded step reads, and what came out is read when somebody asks.
+that the recorded step reads, and what came out is read on request.
 """
 
 from dataclasses import replace

@@ -59,7 +59,7 @@ class Peers:
         return (self.rank,) if self.size > 1 else ()
 
     def share(self, count: int) -> Tensor:
-        """Return which of so many users are this worker's."""
+        """Return which of the users are this worker's."""
         return torch.arange(self.rank, count, self.size)
 
     def require_cpu(self, device: str) -> None:

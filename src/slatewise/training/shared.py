@@ -63,13 +63,13 @@ class SharedParameters:
             yield name, mean.view(part.mean.shape), raw.view(part.mean.shape)
 
     def _show(self) -> None:
-        """Let each part of the posterior be a view of its own numbers."""
+        """Make each part of the posterior a view of its own numbers."""
         for name, mean, raw in self._views():
             self._parts[name].mean, self._parts[name].raw = mean, raw
 
     @contextmanager
     def differentiable(self) -> Iterator[None]:
-        """Let parts that know their own divergence have views through which gradients flow."""
+        """Give parts that know their own divergence views through which gradients flow."""
         self._leaves = {}
         for name, mean, raw in self._views():
             if name in self._own:
@@ -114,9 +114,9 @@ class SharedParameters:
         of_scale = drawn * self._noise * scale
         of_scale = of_scale + self._pull * (scale.square() * self._precision - self._counted)
         found = torch.stack([of_mean, of_scale * (1 - share)])
-        places = torch.split(found, self._sizes, dim=1)
-        for name, place in zip(self._parts, places, strict=True):
-            for row, leaf in zip(place, self._leaves.get(name, ()), strict=False):
+        parts = torch.split(found, self._sizes, dim=1)
+        for name, rows in zip(self._parts, parts, strict=True):
+            for row, leaf in zip(rows, self._leaves.get(name, ()), strict=False):
                 if leaf.grad is not None:
                     row.add_(leaf.grad.flatten())
         found = found * self._learned

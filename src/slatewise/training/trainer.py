@@ -246,7 +246,7 @@ class _Checkpoint:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Let torch use one thread: a step is many small operations, which more threads slow down."""
+    """Limit torch to one thread: a step is many small operations, which more threads slow down."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

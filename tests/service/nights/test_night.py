@@ -95,7 +95,7 @@ def test_too_few_slates_change_nothing(tmp_path: Path) -> None:
     assert found.outcome == "not enough"
     assert "100 are needed" in found.why
     nobody = [replace(visit, clicked=()) for visit in VISITS]
-    assert night(tmp_path, Shelf(nobody), 2).why == "nobody clicked on anything"
+    assert night(tmp_path, Shelf(nobody), 2).why == "there is no click in the window"
     assert night(tmp_path, Shelf([]), 2).outcome == "not enough"
     assert main(tmp_path).versions() == []
 

@@ -94,7 +94,7 @@ class Options:
 
 
 class BoostedTrees:
-    """A `Predictor`: no ranking of the catalogue, whose slate nobody knows."""
+    """A `Predictor`: no ranking of the catalogue, which is no slate."""
 
     def __init__(self, dataset: SlateDataset, seed: int) -> None:
         from slatewise.features.past import PastFeatures  # noqa: PLC0415 (needs pydantic)
@@ -172,6 +172,6 @@ class BoostedTrees:
         items = np.column_stack([past.items[seen].numpy(), *known])
         best = np.repeat(max_rows(items, slates.offsets), slates.scroll_lengths, axis=0)
         steps = np.repeat(past.slates[scored].numpy(), slates.scroll_lengths, axis=0)
-        place = positions(interactions)[seen].numpy()
-        columns = [self._groups[slates.items], items, items - best, place, steps]
+        position = positions(interactions)[seen].numpy()
+        columns = [self._groups[slates.items], items, items - best, position, steps]
         return Options(slates, np.column_stack(columns).astype(np.float32))

@@ -3,7 +3,7 @@
 A search is a unit: one variant in one world, with as many trials and at most as many epochs on the
 same data as any other variant has. Trial 0 has the defaults, the next are from a Sobol sequence,
 all others maximise the expected gain under a Gaussian process fitted to the trials before; with
-`at_once`, so many are chosen together, each beside those that are not known yet. All
+`at_once`, that many are chosen together, each beside those that are not known yet. All
 trials start training from the same seed. The best trial is then held against the defaults on test
 interactions, both trained from fresh seeds: what was lucky once is not lucky again.
 """

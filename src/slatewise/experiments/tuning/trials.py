@@ -80,9 +80,9 @@ def curve_of(history: Sequence[dict[str, Any]]) -> list[list[float]]:
 def hopeless(
     curve: Sequence[Sequence[float]], finished: Sequence[Trial], window: int, max_epochs: int
 ) -> str:
-    """Say why a trial is not worth going on with, or nothing.
+    """Return why a trial should end early, or an empty text.
 
-    It is not if, gaining as fast as over the last `window` epochs until its last epoch, it would
+    It should if, gaining as fast as over the last `window` epochs until its last epoch, it would
     still end below the median of the completed trials. Learning curves flatten, so this pace is
     more than it can hope for. Held against other trials at the same *epoch* instead, small
     learning rates would be stopped that end above all others.

@@ -121,7 +121,7 @@ class Gru(Recurrent):
     def follow(
         self, vectors: Floats, kinds: Ints, initial: Floats, values: Mapping[str, Floats]
     ) -> Floats:
-        """Go through the events of one user in a compiled loop, draw after draw."""
+        """Move one user through her events in a compiled loop, draw after draw."""
         vectors = np.ascontiguousarray(vectors, dtype=np.float32)
         state = np.array(initial, dtype=np.float32)  # [J, d_h]
         fractions = np.tanh(values.get("evidence", np.empty((len(vectors), 0), np.float32)))

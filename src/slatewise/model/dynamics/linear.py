@@ -95,7 +95,7 @@ class Linear(Recurrent):
     def follow(
         self, vectors: Floats, kinds: Ints, initial: Floats, values: Mapping[str, Floats]
     ) -> Floats:
-        """Go through the events of one user, all draws at once."""
+        """Move one user through her events, all draws at once."""
         state = np.array(initial, dtype=np.float32)  # [J, D]
         fractions = np.tanh(values.get("evidence", np.empty((len(vectors), 0), np.float32)))
         drift = 1 / (1 + np.exp(-values["drift_logit"][:, None]))  # [J, 1]

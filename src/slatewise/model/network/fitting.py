@@ -128,7 +128,7 @@ class _Climb:
         self._rate, self.is_slower = LOWER * self._rate, True
 
     def epoch(self, rows: Tensor) -> None:
-        """Go through slates [M] once, in their order."""
+        """Run one pass over slates [M], in their order."""
         for part in torch.split(rows, self._batch):
             for group in self._adam.param_groups:
                 group["lr"] = self._rate * min(1.0, (self._steps + 1) / WARM)

@@ -141,7 +141,7 @@ class NetworkTerm(FeatureTerm):
         inputs = network_inputs(tensors, table, log)
         choices = Choices(inputs, clicks, can_pass)
         usable = (inputs.lengths > 0) & log.first_choices
-        if not can_pass:  # what was never seen cannot be told apart either
+        if not can_pass:  # what was never seen cannot be distinguished either
             usable &= clicks >= 0
         training, validation = (rows[usable[rows]] for rows in (training, validation))
         fitted = fit_network(

@@ -78,7 +78,7 @@ class PopularityTerm(FeatureTerm):
         return lambda interactions: index.cells(interactions) / sizes
 
     def at_times(self, log: SlateDataset | None) -> Lookup:
-        """Go through the log once: what all users did before a moment counts then."""
+        """Read the log once: what all users did before a moment counts then."""
         index, sizes = self._index(log), np.array(self.sizes, np.float32)
         return lambda items, times: index.features(items, times) / sizes
 

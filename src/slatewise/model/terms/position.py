@@ -1,7 +1,7 @@
 """Where in its slate an item was seen: explains clicks, and ranks nothing.
 
 People click what stands first, and ranking puts first what they like: from a log alone the two
-cannot be told apart. How much the position matters depends on where the slate came from, and on
+cannot be distinguished. How much the position matters depends on where the slate came from, and on
 how many slates the user has seen: who comes back looks further down.
 """
 

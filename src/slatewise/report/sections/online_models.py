@@ -99,7 +99,7 @@ def daily(rows: pl.DataFrame, title: str, file: str, caption: str = "") -> Figur
 
 
 def nights(rows: pl.DataFrame) -> Table:
-    """Tell what the models learned from."""
+    """Describe the log that the models learned from."""
     first = rows.group_by("variant", maintain_order=True).agg(
         pl.col("interactions").mean(), pl.col("search_share").mean(), pl.col("epochs").mean()
     )

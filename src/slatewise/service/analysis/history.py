@@ -27,7 +27,7 @@ _WIDTHS: Final = tuple(_MINUTE * n for n in (1, 5, 15, 60, 180, 720)) + tuple(
     DAY * n for n in (1, 2, 7)
 )
 SAMPLE: Final = 500
-"""Newest slates of a period by which the share of little-seen items is told."""
+"""Newest slates of a period by which the share of little-seen items is counted."""
 
 
 @dataclass(frozen=True)

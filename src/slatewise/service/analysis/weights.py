@@ -80,12 +80,12 @@ def _unchanged(ranker: ExactRanker, slate: Slate) -> SlateWeights:
 
 
 def without_chance(strategy: Strategy) -> bool:
-    """Tell whether a strategy always makes the same slate of the same request."""
+    """Return whether a strategy always makes the same slate of the same request."""
     return isinstance(strategy, Greedy)
 
 
 def _drawn(ranker: ExactRanker, slate: Slate, strategy: Strategy, draws: int, stream: int) -> Ints:
-    """Let a strategy make the slate anew, with seeds of its own: [L, k]."""
+    """Make the slate anew by a strategy, with seeds of its own: [L, k]."""
     seed = np.random.SeedSequence([slate.seed, stream])
     if _is_plain_mix(strategy, slate):
         return _mixed(ranker, slate, strategy, max(draws, _MIXED), np.random.default_rng(seed))
@@ -99,7 +99,7 @@ def _drawn(ranker: ExactRanker, slate: Slate, strategy: Strategy, draws: int, st
 
 
 def _is_plain_mix(strategy: Strategy, slate: Slate) -> TypeGuard[EpsilonMix]:
-    """Tell whether all chance of a strategy is in its coins and its items at random."""
+    """Return whether all chance of a strategy is in its coins and its items at random."""
     return (
         isinstance(strategy, EpsilonMix)
         and without_chance(strategy.rest)

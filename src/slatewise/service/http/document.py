@@ -35,7 +35,7 @@ _BODY = {
     413: "The body is too large.",
     415: "The body is not JSON.",
 }
-_CONTRADICTED = {409: "What is told contradicts what is known of the slates."}
+_CONTRADICTED = {409: "The feedback contradicts what is known of the slates."}
 _MISSING = {404: "There is no such item."}
 _NO_MODEL = "There is no such model."
 _CONFLICTS = {

@@ -19,7 +19,7 @@ _REFUSALS: Final = {
         "Send the slate_id that /v1/recommend gave; with a slate of yours, send its items.",
     ),
     OutcomeStatus.NOT_SHOWN: (
-        "The slate has no such item, or not so many.",
+        "The slate has no such item, or fewer items than that.",
         "Send items of the slate as clicked, and at most its length as seen.",
     ),
     OutcomeStatus.CONTRADICTION: (

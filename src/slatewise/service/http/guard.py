@@ -45,7 +45,7 @@ class Gate:
         self._guesses = RateLimit(GUESSES, bytearray(8))
 
     def admit(self, request: Request, role: Role, units: float = 1.0) -> int:
-        """Let a request of some units pass, or refuse it; return the number of its token."""
+        """Admit a request of some units, or refuse it; return the number of its token."""
         raw = request.scope.get("raw_path") or b""
         if b"%" in raw:
             _check_text(raw)
@@ -69,7 +69,7 @@ class Gate:
             )
 
     async def brake(self) -> None:
-        """Let who sent an unknown token wait, if there are many of them: somebody may be guessing.
+        """Delay the answer to an unknown token, if there are many of them: they may be guesses.
 
         With the bound on connections, that bounds the guesses.
         """

@@ -49,7 +49,7 @@ class DeferredWork:
         self._waiting: list[tuple[Callable[..., object], tuple[object, ...]]] = []
 
     def __call__(self, work: Callable[..., object], *arguments: object) -> None:
-        """Have something done soon."""
+        """Schedule some work."""
         if not self._waiting:
             asyncio.get_running_loop().call_later(SOON, self.now)
         self._waiting.append((work, arguments))
@@ -144,7 +144,7 @@ class Metrics:
             self._seen[name] = total
 
     def serving(self, now: set[tuple[str, str, str, str]]) -> None:
-        """Say which arms serve which versions of which models."""
+        """Record which arms serve which versions of which models."""
         for old in self._serving - now:
             self.models.labels(*old).set(0)
         for new in now:
@@ -184,7 +184,7 @@ class Metrics:
         folder = os.environ.get(DIRECTORY)
         if not folder:
             return self.registry
-        Path(folder).mkdir(parents=True, exist_ok=True)  # somebody may have cleared up too much
+        Path(folder).mkdir(parents=True, exist_ok=True)  # it may have been deleted by hand
         together = CollectorRegistry()
         MultiProcessCollector(together)  # type: ignore[no-untyped-call]
         return together

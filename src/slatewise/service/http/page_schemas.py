@@ -85,7 +85,7 @@ class RouteStatus(_Answer):
     failures: int
     """answers with a status of 500 or more"""
     seconds: list[tuple[float, int]]
-    """a cumulative histogram: how many took at most so many seconds"""
+    """a cumulative histogram: the number that took at most each number of seconds"""
 
 
 class StatusAnswer(_Answer):

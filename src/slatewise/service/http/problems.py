@@ -116,7 +116,7 @@ def unexpected(error: Exception) -> Response:
 
 
 def install(app: FastAPI) -> None:
-    """Have all errors of an app answered here."""
+    """Register the answers to all errors of an app."""
     for kind in EXPECTED:
         app.add_exception_handler(kind, respond)
 

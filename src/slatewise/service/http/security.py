@@ -62,7 +62,7 @@ def check_open(host: str) -> None:
 
 @lru_cache(64)
 def is_loopback(host: str) -> bool:
-    """Tell whether only this machine reaches `host`."""
+    """Return whether only this machine reaches `host`."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:

@@ -63,7 +63,7 @@ class Log(logging.Handler):
         atexit.register(self.close)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Have a line written."""
+        """Queue a line to be written."""
         try:
             self._lines.put_nowait(self.format(record))
         except queue.Full:
@@ -81,13 +81,13 @@ class Log(logging.Handler):
         # By the system itself: a lock of sys.stderr that is held at the end aborts the process.
         while (line := self._lines.get()) is not None:
             if self._lost:
-                line += f"\n{self._lost} lines of the log were lost: nobody read them in time."
+                line += f"\n{self._lost} lines of the log were lost: they were not read in time."
                 self._lost = 0
             rest = memoryview(f"{line}\n".encode("utf-8", "backslashreplace"))
             try:
                 while rest:
                     rest = rest[os.write(self._file, rest) :]
-            except OSError:  # nobody can read it any more
+            except OSError:  # the reader is gone
                 return
 
 

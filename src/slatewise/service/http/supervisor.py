@@ -116,7 +116,7 @@ class Supervisor(Multiprocess):
         self._renewal = None
 
     def _renew(self, renewal: "Renewal") -> None:
-        """Let a new worker that serves take over, or give up if it cannot start."""
+        """Replace a worker by a new one once that serves, or give up if it cannot start."""
         renewal.old = [process for process in renewal.old if process in self.processes]
         if not renewal.old:
             self._renewal = None

@@ -17,7 +17,7 @@ from slatewise.training import runs
 SAMPLE: Final = 200_000
 """Items whose certainty is averaged by views."""
 CURVES: Final = 8
-"""Newest versions whose training is told."""
+"""Newest versions whose training is reported."""
 
 
 @dataclass(frozen=True)

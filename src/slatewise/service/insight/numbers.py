@@ -53,7 +53,7 @@ class LittleSeen:
         """views that are no longer few"""
 
     def __call__(self, ids: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """Say of items [n] which are little seen; one that the model does not know is."""
+        """Return which of items [n] are little seen; one that the model does not know is."""
         catalogue = self._live.catalogue
         rows = np.array([-1 if (row := catalogue.find(one)) is None else row for one in ids])
         views = np.where(rows >= 0, catalogue.views_of(np.maximum(rows, 0)), 0)

@@ -128,7 +128,7 @@ def decide_drift(gain: Estimate, best: str, tolerance: float) -> Decision:
 
 
 def is_surely_worse(gain: Estimate, tolerance: float) -> bool:
-    """Say whether a model has lost more than the tolerance, and that is no accident."""
+    """Return whether a model has lost more than the tolerance, beyond chance."""
     return gain.value < -tolerance and gain.high < 0
 
 

@@ -146,7 +146,7 @@ def _night(task: Task) -> Night:
 
 
 def _future(data: NightData) -> list[str]:
-    """Say whether the store has slates of later than now, which no window takes in."""
+    """Warn if the store has slates dated later than now, which are in no window."""
     try:
         newest = data.store.last_shown()
     except SlatewiseError:
@@ -204,7 +204,7 @@ def _require_slates(task: Task, night: Night) -> None:
             f"{window.slates:,} slates of the window have an outcome, {least:,} are needed"
         )
     if not window.clicks:
-        raise NotEnoughError("nobody clicked on anything")
+        raise NotEnoughError("there is no click in the window")
 
 
 def _split(task: Task, night: Night, versions: list[Version]) -> WindowSplit:

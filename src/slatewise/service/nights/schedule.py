@@ -46,7 +46,7 @@ class NightlyTraining(threading.Thread):
                 at, due = self._next()
 
     def follow(self, config: ServiceConfig) -> None:
-        """Go by other settings from the next night on; without a time, there is none."""
+        """Use other settings from the next night on; without a time, there is none."""
         self._config = config
 
     def _next(self) -> tuple[str | None, datetime | None]:

@@ -91,8 +91,8 @@ def as_learned(version: Version) -> SlateModel:
     # Of an item with several rows, as it has after its group changed, the last counts.
     rows = torch.tensor([index[item] for item in learned.ids], dtype=torch.int64)
     share = torch.from_numpy(learned.scales)[:, : mean.shape[1]] / items.sigma_max
-    for row, place, scale in zip(rows, torch.from_numpy(learned.means), share, strict=True):
-        mean[row] = place[: mean.shape[1]]
+    for row, vector, scale in zip(rows, torch.from_numpy(learned.means), share, strict=True):
+        mean[row] = vector[: mean.shape[1]]
         raw[row] = torch.logit(scale.clamp(1e-4, 0.999))
     posterior.items = Gaussian(mean, raw, items.sigma_max)
     views = torch.cat([model.views, model.views.new_zeros(len(new))])

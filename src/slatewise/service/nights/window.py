@@ -33,7 +33,7 @@ class VisitStore(Protocol):
         """Stream the visits whose slates are of these times, the end left out."""
 
     def training(self) -> AbstractContextManager[None]:
-        """Let no other host that shares the store train until this ends."""
+        """Keep other hosts that share the store from training until this ends."""
 
     def take_version(self, model: str, least: int) -> int:
         """Return the next number of a version, which no host gets again."""

@@ -54,7 +54,7 @@ class MissingPast:
             self._empty = not store.answers_since(0, 1)
 
     def notes(self, terms: Iterable[Term]) -> list[str]:
-        """Say which terms of a model have nothing to go by."""
+        """Return which terms of a model lack the past they rank by."""
         if not self._empty:
             return []
         empty = [term.without_past for term in terms]
@@ -231,7 +231,7 @@ def _size(state: ItemState) -> int:
 
 @contextmanager
 def one_at_a_time(run: Path) -> Iterator[None]:
-    """Let workers that start at once take turns where one of them does something to a run."""
+    """Make workers that start at once take turns where one of them does something to a run."""
     with ExitStack() as held:
         with suppress(OSError):  # where nothing can be written, there is nothing to share either
             lock = held.enter_context((run / LOCK).open("w"))

@@ -211,7 +211,7 @@ class BetweenNights:
         return LearnedItems.read(self._run, after=self.number)
 
     def resume(self, learned: LearnedItems) -> None:
-        """Go on from what was kept, whose rows the table has."""
+        """Continue from what was kept, whose rows the table has."""
         self._next = self._kept = learned.number
         self.take(MovedItems(learned.rows, learned.means, learned.scales))
 

@@ -309,7 +309,7 @@ def settled_changes(directory: Path) -> int:
 
 
 def _forget_items(model: SlateModel) -> None:
-    """Let go of what the table has too: at a million items it would be 100 MB in every worker."""
+    """Free what the table has too: at a million items it would be 100 MB in every worker."""
     posterior, none = model.posterior, torch.empty(0, model.config.item_columns)
     posterior.items = Gaussian(none, none.clone(), posterior.items.sigma_max)
     posterior.item_groups = posterior.item_groups[:0].clone()

@@ -136,7 +136,7 @@ class Models:
     def follow(self) -> bool:
         """Take over what another host promoted; return whether another version serves here now.
 
-        A store that has heard of no version yet is told of the one that serves here.
+        A store that has no version yet records the one that serves here.
         """
         if self.shelf is None:
             return False
@@ -168,7 +168,7 @@ class Models:
         return self._fallback()
 
     def promote(self, version: str, why: str) -> CurrentVersion:
-        """Let a complete version serve from now on."""
+        """Serve a complete version from now on."""
         runs.read_run(self.path(version))
         before = self.current()
         previous: tuple[str, ...] = ()
@@ -178,7 +178,7 @@ class Models:
         return self._replace(CurrentVersion(version, previous, _now(), why))
 
     def rollback(self, why: str = "") -> CurrentVersion:
-        """Let the version before serve again; the present one stays, and serves no more."""
+        """Serve the version before again; the present one is kept, but serves no more."""
         before = self.current()
         usable = [] if before is None else self._usable(before.previous)
         if before is None or not usable:
@@ -279,7 +279,7 @@ class Models:
             return None
 
     def _replace(self, new: CurrentVersion) -> CurrentVersion:
-        """Let another version serve: on all hosts first, then here.
+        """Serve another version: on all hosts first, then here.
 
         Killed in between, this host takes it over like the others.
         """

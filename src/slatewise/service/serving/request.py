@@ -73,7 +73,7 @@ class Request(Constraints):
 
 
 def is_whole(logged: Mapping[str, Any]) -> bool:
-    """Tell whether the log has all of a request, so that its slate can be made again."""
+    """Return whether the log has all of a request, so that its slate can be made again."""
     return _DIGEST not in logged
 
 

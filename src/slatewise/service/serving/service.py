@@ -78,7 +78,7 @@ class Service:
         return service
 
     def at_hand(self, request: Request) -> bool:
-        """Say whether a slate can be made now without asking the store."""
+        """Return whether a slate can be made now without asking the store."""
         if self._stamps.items() != self._items_stamp:
             return False
         return request.user_id is None or self._users.known(request.user_id) is not None
@@ -164,7 +164,7 @@ class Service:
         self.clock_watch.look(lambda: self._access.ask(self.store.last_shown))
 
     def changed_items(self) -> None:
-        """Tell all workers that items in the store have changed."""
+        """Notify all workers that items in the store have changed."""
         self._stamps.change_items()
 
     def refuse_misfits(self, features: Features) -> None:
@@ -173,11 +173,11 @@ class Service:
             live.refuse_misfits(features)
 
     def changed_users(self, ids: Iterable[str]) -> None:
-        """Tell all workers that there is news of users in the store."""
+        """Notify all workers that there is news of users in the store."""
         self._stamps.change_users(ids)
 
     def ready(self) -> list[str]:
-        """Say what is missing for good slates; nothing if all is there."""
+        """Return what is missing for good slates, if anything."""
         missing = [*self._versions.problems, *self.missing_past()]
         try:
             self.store.ping()
@@ -186,14 +186,14 @@ class Service:
         return missing
 
     def missing_past(self) -> list[str]:
-        """Say what models ask of the past that the store knows nothing of."""
+        """Return what models need of the past and the store does not have."""
         terms: dict[str, FeatureTerm] = {}
         for live in list(self._live.values()):
             terms |= live.terms.by_name
         return self._past.notes(terms.values())
 
     def weak_exploration(self) -> list[str]:
-        """Say which arms draw from models whose draws hardly explore, and why."""
+        """Return which arms draw from models whose draws hardly explore, and why."""
         notes = {
             name: self._live[arm.model].config.exploration_note
             for name, arm in self.config.arms.items()
@@ -230,7 +230,7 @@ class Service:
         return bool(self._changed_arms)
 
     def _take_arms(self, config: ServiceConfig) -> None:
-        """Let the arms of settings run; those that are gone rest, for requests under way."""
+        """Run the arms of settings; those that are gone are kept for requests under way."""
         self._strategies |= {name: arm.made for name, arm in config.arms.items()}
         self._lines |= {name: arm.line for name, arm in config.arms.items()}
         gone = {name: arm for name, arm in self.config.arms.items() if name not in config.arms}
@@ -309,7 +309,7 @@ class Service:
             notes.append("new items may be missing: the store cannot be reached")
 
     def _catches_up(self, live: Live, number: int) -> bool:
-        """Tell a version of changes of items; False if the store does not say what it asks."""
+        """Apply changes of items to a version; False if the store does not say what it asks."""
         try:
             live.apply_items(number, self.store)
         except StoreError as error:
@@ -318,7 +318,7 @@ class Service:
         return live.applied >= live.base
 
     def _join(self, live: Live) -> None:
-        """Let a version serve, once it has the items and the popularity of now."""
+        """Serve a version, once it has the items and the popularity of now."""
         self._catches_up(live, self._log.number)
         self._follow_popularity(live)
         self._access.ask(lambda: live.learn(self.store))
@@ -336,7 +336,7 @@ class Service:
             self._access.ask(lambda: live.refresh(self.store, now))
 
     def _follow_answers(self) -> None:
-        """Let versions that learn between nights learn from what is new, when it is time."""
+        """Update versions that learn between nights by what is new, when it is time."""
         now = time.monotonic()
         if now - self._learned < self.config.learning.seconds:
             return

@@ -33,7 +33,7 @@ def wall_clock() -> int:
 
 
 def steady_clock() -> int:
-    """Return microseconds that nobody can set: since the computer started, asleep or awake."""
+    """Return microseconds since the computer started, asleep or awake, which no setting changes."""
     return time.clock_gettime_ns(_STEADY) // 1_000
 
 

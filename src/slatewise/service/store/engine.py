@@ -175,7 +175,7 @@ class Database:
             raise self.error(error) from error
 
     def error(self, error: Exception) -> StoreError:
-        """Say what went wrong, without the password and without users' data."""
+        """Return what went wrong, without the password and without users' data."""
         cause = error.orig if isinstance(error, DBAPIError) else error
         lines = str(cause).strip().splitlines() or [type(cause).__name__]
         problem = lines[0]

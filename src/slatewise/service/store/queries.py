@@ -106,9 +106,9 @@ def answers_to(
         if not rows:
             break
         seq = rows[-1].outcome
-        told = _outcomes_of(connection, [row.slate for row in rows], seq)
+        outcomes = _outcomes_of(connection, [row.slate for row in rows], seq)
         for row in rows:
-            earlier = [one for one in told[row.slate] if one.outcome < row.outcome]
+            earlier = [one for one in outcomes[row.slate] if one.outcome < row.outcome]
             answer = served_answer_of(row, earlier)
             if answer is not None:
                 found.append(answer)
@@ -136,8 +136,8 @@ def _outcomes_of(
     """Return the outcomes of slates up to a number, by slate."""
     found: dict[int, list[AnyRow]] = {slate: [] for slate in slates}
     query = select(OUTCOMES.c.slate, *OUTCOME_COLUMNS).where(OUTCOMES.c.seq <= until)
-    told = Lookup(query.order_by(OUTCOMES.c.seq), OUTCOMES.c.slate)
-    for row in told.rows(connection, found):
+    lookup = Lookup(query.order_by(OUTCOMES.c.seq), OUTCOMES.c.slate)
+    for row in lookup.rows(connection, found):
         found[row.slate].append(row)
     return found
 

@@ -228,7 +228,7 @@ class ServedAnswer(NamedTuple):
     clicked: tuple[int, ...]
     """positions"""
     again: bool = False
-    """whether earlier outcomes told of the slate"""
+    """whether the slate has earlier outcomes"""
     before: tuple[int, ...] = ()
     """positions that those say were clicked"""
 

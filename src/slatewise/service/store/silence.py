@@ -25,7 +25,7 @@ class PatientConnection(Connection[Any]):
     patience: float = FIRST_WORDS
 
     def wait(self, gen: PQGen[RV], *more: Any, **options: Any) -> RV:
-        """Let a conversation take its course, as long as there is one."""
+        """Run a conversation with the server until it ends or falls silent."""
         try:
             return super().wait(_heard(gen, self.patience), *more, **options)
         except SilenceError:

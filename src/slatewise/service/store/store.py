@@ -211,7 +211,7 @@ class Store:
 
     @contextmanager
     def training(self) -> Iterator[None]:
-        """Let no other host that shares the store train until this ends; refused while one does."""
+        """Keep other hosts that share the store from training; refused while one does."""
         lock = int.from_bytes(bytes.fromhex(self._salt)[:8], "big", signed=True)
         with self._database.alone(lock) as free:
             if not free:

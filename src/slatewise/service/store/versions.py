@@ -56,7 +56,7 @@ class VersionShelf:
         return None if row is None else Promotion(row.serial, row.about)
 
     def promote(self, about: str) -> int:
-        """Say what should serve from now on; return the number of the promotion."""
+        """Record what should serve from now on; return the number of the promotion."""
         return self._database.write(lambda connection: self._promote(connection, about))
 
     def put(self, version: str, files: Mapping[str, Path]) -> None:

@@ -115,7 +115,7 @@ class Writer:
         return self._records
 
     def add_slate(self, record: SlateRecord) -> None:
-        """Have a slate written some time soon; never waits, drops it where there is no room."""
+        """Queue a slate to be written; never waits, and drops it where there is no room."""
         with self._changed:
             job = _Job(slates=(record,))
             if not self._has_room(job):
@@ -126,11 +126,11 @@ class Writer:
     def add(
         self, slates: Sequence[SlateRecord], outcomes: Sequence[Outcome]
     ) -> "Future[list[OutcomeStatus]]":
-        """Have both written; the answer, one per outcome, comes when they are durable."""
+        """Queue both to be written; the answer, one per outcome, comes when they are durable."""
         return self._wait_for(_Job(slates, outcomes, answer=Future()))
 
     def call(self, work: Callable[[], _Result]) -> "Future[_Result]":
-        """Have `work` done after everything that waits now; it may be done twice if it fails."""
+        """Queue `work` after everything that waits now; it may be done twice if it fails."""
         return self._wait_for(_Job(work=work, answer=Future()))
 
     def close(self, timeout: float = 30.0) -> None:

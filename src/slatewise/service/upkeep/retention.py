@@ -56,7 +56,7 @@ class ExpiryReport:
     """the version that has not counted all old answers yet, which stay until it has"""
 
     def words(self) -> str:
-        """Say it in a line."""
+        """Return it as a line."""
         text = f"{self.slates:,} slates from before {iso(self.before)} left the store"
         text += f", {self.archived:,} rows were archived" if self.archived else ""
         kept = f"; what {self.held_back} has not counted yet stays" if self.held_back else ""
@@ -70,7 +70,7 @@ def expire(
     now: int,
     progress: Callable[[str, int, int | None], None] = lambda stage, done, total: None,
 ) -> ExpiryReport:
-    """Let slates leave that are older than the settings say, as of `now`, oldest first.
+    """Delete slates that are older than the settings say, as of `now`, oldest first.
 
     Killed at whatever moment, it is simply done again: nothing is archived twice.
     """

@@ -172,7 +172,7 @@ def _candidate_gradient(
 
 
 _SHARED = {32: 41_984, 64: 82_944, 128: 164_864}
-"""Bytes of shared memory that the gradient of candidates takes for up to so many dimensions."""
+"""Bytes of shared memory that the gradient of candidates takes, by dimensions (at most)."""
 
 
 def fits_candidates(dims: int, device: torch.device) -> bool:

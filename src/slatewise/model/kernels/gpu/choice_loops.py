@@ -18,9 +18,9 @@ def _utilities(
     FEATURES: tl.constexpr, POSITIONS: tl.constexpr, TAKEN: tl.constexpr,
 ):  # fmt: skip
     """Return items, which can be chosen, gaps or vectors, relevances and utilities, to a state."""
-    place = first + tl.arange(0, SB)
-    there = place < length
-    item = tl.load(cells + start + place, mask=there, other=0)
+    position = first + tl.arange(0, SB)
+    there = position < length
+    item = tl.load(cells + start + position, mask=there, other=0)
     column = tl.arange(0, DP)
     inside = there[:, None] & (column < D)[None, :]
     row = item.to(tl.int64) * C
@@ -40,14 +40,14 @@ def _utilities(
     if FEATURES:
         feature = tl.arange(0, PP)
         known = there[:, None] & (feature < P)[None, :]
-        at = (start + place)[:, None] * P + feature[None, :]
+        at = (start + position)[:, None] * P + feature[None, :]
         values = tl.load(features + at, mask=known, other=0.0).to(tl.float32)
         weight = tl.load(feature_weights + feature, mask=feature < P, other=0.0)
         utility += tl.sum(values * weight[None, :], 1)
     if POSITIONS:
-        utility += factor * tl.load(positions + tl.minimum(place, LAST), mask=there, other=0.0)
+        utility += factor * tl.load(positions + tl.minimum(position, LAST), mask=there, other=0.0)
     if TAKEN:
-        there = there & (tl.load(taken + start + place, mask=there, other=1) == 0)
+        there = there & (tl.load(taken + start + position, mask=there, other=1) == 0)
     return (
         item,
         there,
@@ -70,7 +70,7 @@ def _add_gradients(
 
     Return the slope of the state, and of the factor of positions.
     """
-    place = first + tl.arange(0, SB)
+    position = first + tl.arange(0, SB)
     column = tl.arange(0, DP)
     inside = there[:, None] & (column < D)[None, :]
     slope = of_utility + of_exposing
@@ -93,13 +93,13 @@ def _add_gradients(
     if FEATURES:
         feature = tl.arange(0, PP)
         known = there[:, None] & (feature < P)[None, :]
-        at = (start + place)[:, None] * P + feature[None, :]
+        at = (start + position)[:, None] * P + feature[None, :]
         values = tl.load(features + at, mask=known, other=0.0).to(tl.float32)
         summed = tl.sum(values * of_utility[:, None], 0)
         tl.atomic_add(of_features + replica * P + feature, summed, mask=feature < P, sem="relaxed")
     of_factor = tl.full([], 0.0, tl.float32)
     if POSITIONS:
-        at = tl.minimum(place, LAST)
+        at = tl.minimum(position, LAST)
         added = tl.load(positions + at, mask=there, other=0.0)
         of_factor = tl.sum(added * of_utility, 0)
         to = of_positions + replica * (LAST + 1) + at
@@ -171,14 +171,14 @@ def choice_kernel(
             factor, LAST, C, D, P, SHORT, DP, PP, DISTANCE, BIAS, IS_CHOICE, FEATURES, POSITIONS,
             TAKEN,
         )  # fmt: skip
-        place = tl.arange(0, SHORT)
+        position = tl.arange(0, SHORT)
         higher = tl.maximum(top, tl.max(utility, 0))
         total = total * tl.exp(top - higher) + tl.sum(tl.exp(utility - higher), 0)
         top = higher
-        chosen += tl.sum(tl.where(place == click, utility, 0.0), 0)
-        own += tl.sum(tl.where(place == click, exposing, 0.0), 0)
+        chosen += tl.sum(tl.where(position == click, utility, 0.0), 0)
+        own += tl.sum(tl.where(position == click, exposing, 0.0), 0)
         if STOPS:
-            behind = tl.where(place == click, -1e30, utility)
+            behind = tl.where(position == click, -1e30, utility)
             higher = tl.maximum(left_top, tl.max(behind, 0))
             left = left * tl.exp(left_top - higher) + tl.sum(tl.exp(behind - higher), 0)
             left_top = higher
@@ -259,7 +259,7 @@ def choice_kernel(
             tl.store(of_no_click + n, weight * of_none)
             copy = n % COPIES
             replica = n % REPLICAS
-            is_click = place == click
+            is_click = position == click
             of_utility = tl.where(is_click, 1.0, 0.0) - tl.exp(utility - log_total)
             if STOPS:
                 of_utility -= stopping * tl.where(is_click, 0.0, tl.exp(utility - log_left))

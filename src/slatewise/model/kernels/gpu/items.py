@@ -152,7 +152,7 @@ class ItemTable:
         self, key: Tensor, centres: Tensor, offsets: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return vectors [I, C], without gradient, and the sums of `draw_items`, with."""
-        # Of centres that nobody learns, the slopes in the sums are wanted all the same.
+        # Of centres that are not learned, the slopes in the sums are wanted all the same.
         seed = torch.zeros((), device=key.device, requires_grad=True)
         squares, log_scale = _Sums.apply(centres, offsets, seed, key, self)
         return self.vectors, squares, log_scale

@@ -27,9 +27,9 @@ def _means_kernel(
     length = tl.load(lengths + number, mask=there, other=0)
     column = tl.arange(0, DP)
     total = tl.zeros([TILE, DP], tl.float32)
-    for place in range(tl.max(length, 0)):
-        here = place < length
-        item = tl.load(cells + start + place, mask=here, other=0).to(tl.int64)
+    for position in range(tl.max(length, 0)):
+        here = position < length
+        item = tl.load(cells + start + position, mask=here, other=0).to(tl.int64)
         inside = here[:, None] & (column < D)[None, :]
         total += tl.load(table + item[:, None] * C + column[None, :], mask=inside, other=0.0)
     mean = total / tl.maximum(length, 1).to(tl.float32)[:, None]
@@ -52,9 +52,9 @@ def _spread_kernel(
     at = number[:, None].to(tl.int64) * D + column[None, :]
     slope = tl.load(slopes + at, mask=inside, other=0.0)
     slope /= tl.maximum(length, 1).to(tl.float32)[:, None]
-    for place in range(tl.max(length, 0)):
-        here = place < length
-        item = tl.load(cells + start + place, mask=here, other=0)
+    for position in range(tl.max(length, 0)):
+        here = position < length
+        item = tl.load(cells + start + position, mask=here, other=0)
         row = gradient_row(slots, item, here, num_items, program % COPIES, COPIES)
         to = gradient + row[:, None] * C + column[None, :]
         tl.atomic_add(to, slope, mask=here[:, None] & inside, sem="relaxed")

@@ -20,7 +20,7 @@ _LINEAR_USERS, _LINEAR_WARPS = 8, 2
 _GRU_USERS, _GRU_WARPS = 16, 4
 _FEW_UNITS = 32
 _SHARED = {32: 69_632, 64: 204_800}
-"""Bytes of shared memory that the gradient takes for up to so many hidden units."""
+"""Bytes of shared memory that the gradient takes by the largest number of hidden units."""
 _PRECISION = "tf32x3"
 """Of the products with the state: three products of TF32, which are as good as one of float32."""
 

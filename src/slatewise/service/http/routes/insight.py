@@ -39,7 +39,7 @@ ModelQuery = Annotated[
     str | None, Query(pattern=NAME, max_length=64, description="the first without it")
 ]
 ROUTES = ("/v1/recommend", "/v1/rank", "/v1/feedback")
-"""whose requests and times are told"""
+"""whose requests and times are reported"""
 MAP_SIZES = (1, 10, 100, 1_000, 4_000, 20_000, 50_000)
 """items that a map may have"""
 _MOST_ITEMS = "how many items at most"
@@ -92,7 +92,7 @@ async def get_map(
     """
     backend: Backend = request.app.state.backend
     live = await _live(backend, model)
-    # Few sizes: with any, every request could ask for a map that nobody else asked for.
+    # Few sizes: with any, every request could ask for a map of its own.
     most = max(size for size in MAP_SIZES if size <= limit)
     key = f"map {id(live)} {live.applied} {most}"
     content = await _fresh(request, key, lambda: backend.look(lambda: map_json(live, most)))

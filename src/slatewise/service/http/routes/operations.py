@@ -47,7 +47,7 @@ async def ready(request: Request) -> ReadyAnswer:
 
 
 async def readiness_notes(backend: Backend) -> list[str]:
-    """Say what is not as it should be, and does not keep the service from serving."""
+    """Return what is not as it should be, and does not keep the service from serving."""
     # What exactly is wrong names files and hosts: that is for the log, not for everybody.
     missing = backend.service.missing_past()
     damaged = set(await backend.probe(backend.service.ready)) - set(missing)
