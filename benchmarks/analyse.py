@@ -43,7 +43,7 @@ from slatewise.model.terms.history import HistoryTerm
 from slatewise.service.analysis import estimate, overview
 from slatewise.service.http.startup import begin_with
 from slatewise.service.serving import Request, Service
-from slatewise.service.serving.replaying import Replayer
+from slatewise.service.serving.replayer import Replayer
 from slatewise.service.settings import ArmConfig, ServiceConfig
 from slatewise.service.store import Store
 from slatewise.service.store.clock import DAY

@@ -103,7 +103,7 @@ def _estimate(
     draws: int,
 ) -> "Estimates":
     from slatewise.service import analysis  # noqa: PLC0415
-    from slatewise.service.serving.replaying import Replayer  # noqa: PLC0415
+    from slatewise.service.serving.replayer import Replayer  # noqa: PLC0415
 
     visits = analysis.newest_visits(store, found.start, found.end + 1, slates)
     replayer = Replayer(directory, settings, store)

@@ -12,7 +12,7 @@ import pytest
 from slatewise.errors import SlatewiseError
 from slatewise.service.analysis.estimates import Estimates, estimate, read_target
 from slatewise.service.serving import Request
-from slatewise.service.serving.replaying import Replayer
+from slatewise.service.serving.replayer import Replayer
 from slatewise.service.settings import ArmConfig, ServiceConfig
 from slatewise.service.store import Store
 from slatewise.service.store.records import Outcome, Visit

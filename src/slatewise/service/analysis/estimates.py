@@ -26,7 +26,7 @@ from slatewise.evaluation.off_policy import (
     self_normalised,
 )
 from slatewise.service.analysis.weights import SlateWeights, weigh, without_chance
-from slatewise.service.serving.replaying import Replayer
+from slatewise.service.serving.replayer import Replayer
 from slatewise.service.serving.request import is_whole
 from slatewise.service.settings import ArmConfig
 from slatewise.service.store import Store

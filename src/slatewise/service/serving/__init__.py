@@ -1,7 +1,7 @@
 """From a request to a slate: models, items, users and popularity as they are now."""
 
 from slatewise.service.serving.arms import Arm
-from slatewise.service.serving.replaying import Replayer, replay
+from slatewise.service.serving.replayer import Replayer, replay
 from slatewise.service.serving.request import Request
 from slatewise.service.serving.service import Service
 from slatewise.service.serving.warming import warm_up

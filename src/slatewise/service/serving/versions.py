@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from slatewise.errors import SlatewiseError
-from slatewise.service.serving.beginning import share_beginning, take_beginning
+from slatewise.service.serving.initial_state import share_beginning, take_beginning
 from slatewise.service.serving.item_states import ItemStates
 from slatewise.service.serving.items import ItemLog
 from slatewise.service.serving.live import Live

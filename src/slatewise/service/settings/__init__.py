@@ -1,10 +1,13 @@
 """What people set about a service: its store, models, arms, limits and nights."""
 
 from slatewise.service.settings.arms import ArmConfig
-from slatewise.service.settings.learning import LearningConfig
 from slatewise.service.settings.nights import ModelSpec, RetrainingConfig
-from slatewise.service.settings.retention import RetentionConfig
-from slatewise.service.settings.service import LimitsConfig, ServiceConfig
+from slatewise.service.settings.service import (
+    LearningConfig,
+    LimitsConfig,
+    RetentionConfig,
+    ServiceConfig,
+)
 
 __all__ = [
     "ArmConfig",

@@ -15,9 +15,7 @@ from pydantic import (
 
 from slatewise.config import Config, read_toml
 from slatewise.service.settings.arms import ArmConfig, Name
-from slatewise.service.settings.learning import LearningConfig
 from slatewise.service.settings.nights import ModelSpec, RetrainingConfig
-from slatewise.service.settings.retention import RetentionConfig
 
 
 class StoreConfig(Config):
@@ -41,6 +39,28 @@ class LimitsConfig(Config):
     """Most items of a slate."""
     ids: PositiveInt = 10_000
     """Most ids in a list of a request: clicks, exclude, allow, groups."""
+
+
+class LearningConfig(Config):
+    """What is learned before the next night."""
+
+    between_nights: bool = False
+    """Whether every answer to a slate of ours moves the vectors and biases of its items at once."""
+    seconds: PositiveFloat = 10.0
+    """How often workers take new answers into account."""
+
+
+class RetentionConfig(Config):
+    """When slates leave the store."""
+
+    days: PositiveFloat | None = None
+    """Age at which slates leave; without it, all stay."""
+    archive: str | None = None
+    """Folder for Parquet files by day, in the service's directory unless it is absolute; without
+    it, what leaves is deleted."""
+    rewrite: bool = False
+    """Whether nights write a large file of SQLite anew after people were erased, so that no byte of
+    them is left; events wait for as long as that takes."""
 
 
 class ServiceConfig(Config):

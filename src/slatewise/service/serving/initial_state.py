@@ -21,9 +21,9 @@ def take_beginning(shelf: VersionShelf | None, version: str, run: Path) -> None:
 
 
 def share_beginning(shelf: VersionShelf | None, version: str, run: Path, number: int) -> None:
-    """Tell other hosts how this one begins with a version, unless one was first: then do as it did.
+    """Share how this host begins with a version; if another was first, take over its state.
 
-    `number` is that of the last change of items, for a version that nobody has begun with.
+    `number` is that of the last change of items, for a version that no host has begun with.
     """
     if shelf is None:
         return

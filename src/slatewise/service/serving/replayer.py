@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from slatewise.errors import SlatewiseError
-from slatewise.service.serving.beginning import take_beginning
+from slatewise.service.serving.initial_state import take_beginning
 from slatewise.service.serving.items import ItemLog
 from slatewise.service.serving.live import Live
 from slatewise.service.serving.models import Models
