@@ -1,8 +1,9 @@
 """The page in a real Chromium: drawn, quiet, usable by keyboard and ear, and kept by its roles."""
 
+import httpx
 import pytest
 
-from tests.service.http.conftest import TOKENS
+from tests.service.http.conftest import TOKENS, bearer
 from tests.service.page.conftest import NASTY, Visit, Visitor
 
 axe_module = pytest.importorskip("axe_playwright_python.sync_playwright")
@@ -121,7 +122,8 @@ def test_a_role_sees_what_it_may(visit: Visit, role: str, hides: bool, erases: b
     operate = visitor.page.locator("#panel-operate")
     operate.get_by_role("table", name="Models").wait_for()
     operate.get_by_role("table", name="Items").wait_for()
-    assert (operate.get_by_role("button", name="Hide chairs-0").count() == 1) == hides
+    for changes in ("Hide chairs-0", "Remove chairs-0", "Offer"):
+        assert (operate.get_by_role("button", name=changes).count() == 1) == hides
     assert (operate.get_by_label("Person").count() == 1) == erases
     assert (operate.get_by_role("button", name="Roll back main").count() == 1) == erases
     assert (operate.get_by_text("needs a token with role admin").count() == 3) == (not erases)
@@ -149,6 +151,27 @@ def test_an_operator_hides_items_weighs_arms_erases_and_rolls_back(visit: Visit)
     require_accessible(visitor)
     page.get_by_role("dialog").get_by_role("button", name="Roll back").click()
     page.get_by_text("rolled back from 2").wait_for()
+    assert not unquiet(visitor)
+
+
+def test_an_operator_adds_and_removes_an_item(visit: Visit, shop: str) -> None:
+    visitor = visit("write")
+    visitor.show("Operate")
+    page, path = visitor.page, f"{shop}/v1/items/lamp%20%2F%201"
+    page.get_by_label("Add or change").fill("lamp / 1")
+    page.get_by_label("in group").fill("lamps")
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Hide lamp / 1").wait_for()
+    found = httpx.get(path, headers=bearer("read")).json()
+    assert (found["group"], found["state"]) == ("lamps", "shown")
+    page.get_by_role("button", name="Remove lamp / 1").click()
+    require_accessible(visitor)
+    page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+    assert httpx.get(path, headers=bearer("read")).status_code == httpx.codes.OK
+    page.get_by_role("button", name="Remove lamp / 1").click()
+    page.get_by_role("dialog").get_by_role("button", name="Remove").click()
+    page.get_by_text("No item has that in its id or group.").wait_for()
+    assert httpx.get(path, headers=bearer("read")).status_code == httpx.codes.NOT_FOUND
     assert not unquiet(visitor)
 
 

@@ -59,31 +59,58 @@ function items(session) {
           { name: label("scale", model), number: true, of: (item) => fixed(of(item, model, "scale"), 3) },
           ...(found.items.some((item) => of(item, model, "bias")) ? [{ name: label("bias", model), number: true, of: (item) => fixed(of(item, model, "bias"), 3) }] : []),
         ]),
-        ...(session.may("write") ? [{ name: "", of: (item) => toggle(item) }] : []),
-      ], found.items, search.value ? "No item has that in its id or group." : "No item yet. Add items with PUT /v1/items."));
+        ...(session.may("write") ? [{ name: "", of: (item) => h("span", { class: "line" }, toggle(item), remove(item)) }] : []),
+      ], found.items, search.value ? "No item has that in its id or group." : "No item yet."));
     } catch (error) {
       fill(problems, problem(error));
     }
   }
 
+  // Change an item and show the page again; resolves with whether that was possible.
+  async function change(id, what, options) {
+    try {
+      await ask(`v1/items/${encodeURIComponent(id)}`, options);
+      say(`${id} is ${what}.`);
+      await show();
+      return true;
+    } catch (error) {
+      fill(problems, problem(error));
+      return false;
+    }
+  }
+
   function toggle(item) {
     const state = item.state === "shown" ? "hidden" : "shown";
-    const act = async () => {
-      try {
-        await ask(`v1/items/${encodeURIComponent(item.id)}`, { method: "PUT", body: { group: item.group, state } });
-        say(`${item.id} is ${state}.`);
-        await show();
-      } catch (error) {
-        fill(problems, problem(error));
-      }
-    };
+    const act = () => change(item.id, state, { method: "PUT", body: { group: item.group, state } });
     return h("button", { type: "button", "aria-label": `${state === "hidden" ? "Hide" : "Show"} ${item.id}`, text: state === "hidden" ? "Hide" : "Show", on: { click: act } });
+  }
+
+  function remove(item) {
+    const act = async () => {
+      if (!await confirmed(`Remove ${item.id}?`, "It is not shown any more. What was learned from its clicks stays. To keep it back for a while, hide it.", "Remove")) return;
+      await change(item.id, "removed", { method: "DELETE" });
+    };
+    return h("button", { type: "button", class: "danger", "aria-label": `Remove ${item.id}`, text: "Remove", on: { click: act } });
+  }
+
+  function adding() {
+    const id = h("input", { id: "new-item", placeholder: "id", required: true, maxlength: "200", autocomplete: "off" });
+    const group = h("input", { id: "new-group", placeholder: "group", required: true, maxlength: "200", autocomplete: "off" });
+    const add = async (event) => {
+      event.preventDefault();
+      const name = id.value.trim();
+      if (!name || !group.value.trim()) return;
+      search.value = name; // so that it is seen
+      after = "";
+      if (await change(name, "offered", { method: "PUT", body: { group: group.value.trim() } })) id.value = "";
+    };
+    return h("form", { class: "line", on: { submit: add } }, h("label", { for: "new-item", text: "Add or change" }), id, h("label", { for: "new-group", text: "in group" }), group, h("button", { type: "submit", text: "Offer" }));
   }
 
   search.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(() => { after = ""; show(); }, 200); });
   next.addEventListener("click", () => { after = following; show(); });
   first.addEventListener("click", () => { after = ""; show(); });
-  return { show, element: card("Items", h("div", { class: "line" }, h("label", { for: "search", text: "Search" }), search), problems, rows, h("div", { class: "line" }, first, next)) };
+  return { show, element: card("Items", h("div", { class: "line" }, h("label", { for: "search", text: "Search" }), search), problems, rows, h("div", { class: "line" }, first, next), session.may("write") ? adding() : null) };
 }
 
 function people(session) {
