@@ -66,7 +66,8 @@ docs: $(READY)
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs build/site
 	@echo "Site: build/site/index.html"
 
-# What would be published: built, installed into an empty environment, and used outside the repository.
+# What would be published: built, installed into an empty environment, and used outside the repository
+# as docs/start.md does, up to a service whose page and slates are fetched.
 dist: $(READY)
 	rm -rf dist
 	$(BIN)/pip install --quiet --disable-pip-version-check build
@@ -74,12 +75,8 @@ dist: $(READY)
 	$(PYTHON) -m venv dist/empty
 	dist/empty/bin/pip install --quiet --disable-pip-version-check -c constraints.txt \
 		"$$(ls dist/*.whl)[serve]"
-	cd dist && empty/bin/slatewise simulate log --preset demo
-	cd dist && empty/bin/slatewise prepare log log dataset
-	cd dist && empty/bin/slatewise train dataset run
-	cd dist && empty/bin/slatewise evaluate run dataset
-	cd dist && empty/bin/slatewise recommend run --clicks ''
-	cd dist && empty/bin/slatewise serve --help > /dev/null
+	mkdir dist/first-page
+	cd dist/first-page && ../empty/bin/python ../../deploy/check_install.py ../../docs/start.md
 	@echo "Ready: $$(ls dist/*.whl dist/*.tar.gz)"
 
 clean:

@@ -1,6 +1,8 @@
 """What the package says of itself agrees: its version, its extras, how it is installed."""
 
 import re
+import runpy
+import subprocess
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +10,7 @@ from pathlib import Path
 import yaml
 
 import slatewise
+from tests.test_docs import commands, fences
 
 ROOT = Path(__file__).parents[1]
 
@@ -43,3 +46,16 @@ def test_every_extra_that_is_named_exists() -> None:
     }
     assert len(named) > 5
     assert named <= {*project["optional-dependencies"]}
+
+
+def test_the_release_check_runs_what_the_first_page_shows() -> None:
+    check = runpy.run_path(str(ROOT / "deploy" / "check_install.py"))
+    page = ROOT / "docs" / "start.md"
+    ran = [command[1:] for command in check["commands"](page.read_text(encoding="utf-8"))]
+    shown = [one for fence in fences(page) if fence.kind == "sh" for one in commands(fence.text)]
+    assert len(shown) == 6
+    assert [command for command in ran if command[0] != "-c"] == shown
+    assert sum(command[0] == "-c" for command in ran) == 1
+    make = ["make", "-n", "dist"]
+    steps = subprocess.run(make, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert "deploy/check_install.py ../../docs/start.md" in steps
