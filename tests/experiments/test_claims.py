@@ -35,6 +35,14 @@ def shown(rates: dict[tuple[float, float], dict[str, float]]) -> list[Row]:
     return rows
 
 
+def nights(rates: dict[tuple[float, float], Any]) -> list[Row]:
+    """Return a night of each site, with 7 views an item."""
+    return [
+        {"life": life, "search": search, "items": 600, "part": "pooled", "views_per_item": 7.0}
+        for life, search in rates
+    ]
+
+
 def test_a_claim_holds_where_its_interval_is_above_zero_and_turns_where_it_turns() -> None:
     config = ClaimsConfig.build(SMALL | GRID | {"days": 1, "seeds": (0, 1, 2)}, "test")
     slate, linear = "slate-gru-hier-greedy", "slate-linear-hier-greedy"
@@ -47,7 +55,7 @@ def test_a_claim_holds_where_its_interval_is_above_zero_and_turns_where_it_turns
         (48.0, 0.0): passing | {all_item: 0.25},
         (48.0, 0.8): passing | {all_item: 0.25},
     }
-    found = STUDY.summarise(config, {"shown": shown(rates)})
+    found = STUDY.summarise(config, {"shown": shown(rates), "nights": nights(rates)})
     holds = {
         (row["claim"], row["life"], row["search"]): row["holds"] for row in found.tables["map"]
     }
@@ -55,16 +63,34 @@ def test_a_claim_holds_where_its_interval_is_above_zero_and_turns_where_it_turns
     assert [holds["all-item", 0.0, share] for share in (0.0, 0.8)] == [NO, YES]
     assert [holds[TURN, life, 0.0] for life in (0.0, 48.0)] == [YES, NO]
     assert [holds["in-slate", life, 0.8] for life in (0.0, 48.0)] == [OPEN, YES]
+    assert {row["views_per_item"] for row in found.tables["map"]} == {7.0}
+    turned = next(row for row in found.tables["map"] if row["claim"] == TURN)
+    assert turned["by_seed"] == pytest.approx([0.1] * 3)
+    assert turned["low"] > 0.09
     notes = {finding.question: finding.note for finding in found.findings}
     assert "lives of 48 h, 80% search" in notes["In most regimes: in-slate Thompson over greedy?"]
     assert found.tables["headline"][0][YES] == 2
 
 
-def test_nothing_follows_from_one_world() -> None:
+def test_the_lead_may_grow_and_not_turn() -> None:
+    config = ClaimsConfig.build(SMALL | GRID | {"days": 1, "seeds": (0, 1, 2)}, "test")
+    slate, all_item = "slate-gru-hier-greedy", "all-item-gru-hier-greedy"
+    rates = {
+        (0.0, 0.0): {slate: 0.2, all_item: 0.2},
+        (0.0, 0.8): {slate: 0.2, all_item: 0.25},
+    }
+    found = STUDY.summarise(config, {"shown": shown(rates), "nights": nights(rates)})
+    turned = next(row for row in found.tables["map"] if row["claim"] == TURN)
+    assert turned["low"] > 0
+    assert turned["holds"] == OPEN
+
+
+@pytest.mark.parametrize("worlds", [1, 2])
+def test_nothing_follows_from_few_worlds(worlds: int) -> None:
     config = ClaimsConfig.build(SMALL | GRID | {"days": 1}, "test")
     arms = {"slate-gru-hier-greedy": 0.4, "slate-linear-hier-greedy": 0.1}
-    rows = [row for row in shown({(0.0, 0.0): arms}) if row["seed"] == 0]
-    found = STUDY.summarise(config, {"shown": rows})
+    rows = [row for row in shown({(0.0, 0.0): arms}) if row["seed"] < worlds]
+    found = STUDY.summarise(config, {"shown": rows, "nights": nights({(0.0, 0.0): arms})})
     assert [row["holds"] for row in found.tables["map"]] == [OPEN]
     assert "no regime" in found.findings[0].note
 
@@ -96,4 +122,8 @@ def test_the_study_runs_and_is_drawn(out: Path) -> None:
     drawn = claims.section(result)
     assert len(drawn.figures) == 3
     assert drawn.figures[0].data[0]["x"] == ["30%"]
+    assert "*" not in drawn.figures[0].data[0]["text"][0][0]  # one world says nothing
+    row = result.tables["map"].row(0, named=True)
+    assert row["views_per_item"] > 0
+    assert {"smallest", "live_slates"} <= set(row)
     assert "Where: GRU dynamics over linear ones" in build_report(out).read_text(encoding="utf-8")

@@ -10,21 +10,29 @@ live, how much is searched, and how many items there are:
 - in-slate Thompson sampling brings more clicks than greedy slates, learning from the log of all
   arms or, where `own_days` is set, each from its own slates.
 
-A claim holds in a regime if the 95 % interval of the difference, over worlds and users, is above 0.
+A claim holds in a regime if the 95 % interval of the difference, over worlds and users, is above 0,
+and there are worlds enough for a verdict. The turn is asked of the change of a difference: by how
+much more all-item leads slate with most search than with least, paired by world. It holds if that
+is above 0 and the lead changes sides.
 """
 
+import math
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from itertools import product
 from typing import Any, Final, NamedTuple, Self
 
+import numpy as np
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
 
 from slatewise.errors import SlatewiseError
 from slatewise.experiments.comparison import compare_arms
 from slatewise.experiments.days import run_days
-from slatewise.experiments.findings import Finding
+from slatewise.experiments.findings import WORLDS, Finding
 from slatewise.experiments.online import Arm, OnlineConfig
-from slatewise.experiments.rates import Rates
+from slatewise.experiments.pooling import PooledEstimate
+from slatewise.experiments.power import Power, power
+from slatewise.experiments.rates import Rates, RateSample, pooled_row
 from slatewise.experiments.store import Row, Tables
 from slatewise.experiments.study import Bench, Study, Summary, Unit
 from slatewise.simulation.config import Share
@@ -143,13 +151,13 @@ def run(config: ClaimsConfig, unit: Unit, bench: Bench) -> Tables:
         arm = Arm(SLATE, part.removeprefix(f"{OWN}-"))
         tables = run_days(site, unit.seed, [arm], config.own_days, bench)
     about = regime._asdict() | {"part": part.partition("-")[0]}
-    return {"shown": [about | row for row in tables["shown"]]}
+    return {name: [about | row for row in tables[name]] for name in ("shown", "nights")}
 
 
 def summarise(config: ClaimsConfig, tables: Tables) -> Summary:
     """Compare the arms of each claim in each regime, and say where it holds."""
-    rows = [*_map(config, tables["shown"])]
-    rows += _turns(rows)
+    compared = [*_compared(config, tables)]
+    rows = [one.row for one in compared] + [*_turns(compared)]
     headline = [
         {
             "claim": _text(claim),
@@ -162,59 +170,76 @@ def summarise(config: ClaimsConfig, tables: Tables) -> Summary:
     return Summary(shown, list(_findings(rows)), headline="headline")
 
 
-def _map(config: ClaimsConfig, shown: list[Row]) -> Iterator[Row]:
+class _Compared(NamedTuple):
+    """A claim in a regime, with what its difference was in each world."""
+
+    row: Row
+    gap: RateSample
+
+
+def _compared(config: ClaimsConfig, tables: Tables) -> Iterator[_Compared]:
     """Yield the difference of each claim in each regime."""
     for regime in regimes(config):
-        here = [row for row in shown if all(row[k] == v for k, v in regime._asdict().items())]
+        shown, nights = (_of(tables[name], regime._asdict()) for name in ("shown", "nights"))
         for name, claim in CLAIMS.items():
             arms = {claim.first.name, claim.second.name}
-            own = [row for row in here if row["part"] == claim.part and row["arm"] in arms]
+            own = [row for row in _of(shown, {"part": claim.part}) if row["arm"] in arms]
             if {row["arm"] for row in own} != arms:
                 continue
             days = config.days if claim.part == POOLED else config.own_days
             rates = Rates(own, {"all": range(days)}, config.resamples)
-            found = compare_arms(rates, claim.first.name, claim.second.name, "all").found
-            yield {
-                "claim": name,
-                **regime._asdict(),
-                "value": found.value,
-                "low": found.low,
-                "high": found.high,
-                "by_seed": list(found.by_seed),
-                "holds": _answer(found.low, found.high, len(found.by_seed)),
-            }
+            found, seen = compare_arms(rates, claim.first.name, claim.second.name, "all")
+            views = [row["views_per_item"] for row in _of(nights, {"part": claim.part})]
+            gap = rates.rate(claim.first.name, "all") - rates.rate(claim.second.name, "all")
+            yield _Compared(_row(name, regime, float(np.mean(views)), found, seen), gap)
 
 
-def _answer(low: float, high: float, worlds: int) -> str:
-    """Return the verdict of an interval; one world tells nothing about others."""
-    if worlds < 2 or low <= 0 <= high:
+def _of(rows: list[Row], fields: Mapping[str, Any]) -> list[Row]:
+    """Return the rows that have these values."""
+    return [row for row in rows if all(row[name] == value for name, value in fields.items())]
+
+
+def _row(claim: str, regime: Regime, views: float, found: PooledEstimate, seen: Power) -> Row:
+    return {
+        "claim": claim,
+        **regime._asdict(),
+        "views_per_item": views,
+        **pooled_row(found),
+        **asdict(seen),
+        "holds": _answer(found),
+    }
+
+
+def _answer(found: PooledEstimate) -> str:
+    """Return the verdict of an interval; a few worlds tell nothing about others."""
+    if len(found.by_seed) < WORLDS or found.low <= 0 <= found.high:
         return OPEN
-    return YES if low > 0 else NO
+    return YES if found.low > 0 else NO
 
 
-def _turns(rows: list[Row]) -> Iterator[Row]:
+def _turns(compared: list[_Compared]) -> Iterator[Row]:
     """Yield whether all-item over slate turns between most search and least, of sites alike."""
-    sites: dict[tuple[float, int], list[Row]] = {}
-    for row in rows:
-        if row["claim"] == "all-item":
-            sites.setdefault((row["life"], row["items"]), []).append(row)
+    sites: dict[tuple[float, int], list[_Compared]] = {}
+    for one in compared:
+        if one.row["claim"] == "all-item":
+            sites.setdefault((one.row["life"], one.row["items"]), []).append(one)
     for (life, items), own in sites.items():
-        most, least = (pick(own, key=lambda row: row["search"]) for pick in (max, min))
-        if most is least:
+        most, least = (pick(own, key=lambda one: one.row["search"]) for pick in (max, min))
+        if most is least or len(most.gap.values) != len(least.gap.values):
             continue
-        answers = most["holds"], least["holds"]
-        holds = YES if answers == (YES, NO) else OPEN if OPEN in answers else NO
-        yield {
-            "claim": TURN,
-            "life": life,
-            "search": least["search"],
-            "items": items,
-            "value": most["value"] - least["value"],
-            "low": most["low"] - least["high"],
-            "high": most["high"] - least["low"],
-            "by_seed": [],
-            "holds": holds,
-        }
+        found = (most.gap - least.gap).pooled()
+        regime = Regime(life, least.row["search"], items)
+        row = _row(TURN, regime, least.row["views_per_item"], found, power(found, math.nan))
+        yield row | {"holds": _turn(row["holds"], most.row, least.row)}
+
+
+def _turn(change: str, most: Row, least: Row) -> str:
+    """Say whether the lead changes sides, from the verdict on its change and from both ends."""
+    if most["holds"] == least["holds"] != OPEN:
+        return NO
+    if change == YES and not most["value"] > 0 > least["value"]:
+        return OPEN
+    return change
 
 
 def _by_claim(rows: list[Row]) -> Mapping[str, list[Row]]:

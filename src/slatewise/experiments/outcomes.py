@@ -56,6 +56,7 @@ class Outcomes:
             "interactions": dataset.num_interactions,
             "users": dataset.num_users,
             "search_share": float(searched.mean()),
+            "views_per_item": len(dataset.slate_items) / dataset.num_items,
         }
         for name, model in models.items():
             self._tables["nights"].append(about | {"variant": name, **model.metrics})

@@ -5,7 +5,7 @@ from typing import Any
 
 import polars as pl
 
-from slatewise.experiments.claims import CLAIMS, settings_of
+from slatewise.experiments.claims import CLAIMS, OPEN, TURN, settings_of
 from slatewise.experiments.store import StudyResult
 from slatewise.report import figures
 from slatewise.report.section import Figure, Section, Table
@@ -21,7 +21,8 @@ def section(result: StudyResult) -> Section:
         [
             "Each cell is a simulated site of its own, over several worlds. Differences are of "
             "exact click probabilities on the same users. A claim holds where the 95 % interval "
-            "over worlds and users is above 0; a star marks cells whose interval leaves 0 out.",
+            "over worlds and users is above 0 and there are worlds enough for a verdict; a star "
+            "marks cells where it holds, or the opposite does.",
             "Read it so: find the cell nearest to your site. Where it is blue with a star, expect "
             "what the claim says; where it is orange with a star, the opposite; elsewhere these "
             "worlds cannot tell, and a difference, if there is one, is smaller than the interval.",
@@ -34,7 +35,7 @@ def section(result: StudyResult) -> Section:
             ),
             Table.of(result.tables["map"], "Every claim in every regime", file="map"),
         ],
-        list(_maps(result)),
+        [*_maps(result), *_turns(result)],
     )
 
 
@@ -48,13 +49,33 @@ def _maps(result: StudyResult) -> Iterator[Figure]:
                 yield _map(rows, f"Where: {claim.text}{more}", lives, shares)
 
 
+def _turns(result: StudyResult) -> Iterator[Figure]:
+    """Draw by how much the lead of all-item over slate grows from least search to most."""
+    rows = result.tables["map"].filter(claim=TURN)
+    if rows.height:
+        bars = [
+            figures.Bar(
+                f"{_life(row['life'])}, {row['items']:,} items{_star(row)}",
+                *(row["value"], row["low"], row["high"], row["by_seed"]),
+            )
+            for row in rows.iter_rows(named=True)
+        ]
+        caption = (
+            "Click rate of all-item less that of slate with most search, less the same with least, "
+            "paired by world. A star: the lead changes sides, or surely does not."
+        )
+        data, layout = figures.intervals(bars, "change of the difference in click rate")
+        yield Figure(
+            "Where: all-item over slate turns without search", data, layout, caption, "map"
+        )
+
+
 def _map(rows: pl.DataFrame, title: str, lives: list[float], shares: list[float]) -> Figure:
     cells = {(row["life"], row["search"]): row for row in rows.iter_rows(named=True)}
     grid = [[cells[life, share] for share in shares] for life in lives]
     values = [[row["value"] for row in line] for line in grid]
     most = max(1e-9, *(abs(value) for line in values for value in line))
-    names = ["for ever" if not life else f"{life:g} h" for life in lives]
-    x, y = [f"{share:.0%}" for share in shares], names
+    x, y = [f"{share:.0%}" for share in shares], [_life(life) for life in lives]
     shade: dict[str, Any] = {
         "type": "heatmap",
         **{"x": x, "y": y, "z": values, "zmin": -most, "zmax": most},
@@ -62,7 +83,9 @@ def _map(rows: pl.DataFrame, title: str, lives: list[float], shares: list[float]
         "colorbar": {"title": {"text": "difference"}, "thickness": 12},
         "text": [[_label(row) for row in line] for line in grid],
         "texttemplate": "%{text}",
-        "hovertemplate": "%{x} search, lives %{y}: %{text}<extra></extra>",
+        "customdata": [[row["views_per_item"] for row in line] for line in grid],
+        "hovertemplate": "%{x} search, lives %{y}, %{customdata:,.0f} views an item: %{text}"
+        "<extra></extra>",
     }
     data = [shade]
     if len(lives) > 1 and len(shares) > 1:
@@ -79,5 +102,12 @@ def _map(rows: pl.DataFrame, title: str, lives: list[float], shares: list[float]
 
 
 def _label(row: dict[str, Any]) -> str:
-    star = "*" if row["low"] > 0 or row["high"] < 0 else ""
-    return f"{100 * row['value']:+.2f} pt{star}".replace("-", "−")
+    return f"{100 * row['value']:+.2f} pt{_star(row)}".replace("-", "−")
+
+
+def _star(row: dict[str, Any]) -> str:
+    return "" if row["holds"] == OPEN else "*"
+
+
+def _life(hours: float) -> str:
+    return f"{hours:g} h" if hours else "for ever"
