@@ -14,18 +14,24 @@ from slatewise.data import SlateDataset
 from slatewise.data.preparation import prepare
 from slatewise.errors import SlatewiseError
 from slatewise.evaluation.advice import AdviceConfig, advise
+from slatewise.evaluation.quality import quality_evidence
 from slatewise.evaluation.site import SiteLog
 from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
 from slatewise.model.posterior import Posterior
+from slatewise.ranking import Filter
 from slatewise.training import runs
 
 ITEMS, DAYS, SLATE = 60, 6, 5
 
 
-def log_of(folder: Path, *, lives: float | None) -> SlateDataset:
-    """Write slates of five over six days; items live for so many days, or for ever."""
+def log_of(folder: Path, *, lives: float | None, quality: float = 0.0) -> SlateDataset:
+    """Write slates of five over six days; items live for so many days, or for ever.
+
+    Their qualities have a standard deviation; clicking nothing has the utility 2.
+    """
     rng, rows = np.random.default_rng(0), []
+    worth = quality * rng.standard_normal(ITEMS)
     born = np.linspace(-1, DAYS, ITEMS)
     for number in range(360):
         day = DAYS * number / 360
@@ -33,12 +39,14 @@ def log_of(folder: Path, *, lives: float | None) -> SlateDataset:
         if lives is not None:
             alive = alive[(born <= day) & (day < born + lives)]
         slate = rng.permutation(alive)[:SLATE].tolist()
+        chances = np.exp(np.append(worth[slate], 2.0))
+        choice = int(rng.choice(SLATE + 1, p=chances / chances.sum()))
         rows.append(
             {
                 "user_id": number % 24,
                 "time": 1_700_000_000_000_000 + int(day * 86_400e6),
                 "slate": slate,
-                "click": slate[0] if number % 3 == 0 else None,
+                "click": slate[choice] if choice < SLATE else None,
                 "source": "search" if number % 4 == 0 else "page",
             }
         )
@@ -49,9 +57,11 @@ def log_of(folder: Path, *, lives: float | None) -> SlateDataset:
     return prepare(folder / "log.parquet", folder / "items.parquet", folder / "set")
 
 
-def model_of(dataset: SlateDataset, scale: float, spread: float) -> SlateModel:
+def model_of(
+    dataset: SlateDataset, scale: float, spread: float, terms: tuple[str, ...] = ("bias",)
+) -> SlateModel:
     """Return a model whose items have biases with a spread, of which it is so uncertain."""
-    config = ModelConfig(dimensions=2, dynamics="linear", terms=("bias",), sigma_max=4.0)
+    config = ModelConfig(dimensions=2, dynamics="linear", terms=terms, sigma_max=4.0)
     groups = torch.from_numpy(dataset.item_groups).long()
     seeded = torch.Generator().manual_seed(0)
     sources = dataset.source_names
@@ -63,6 +73,7 @@ def model_of(dataset: SlateDataset, scale: float, spread: float) -> SlateModel:
         posterior.items.raw.fill_(float(torch.logit(torch.tensor(0.01))))
         posterior.items.raw[:, -1] = torch.logit(torch.tensor(scale / 4.0))
         posterior.shared["no_click"].mean.fill_(2.0)
+        posterior.shared["initial_state"].mean.zero_()
     ids = dataset.item_ids.to_list()
     return SlateModel(posterior, ids, dataset.group_names, sources, torch.ones(len(ids)))
 
@@ -75,6 +86,11 @@ def lasting(tmp_path_factory: pytest.TempPathFactory) -> SlateDataset:
 @pytest.fixture(scope="module")
 def passing(tmp_path_factory: pytest.TempPathFactory) -> SlateDataset:
     return log_of(tmp_path_factory.mktemp("passing"), lives=2.0)
+
+
+@pytest.fixture(scope="module")
+def differing(tmp_path_factory: pytest.TempPathFactory) -> SlateDataset:
+    return log_of(tmp_path_factory.mktemp("differing"), lives=None, quality=1.5)
 
 
 def test_a_site_is_read_off_its_log(lasting: SlateDataset, passing: SlateDataset) -> None:
@@ -91,17 +107,18 @@ def test_a_site_is_read_off_its_log(lasting: SlateDataset, passing: SlateDataset
         SiteLog.of(model_of(lasting, 0.5, 1.0), lasting, "mail")
 
 
-def test_exploring_pays_where_much_is_unknown_and_not_where_all_is_known(
-    lasting: SlateDataset,
+def test_exploring_pays_where_items_differ_and_not_where_they_are_alike(
+    lasting: SlateDataset, differing: SlateDataset
 ) -> None:
     asked = AdviceConfig(
         strategies=("greedy", "thompson"), days=4, slates=45, repetitions=3, seed=1
     )
-    unknown = advise(model_of(lasting, 2.0, 0.0), lasting, asked)
+    unknown = advise(model_of(differing, 2.0, 0.0), differing, asked)
     assert unknown.best.strategy == "thompson"
+    assert json.loads(json.dumps(unknown.to_json()))["sure"] is unknown.is_sure
     assert unknown.forecasts[1].last_day.value > 0.02
-    known = advise(model_of(lasting, 0.05, 1.0), lasting, asked)
-    assert abs(known.forecasts[1].gain.value) < 0.01
+    known = advise(model_of(lasting, 0.05, 0.0), lasting, asked)
+    assert known.forecasts[1].gain.value < 0.01
     assert unknown.forecasts[1].gain.value > known.forecasts[1].gain.value + 0.01
 
 
@@ -112,7 +129,7 @@ def test_the_same_seed_gives_the_same_advice(lasting: SlateDataset) -> None:
 
 
 def test_with_one_sure_item_the_forecast_is_its_probability(lasting: SlateDataset) -> None:
-    model = model_of(lasting, 4e-4, 0.0)
+    model = model_of(lasting, 4e-4, 0.0, terms=())
     with torch.no_grad():
         model.posterior.items.mean.zero_()
         model.posterior.items.raw.fill_(-14.0)
@@ -123,6 +140,55 @@ def test_with_one_sure_item_the_forecast_is_its_probability(lasting: SlateDatase
     wanted = 5 / (5 + np.exp(2.0))
     assert found.forecasts[0].click_rate.value == pytest.approx(wanted, abs=1e-3)
     assert found.sentence == "Only greedy was asked for."
+    assert found.quality is None
+    assert "no item bias" in found.quality_note
+
+
+@pytest.mark.parametrize(
+    ("log", "least", "most"), [("differing", 1.0, 2.0), ("lasting", 0.2, 0.35)]
+)
+def test_the_log_says_how_much_items_differ_whatever_the_model_believes(
+    log: str, least: float, most: float, request: pytest.FixtureRequest
+) -> None:
+    dataset: SlateDataset = request.getfixturevalue(log)
+    for believed in (0.05, 1.0):
+        found = quality_evidence(model_of(dataset, believed, believed), dataset)
+        assert found is not None
+        assert least <= found.scale <= most
+        assert found.probabilities.sum() == pytest.approx(1.0)
+
+
+def test_no_click_is_refitted_for_every_spread(lasting: SlateDataset) -> None:
+    model = model_of(lasting, 0.5, 0.0)
+    right = quality_evidence(model, lasting)
+    with torch.no_grad():
+        model.posterior.shared["no_click"].mean.fill_(3.0)
+    wrong = quality_evidence(model, lasting)
+    assert right is not None
+    assert wrong is not None
+    for one, other in zip(right.tried, wrong.tried, strict=True):
+        assert other.no_click - one.no_click == pytest.approx(-1.0, abs=0.1)
+        assert other.evidence == pytest.approx(one.evidence, abs=0.5)
+
+
+def test_users_are_not_shown_again_what_they_clicked_in_the_simulation(
+    lasting: SlateDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = model_of(lasting, 0.5, 0.0, terms=())
+    with torch.no_grad():
+        model.posterior.shared["no_click"].mean.fill_(-20.0)  # every slate is clicked
+    excluded: list[int] = []
+
+    def spied(exclude: np.ndarray) -> Filter:
+        excluded.append(len(exclude))
+        return Filter(exclude=exclude)
+
+    monkeypatch.setattr("slatewise.evaluation.advice.Filter", spied)
+    asked = AdviceConfig(strategies=("greedy",), days=1, slates=40, repetitions=1)
+    advise(model, lasting, asked)
+    clicked = np.asarray(lasting.clicks) >= 0
+    users = np.repeat(np.arange(lasting.num_users), np.diff(lasting.user_offsets))
+    assert max(excluded) > np.bincount(users[clicked]).max()
 
 
 def test_items_come_and_go_at_the_pace_of_the_log(passing: SlateDataset) -> None:
@@ -153,5 +219,6 @@ def test_the_command_prints_the_advice(lasting: SlateDataset, tmp_path: Path) ->
     assert shown.exit_code == 0, shown.output
     assert "Advice: " in shown.output
     assert "60 items, of which 0.0% leave in a day" in shown.output
+    assert "the quality of items has a standard deviation of 0." in shown.output
     printed = CliRunner().invoke(app, [*command, "--json"])
     assert json.loads(printed.output)["best"] in ("greedy", "thompson")

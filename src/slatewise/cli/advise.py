@@ -26,7 +26,7 @@ def advise(
         typer.Option(help="Source of recommendations; without it, the first but search."),
     ] = None,
     days: Annotated[int, typer.Option(min=1, help="Days that each strategy serves.")] = 7,
-    slates: Annotated[int, typer.Option(min=1, help="Most slates of a day.")] = 150,
+    slates: Annotated[int, typer.Option(min=1, help="Most slates of a day.")] = 300,
     repetitions: Annotated[
         int, typer.Option(min=2, help="Draws of the site from the posterior.")
     ] = 8,
@@ -54,6 +54,7 @@ def advise(
         f"{site.views:,.0f} times; its posterior scale is {site.scale:.2f}.",
         soft_wrap=True,
     )
+    console.print(found.quality_note, soft_wrap=True)
     console.print(_forecasts(found))
     console.print(f"\nAdvice: {found.sentence}", soft_wrap=True)
     if model.exploration_note is not None:

@@ -1,15 +1,19 @@
 """Which strategy pays on a site: simulated from what a fitted model believes of it.
 
-The posterior is taken for the truth. Items are drawn from it once; users are those of the log, each
-with her past before a slate; they choose by the slate likelihood of the items drawn. Every strategy
-serves the same users for days, begins with the beliefs of the model, and learns at night from its
-own slates alone, by the steps of `slatewise.slates.learning`. Items leave and come at the pace of
-the log: new ones are drawn from the prior's predictive, which is also what is believed of them. The
-probability of a click on each slate is exact; what is left to chance are the items drawn (how the
-site may be, given the log), users and clicks, and intervals are over repetitions of all of it.
+The posterior is taken for the truth, but for how much items differ in quality, which a fit of few
+views understates: that is drawn by the evidence of the log (`slatewise.evaluation.quality`), and
+biases given that. Vectors are drawn from the posterior. Users are those of the log, each with her
+past; they choose by the slate likelihood of the items drawn, and are not shown again what they have
+clicked. Every strategy serves the same users for days, begins with the beliefs of the model, and
+learns at night from its own slates alone, by the steps of `slatewise.slates.learning`. Items leave
+and come at the pace of the log: new ones are drawn from the prior's predictive, with the spread of
+quality that was drawn. The probability of a click on each slate is exact; what is left to chance
+are the items drawn (how the site may be, given the log), users and clicks, and intervals are over
+repetitions of all of it.
 
-What the model does not know, this cannot know: if its posterior is far too certain, or its groups
-are wrong, exploring looks worth less, or more, than it is.
+What the model does not know, this cannot know: if the posterior of its vectors is far too certain,
+or its groups are wrong, exploring looks worth less, or more, than it is. A model without item
+biases knows of no quality, and the advice says so.
 
 Shapes: k items of a slate, R repetitions, D dimensions.
 """
@@ -27,6 +31,7 @@ from slatewise.config import Config
 from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
 from slatewise.evaluation.ab import Interval
+from slatewise.evaluation.quality import QualityEvidence, QualityScale, quality_evidence
 from slatewise.evaluation.site import Site, SiteLog
 from slatewise.features.user_history import Histories, UserHistory
 from slatewise.model.fitted import ItemId, SlateModel
@@ -51,8 +56,9 @@ class AdviceConfig(Config):
     """What is compared; the first is what the others are compared with."""
     days: PositiveInt = 7
     """How long each serves, and learns from its own slates."""
-    slates: PositiveInt = 150
-    """Most slates of a day. Of a larger site a share is simulated: as many slates for each item."""
+    slates: PositiveInt = 300
+    """Most slates of a day. Of a larger site a share is simulated: as many slates for each item and
+    each user."""
     repetitions: PositiveInt = 8
     """How often items are drawn from the posterior, each time with other users."""
     seed: NonNegativeInt = 0
@@ -78,6 +84,21 @@ class StrategyAdvice:
     site: Site
     forecasts: list[StrategyForecast]
     """in the order asked for"""
+    quality: float | None = None
+    """standard deviation of item quality within groups, by the log; None if the model has none"""
+
+    @property
+    def quality_note(self) -> str:
+        """Say how much items differ in quality."""
+        if self.quality is None:
+            return (
+                "The model has no item bias: that some items may be better for everybody, which "
+                "exploring would find out, is left out. Train with --terms bias to have it counted."
+            )
+        return (
+            f"By the log, the quality of items has a standard deviation of {self.quality:.2f} "
+            "within groups."
+        )
 
     @property
     def best(self) -> StrategyForecast:
@@ -112,6 +133,7 @@ class StrategyAdvice:
             "best": self.best.strategy,
             "sure": self.is_sure,
             "sentence": self.sentence,
+            "quality": self.quality,
             "forecasts": [
                 {
                     "strategy": one.strategy,
@@ -152,10 +174,11 @@ def advise(
             "the model's items are not those of the dataset.", "Give the dataset it was trained on."
         )
     log = SiteLog.of(model, dataset, source)
+    quality = quality_evidence(model, dataset)
     rates = []  # [R, strategies, days]
     for number in range(config.repetitions):
         progress("simulating", number, config.repetitions)
-        rates.append(_Repetition(model, dataset, log, config, number).rates())
+        rates.append(_Repetition(model, dataset, log, quality, config, number).rates())
     found = np.array(rates)
     forecasts = [
         StrategyForecast(
@@ -166,7 +189,7 @@ def advise(
         )
         for index, strategy in enumerate(config.strategies)
     ]
-    return StrategyAdvice(log.site, forecasts)
+    return StrategyAdvice(log.site, forecasts, None if quality is None else quality.scale)
 
 
 def _interval(values: Doubles) -> Interval:
@@ -176,7 +199,7 @@ def _interval(values: Doubles) -> Interval:
     value = float(values.mean())
     if len(values) < 2:
         return Interval(value, -np.inf, np.inf)
-    error = float(values.std(ddof=1)) / np.sqrt(len(values))
+    error = float(values.std(ddof=1) / np.sqrt(len(values)))
     reach = float(stdtrit(len(values) - 1, 0.975)) * error
     return Interval(value, value - reach, value + reach)
 
@@ -189,11 +212,13 @@ class _Repetition:
         model: SlateModel,
         dataset: SlateDataset,
         log: SiteLog,
+        quality: QualityEvidence | None,
         config: AdviceConfig,
         number: int,
     ) -> None:
         self._model, self._log, self._config = model, log, config
         self._rng = np.random.default_rng([config.seed, number])
+        self._quality = None if quality is None else quality.draw(self._rng)
         site = log.site
         share = min(1.0, config.slates / site.slates_a_day)
         self._slates = max(1, round(share * site.slates_a_day))
@@ -203,15 +228,23 @@ class _Repetition:
         self._leaving = round(site.leaving * size)
         self._states = {n: t.state_after(dataset) for n, t in model.terms.with_state.items()}
         self._time = int(np.asarray(dataset.times).max()) + 1
-        count = config.days * self._slates
-        chosen = self._rng.integers(len(log.rows), size=count)
-        self._seen = np.minimum(log.seen[chosen], site.slate)
-        interactions = dataset.interactions()
-        histories = Histories(interactions)
-        self._histories = histories.before(torch.from_numpy(log.rows[chosen]))
-        self._luck = self._rng.random(count)
+        self._draw_users(dataset, share)
         self._source = dataset.source_names.index(site.source)
         self._changes = list(self._drawn_changes())
+
+    def _draw_users(self, dataset: SlateDataset, share: float) -> None:
+        """Draw who comes when, each by how often she is in the log, of a share of all users."""
+        count = self._config.days * self._slates
+        of_row = np.searchsorted(dataset.user_offsets, self._log.rows, side="right") - 1
+        users = np.unique(of_row)
+        users = self._rng.permutation(users)[: max(1, round(share * len(users)))]
+        choices = np.flatnonzero(np.isin(of_row, users))
+        chosen = self._rng.choice(choices, count)
+        self._seen = np.minimum(self._log.seen[chosen], self._log.site.slate)
+        self._users = of_row[chosen]
+        interactions = dataset.interactions()
+        self._histories = Histories(interactions).whole(torch.from_numpy(self._users))
+        self._luck = self._rng.random(count)
 
     def _drawn_changes(self) -> Iterator[tuple[Ints, list[str]]]:
         """Yield which items leave on the morning of each day, and the groups of those that come."""
@@ -233,7 +266,8 @@ class _Repetition:
 
     def _site(self, drawn: int | None = None) -> "_Items":
         """Return the items with the beliefs of the model, or drawn from these."""
-        items = _Items(self._model, self._on_offer, drawn)
+        quality = None if drawn is None else self._quality
+        items = _Items(self._model, self._on_offer, drawn, quality)
         if self._states:
             items.recommender.refresh(self._states, self._time)
         return items
@@ -242,6 +276,7 @@ class _Repetition:
         """Serve the site drawn for days, learning at night; return the click rate of each day."""
         truth, beliefs = self._site(drawn), self._site()
         learner, made = beliefs.learner, named_strategy(strategy)
+        clicked: dict[int, list[int]] = {}
         rates = []
         for day, (leaving, groups) in enumerate(self._changes):
             for items in (truth, beliefs):
@@ -249,7 +284,9 @@ class _Repetition:
             first, answers, chances = day * self._slates, [], []
             for number in range(first, first + self._slates):
                 history = self._histories[number]
-                user = Users([history], [Filter(exclude=history.clicked)], [number])
+                own = clicked.setdefault(int(self._users[number]), [])
+                exclude = np.append(history.clicked, np.array(own, np.int64))
+                user = Users([history], [Filter(exclude=exclude)], [number])
                 rows = beliefs.recommender.maker.rows(user, self._log.site.slate, made)[0]
                 rows = rows[rows >= 0]
                 seen = min(int(self._seen[number]), len(rows))
@@ -258,6 +295,7 @@ class _Repetition:
                 chosen = truth.choice(history, rows, self._source, seen)  # [k + 1]
                 chances.append(1.0 - chosen[-1])
                 position = int(np.searchsorted(np.cumsum(chosen), self._luck[number]))
+                own += rows[position:seen][:1].tolist()
                 shown = beliefs.recommender.view.of(history, rows, self._source)
                 answers.append(Answer(shown, seen, (position,) if position < seen else ()))
             learner.observe(answers)
@@ -268,8 +306,15 @@ class _Repetition:
 class _Items:
     """The items of a site: with the beliefs of a model, or one draw of them as the truth."""
 
-    def __init__(self, model: SlateModel, on_offer: Ints, drawn: int | None) -> None:
+    def __init__(
+        self,
+        model: SlateModel,
+        on_offer: Ints,
+        drawn: int | None,
+        quality: QualityScale | None = None,
+    ) -> None:
         table = table_of(model)
+        self._quality = quality
         self.recommender = Recommender(model, table)
         self.learner = ItemLearner(model, table)
         self._rng = None if drawn is None else np.random.default_rng(drawn)
@@ -293,6 +338,11 @@ class _Items:
             return
         table = self.recommender.ranker.table
         means, scales = self.learner.beliefs(rows)
+        if self._quality is not None:
+            known = rows < len(self._quality.means)
+            means[known, -1] = self._quality.means[rows[known]]
+            scales[:, -1] = self._quality.scale
+            scales[known, -1] = self._quality.scales[rows[known]]
         values = means + scales * self._rng.standard_normal(means.shape, dtype=np.float32)
         none = np.zeros_like(scales)
         table.put(rows, values[:, :-1], none[:, :-1], values[:, -1], none[:, -1])
@@ -301,6 +351,7 @@ class _Items:
         """Return the probabilities of a click on each of the items seen, and of none: [k + 1]."""
         shown = self.recommender.view.of(history, rows, source)
         utilities, none = self.learner.utilities(shown, seen)
-        total = np.append(utilities, none)
+        added = 0.0 if self._quality is None else self._quality.no_click
+        total = np.append(utilities, none + added)
         chances = np.exp(total - total.max())
         return np.asarray(chances / chances.sum())
