@@ -233,6 +233,61 @@ def test_other_incomplete_parts_are_refused_by_what_they_lack() -> None:
         DYNAMICS.register(toys.SquaredDistance)
 
 
+@pytest.mark.parametrize(
+    ("registry", "part", "says"),
+    [
+        (DYNAMICS, toys.ForgetfulStep, "`step` and inherits `follow`, `fused`, `gates`, `scanned`"),
+        (RELEVANCES, toys.Renamed, "overrides `name` and inherits `fused`"),
+        (RELEVANCES, toys.Doubled, "overrides `pairs` and inherits `exact`, .*`many`"),
+        (TERMS, toys.OtherHistory, "overrides `met` and inherits `describe_in`"),
+    ],
+)
+def test_a_part_whose_shortcuts_go_by_another_equation_is_refused(
+    registry: Registry[Any], part: type[Any], says: str
+) -> None:
+    """It would be trained as one model, and served as another."""
+    with pytest.raises(SlatewiseError, match=says):
+        registry.register(part)
+    with pytest.raises(SlatewiseError, match=says) as found:
+        _ = registry[f"{part.__module__}:{part.__name__}"]
+    assert "too, as " in found.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("registry", "part", "setting"),
+    [
+        (DYNAMICS, toys.HalfStep, "dynamics"),
+        (RELEVANCES, toys.PlainDistance, "relevance"),
+    ],
+)
+def test_a_part_derived_from_a_fast_one_means_the_same_to_every_consumer(
+    registry: Registry[Any],
+    part: type[Any],
+    setting: str,
+    dataset: SlateDataset,
+    tmp_path: Path,
+) -> None:
+    case = case_of(dataset, **{setting: registry.register(part).name})
+    for check in CHECKS.values():
+        check(case, tmp_path)
+
+
+def test_the_name_of_a_part_that_comes_with_slatewise_is_taken_by_import_path_too() -> None:
+    with pytest.raises(SlatewiseError, match="there is a relevance 'distance' already"):
+        RELEVANCES.register(toys.TakenName)
+    with pytest.raises(SlatewiseError, match="there is a relevance 'distance' already"):
+        _ = RELEVANCES["tests.contract.toys:TakenName"]
+    same = "slatewise.model.relevance.distance:Distance"
+    assert RELEVANCES[same] is RELEVANCES["distance"]
+
+
+def test_a_relevance_that_counts_on_loops_which_do_not_know_it_is_refused() -> None:
+    counting = type("Counting", (toys.SquaredDistance,), {"name": "counting", "fused": True})
+    RELEVANCES.register(counting)
+    with pytest.raises(ValueError, match="no compiled loops know the relevance 'counting'"):
+        ModelConfig(relevance="counting")
+
+
 def test_dynamics_that_would_take_evidence_for_clicks_refuse_it() -> None:
     DYNAMICS.register(toys.Average)
     with pytest.raises(ValueError, match="average dynamics take no evidence"):

@@ -10,13 +10,16 @@ from torch.nn.functional import pad
 
 from slatewise.data.ragged import Int64Array
 from slatewise.features.user_history import UserHistory
-from slatewise.model.dynamics import Dynamics
+from slatewise.model.dynamics import Dynamics, Recurrent
+from slatewise.model.dynamics.gru import Gru, GruWeights
 from slatewise.model.evidence import SlateEvidence
 from slatewise.model.part import Noise, Parameter
 from slatewise.model.priors.flat import FlatPrior
 from slatewise.model.relevance import Array, Relevance
+from slatewise.model.relevance.distance import Distance
 from slatewise.model.steps import ClickSteps
 from slatewise.model.terms import FeatureTerm
+from slatewise.model.terms.history import HistoryTerm
 from slatewise.model.terms.term import Floats, Ranks
 
 if TYPE_CHECKING:
@@ -93,6 +96,67 @@ class Average(Dynamics):
         total = (moving[..., past.clamp(min=0), :] * known).sum(-2)  # [M, D]
         first = weights["first_weight"].exp()[..., None]
         return (first * initial[..., steps.user_of, :] + total) / (first + known.sum(-2))
+
+
+class HalfStep(Gru):
+    """A click moves the user half as far; all that goes by the old equation is plain again."""
+
+    name = "half-step"
+    fused, scanned, follow = Recurrent.fused, Recurrent.scanned, Recurrent.follow
+
+    def gates(self, state: Tensor, inputs: Tensor, weights: GruWeights) -> tuple[Tensor, Tensor]:
+        update, new = super().gates(state, inputs, weights)
+        return (1 + update) / 2, new
+
+
+class ForgetfulStep(Gru):
+    """The same, which forgets that `follow` and others go by the old step."""
+
+    name = "forgetful"
+
+    def step(self, state: Tensor, inputs: Tensor, weights: GruWeights) -> Tensor:
+        return (state + super().step(state, inputs, weights)) / 2
+
+
+class TakenName(SquaredDistance):
+    """Another relevance of a name that is taken."""
+
+    name = "distance"
+
+
+class Doubled(Distance):
+    """Twice the distance where pairs are asked for, and once elsewhere."""
+
+    name = "doubled"
+    fused: ClassVar[bool] = False
+
+    def pairs(self, profiles: Tensor, vectors: Tensor) -> Tensor:
+        return 2 * super().pairs(profiles, vectors)
+
+
+class Renamed(Distance):
+    """A distance of another name, by which no compiled loop knows it."""
+
+    name = "renamed"
+
+
+class PlainDistance(Distance):
+    """The same, which says so."""
+
+    name = "plain distance"
+    fused: ClassVar[bool] = False
+
+
+class OtherHistory(HistoryTerm):
+    """What ranks is overridden, and what trains is not."""
+
+    name: ClassVar[str] = "other history"
+
+    def met(
+        self, history: UserHistory, items: Int64Array | None = None
+    ) -> tuple[Int64Array, Floats]:
+        items, features = super().met(history, items)
+        return items, 2 * features
 
 
 class NarrowPrior(FlatPrior):

@@ -4,7 +4,7 @@ Folders are listed without loading a module, which would load torch. A part that
 named by its import path, such as `mypackage.attention:Attention`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -42,12 +42,7 @@ class Registry(Generic[P]):
 
     def register(self, part: type[P]) -> type[P]:
         """Add a part that has no import path, such as one written in a notebook."""
-        name: str = self._from_outside(part).name  # type: ignore[attr-defined]
-        if name in self.names:
-            raise SlatewiseError(
-                f"there is a {self.kind} '{name}' already.", f"Give {part.__name__} another name."
-            )
-        self._loaded[name] = part
+        self._loaded[self._from_outside(part).name] = part  # type: ignore[attr-defined]
         return part
 
     def _load(self, name: str) -> type[P]:
@@ -63,7 +58,13 @@ class Registry(Generic[P]):
     def _from_outside(self, part: Any) -> type[P]:
         """Refuse a class that cannot be a part without a change of slatewise itself."""
         package = import_module(f"slatewise.model.{self._folder}")
-        return self._checked(part, getattr(package, "OUTSIDE", None))
+        checked: Any = self._checked(part, getattr(package, "OUTSIDE", None))
+        if checked.name in self.names and checked is not self[checked.name]:
+            raise SlatewiseError(
+                f"there is a {self.kind} '{checked.name}' already.",
+                f"Give {checked.__name__} another name.",
+            )
+        return checked  # type: ignore[no-any-return]
 
     def _checked(self, part: Any, base: Any = None) -> type[P]:
         """Refuse a class that lacks what a part of this kind needs."""
@@ -81,7 +82,36 @@ class Registry(Generic[P]):
                 f"{part.__name__} has no `{missing[0]}`.",
                 f"A {self.kind} needs {', '.join(sorted(needs))}.",
             )
+        _refuse_restated(part)
         return part
+
+
+def _refuse_restated(part: Any) -> None:
+    """Refuse a class that overrides an equation, and inherits a shortcut that goes by the old one.
+
+    It would be trained by one model and served by another.
+    """
+    overridden: set[str] = set()
+    plain: dict[str, str] = {}
+    for shortcut, equations in part.restates.items():
+        owners = [each for each in part.__mro__ if shortcut in vars(each)]
+        if len(owners) < 2:
+            continue  # that of the base, which asks the equations themselves
+        nearer = part.__mro__[: part.__mro__.index(owners[0])]
+        changed = {name for name in equations for each in nearer if name in vars(each)}
+        if changed:
+            overridden |= changed
+            plain[shortcut] = f"{owners[-1].__name__}.{shortcut}"
+    if plain:
+        raise SlatewiseError(
+            f"{part.__name__} overrides {_listed(overridden)} and inherits {_listed(plain)}, "
+            "which would go by the old one.",
+            f"Define {_listed(plain)} too, as {', '.join(plain.values())} does.",
+        )
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(names))
 
 
 def one_of(registry: Registry[Any]) -> str:

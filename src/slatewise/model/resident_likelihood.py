@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from slatewise.model.kernels.backend import has_kernel, takes_triton
+from slatewise.model.kernels.backend import has_kernel, is_distance, takes_triton
 from slatewise.model.kernels.means import row_means
 from slatewise.model.likelihood import Candidates, Exposure, batch_likelihood
 from slatewise.model.parameters import Parameters
@@ -122,7 +122,7 @@ def likelihood_in_place(
         lambdas=lambdas,
         kappa=1.0 if exposure is None else exposure.sharpness,
         is_choice=exposure is not None and exposure.is_choice,
-        distance=parameters.parts.relevance.name == "distance",
+        distance=is_distance(parameters.parts.relevance.name),
     )
     if exposure is not None and candidates is not None:
         slates = replace(

@@ -15,7 +15,7 @@ from slatewise.ranking.additions import NO_ADDITIONS, AdditionArrays, Additions,
 from slatewise.ranking.columns import LANES, Columns, Floats32
 from slatewise.ranking.filters import NO_FILTER, Filter, Rules, narrowed, rules
 from slatewise.ranking.loops import expected, heap
-from slatewise.ranking.loops.pieces import Dot
+from slatewise.ranking.loops.pieces import Distance, Dot
 from slatewise.ranking.request import (
     Floats,
     Function,
@@ -58,7 +58,7 @@ def rank_expected(
     size = heap.room(columns, num_items, rule, k)
     items, best = no_ranking(size)
     if size and len(zs):
-        work = _dot if isinstance(loops, Dot) else _distance
+        work = {Distance: _distance, Dot: _dot}[type(loops)]
         work(num_items, columns, zs, rule, added, best, items)
     return whole_ranking(best, items, k, numbers)
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from slatewise.model.kernels.backend import RelevanceFunction
+from slatewise.model.kernels.backend import RelevanceFunction, is_distance
 from slatewise.model.kernels.catalogue import TakenItems, catalogue_log_sum, catalogue_terms
 from slatewise.model.relevance.distance import DISTANCE, many_distances
 from slatewise.model.relevance.dot import DOT
@@ -466,3 +466,10 @@ def test_the_compiler_and_the_cache_give_the_same_bits(
     (compiled, *first), (cached, *second) = (run(BITS).split() for _ in range(2))
     assert (compiled, cached) == ("0", "1")
     assert first == second
+
+
+def test_a_relevance_that_a_kernel_has_no_equation_for_is_an_error() -> None:
+    assert is_distance("distance")
+    assert not is_distance("dot")
+    with pytest.raises(ValueError, match="no equation for the relevance 'cosine'"):
+        is_distance("cosine")

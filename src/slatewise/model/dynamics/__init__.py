@@ -7,7 +7,7 @@ Shapes: B users, K steps, M states, E events of one user, D dimensions, d_h hidd
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,9 @@ class Dynamics(Part):
     """dynamics with which two-step training learns the items first; None: with these themselves"""
     takes_evidence: ClassVar[bool] = False
     """whether slates without a click move the state by `SlateEvidence.fractions`"""
+    restates: ClassVar[Mapping[str, frozenset[str]]] = {
+        "follow": frozenset(["weights", "profiles"])
+    }
 
     @classmethod
     def check(cls, config: "ModelConfig") -> None:
@@ -87,19 +90,32 @@ class Dynamics(Part):
         return np.asarray(found[:, -1].numpy())
 
 
+_EQUATIONS: Final = frozenset(["weights", "inputs", "step", "gates", "slate_target", "output"])
+"""What recurrent dynamics are defined by."""
+
+
 class Recurrent(Dynamics):
     """Dynamics whose state moves step by step, each time part of the way to a target."""
 
     takes_evidence: ClassVar[bool] = True
     devices: ClassVar[frozenset[Device]] = frozenset(["cpu", "cuda"])
+    restates: ClassVar[Mapping[str, frozenset[str]]] = {
+        "step": frozenset(["gates"]),
+        "gates": frozenset(["step"]),  # which moves users where slates count too
+        "follow": _EQUATIONS | {"profiles"},
+        "fused": _EQUATIONS,
+        "scanned": _EQUATIONS - {"slate_target", "output"},
+        "devices": frozenset(["profiles"]),  # `in_place` goes by the equations
+    }
 
     def inputs(self, moving: Tensor, weights: Any) -> Tensor:
         """Return what a step takes of the vectors [..., K, D], for all steps at once."""
         return moving
 
-    @abstractmethod
     def step(self, state: Tensor, inputs: Tensor, weights: Any) -> Tensor:
-        """Advance states [B, d_h] by a click each."""
+        """Advance states [B, d_h] by a click each, as far as the gates say."""
+        kept, target = self.gates(state, inputs, weights)
+        return target + kept * (state - target)
 
     @abstractmethod
     def gates(self, state: Tensor, inputs: Tensor, weights: Any) -> tuple[Tensor, Tensor]:

@@ -68,13 +68,8 @@ class Gru(Recurrent):
         """Return W_i v of all steps: [..., K, 3 d_h]."""
         return moving @ weights.from_item.mT
 
-    def step(self, state: Tensor, inputs: Tensor, weights: GruWeights) -> Tensor:
-        """Advance the state [B, d_h] by a click whose `inputs` are W_i v [B, 3 d_h] (eq. gru)."""
-        update, new = self.gates(state, inputs, weights)
-        return new + update * (state - new)
-
     def gates(self, state: Tensor, inputs: Tensor, weights: GruWeights) -> tuple[Tensor, Tensor]:
-        """Return the update gate Υ and the new gate n."""
+        """Return the update gate Υ and the new gate n at clicks with W_i v [B, 3 d_h] (eq. gru)."""
         reset_in, update_in, new_in = inputs.chunk(3, dim=-1)
         reset_state, update_state, new_state = (state @ weights.from_state.mT).chunk(3, dim=-1)
         reset = torch.sigmoid(reset_in + reset_state)

@@ -4,8 +4,8 @@ Shapes: B users, K steps, M states, N interactions, J draws, D dimensions, d_h h
 """
 
 from abc import abstractmethod
-from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -47,11 +47,18 @@ class TrainingStart(NamedTuple):
     """KL divergence of states that are drawn for single users: []"""
 
 
+_STARTS: Final = frozenset(
+    ["training_start", "in_place_start", "known_profiles", "present", "single_user"]
+)
+"""Where users start, for training, for evaluation and for slates."""
+
+
 class InitialState(Part):
     """The state h_0 of users, around one that is learned for new users."""
 
     devices: ClassVar[frozenset[Device]] = frozenset(["cpu"])
     """where it can be trained: with `in_place_start`, on a GPU too"""
+    restates: ClassVar[Mapping[str, frozenset[str]]] = {verb: _STARTS - {verb} for verb in _STARTS}
 
     def __init__(self, config: "ModelConfig", state_size: int) -> None:
         super().__init__(config)

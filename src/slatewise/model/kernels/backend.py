@@ -110,6 +110,17 @@ def has_kernel(relevance: RelevanceFunction) -> bool:
     return relevance.fused and relevance.name in get_args(GpuRelevance)
 
 
+def is_distance(relevance: str) -> bool:
+    """Return which of two equations a kernel is to take; raise for one that it does not know.
+
+    Kernels with a third must ask otherwise: taken for one of these, it would be another utility.
+    """
+    known: dict[str, bool] = {"distance": True, "dot": False}
+    if relevance not in known:
+        raise ValueError(f"this kernel has no equation for the relevance '{relevance}'")
+    return known[relevance]
+
+
 def plain(tensor: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     """Return the tensor as the loops want it: of that type, contiguous, without gradient."""
     return tensor.detach().to(dtype).contiguous()

@@ -11,7 +11,14 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from slatewise.model.kernels.backend import Backend, RelevanceFunction, loops, plain, takes_numba
+from slatewise.model.kernels.backend import (
+    Backend,
+    RelevanceFunction,
+    is_distance,
+    loops,
+    plain,
+    takes_numba,
+)
 from slatewise.model.kernels.checks import check_items
 from slatewise.model.kernels.slate import split_bias
 from slatewise.model.relevance.distance import DISTANCE
@@ -214,8 +221,8 @@ class _Fused(torch.autograd.Function):
         has_bias = include_bias and items.shape[1] > dims
         rows = items.index_select(0, candidates)  # [K, C]
         vectors = rows[:, :dims].contiguous()
-        is_distance = relevance == "distance"
-        norms = vectors.square().sum(1) if is_distance else nothing
+        by_distance = is_distance(relevance)
+        norms = vectors.square().sum(1) if by_distance else nothing
         biases = rows[:, dims].contiguous() if has_bias else nothing
         # All or none: what one of them costs is small beside the relevances.
         wanted = any(ctx.needs_input_grad[:3])
@@ -243,12 +250,12 @@ class _Fused(torch.autograd.Function):
             if wanted:
                 # Of a distance, slope · (v − z) for the state and slope · (z − v) for candidates.
                 of_here.addmm_(slopes, vectors)
-                if is_distance:
+                if by_distance:
                     of_here.addcmul_(mass[:, None], here, value=-1)
                 gradients[0].index_copy_(0, block, of_here)
                 of_rows[:, :dims].addmm_(slopes.T, here)
         if wanted:
-            if is_distance:
+            if by_distance:
                 of_rows[:, :dims].addcmul_(column_mass[:, None], vectors, value=-1)
             if has_bias:
                 of_rows[:, dims] = of_biases

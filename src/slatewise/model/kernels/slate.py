@@ -16,6 +16,7 @@ from slatewise.model.kernels.backend import (
     Backend,
     RelevanceFunction,
     has_kernel,
+    is_distance,
     loops,
     plain,
     takes_numba,
@@ -260,7 +261,7 @@ def _on_gpu(
         lambdas=constants["exposure_weights"],
         kappa=constants["sharpness"],
         is_choice=constants["include_no_click"],
-        distance=constants["relevance"].name == "distance",
+        distance=is_distance(constants["relevance"].name),
     )
     inputs = (states, no_click, feature_weights, positions, position_factors, enough)
     values, within, _ = run_choices(inputs, items, slates, None, wanted=False)

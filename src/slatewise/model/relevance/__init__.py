@@ -4,14 +4,15 @@ Shapes: M profiles, K items, D dimensions.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from slatewise.model.kernels.backend import FusedRelevance
 from slatewise.model.part import Part
 
 if TYPE_CHECKING:
@@ -29,10 +30,26 @@ class Relevance(Part):
     """
 
     fused: ClassVar[bool] = False
+    restates: ClassVar[Mapping[str, frozenset[str]]] = {
+        **dict.fromkeys(("many", "exact", "order", "of_arrays"), frozenset(["pairs"])),
+        "with_spread": frozenset(["pairs"]),
+        "arrays_with_spread": frozenset(["with_spread"]),
+        "gradients": frozenset(["pairs", "with_spread"]),
+        "ranking": frozenset(["pairs"]),
+        "fused": frozenset(["name", "pairs", "with_spread"]),
+    }
 
     def __init__(self, config: "ModelConfig | None" = None) -> None:
         if config is not None:
             super().__init__(config)
+
+    @classmethod
+    def check(cls, config: "ModelConfig") -> None:
+        """Refuse one that counts on compiled loops, which do not know it."""
+        if cls.fused and cls.name not in get_args(FusedRelevance):
+            raise ValueError(
+                f"no compiled loops know the relevance '{cls.name}': set its `fused` to False"
+            )
 
     @abstractmethod
     def pairs(self, profiles: Tensor, vectors: Tensor) -> Tensor:

@@ -116,6 +116,8 @@ class Term(Config):
     """where it can be trained"""
     needs: ClassVar[frozenset[str]] = frozenset(["name", "ranks"])
     """attributes without which a class is no term"""
+    restates: ClassVar[Mapping[str, frozenset[str]]] = {}
+    """as that of `slatewise.model.part.Part`"""
     acts_on: ClassVar[Literal["items", "no click"]] = "items"
     """whose utility it is a part of"""
     ranks: ClassVar[Ranks]
@@ -162,6 +164,15 @@ class FeatureTerm(Term):
 
     acts_on: ClassVar[Literal["items", "no click"]]
     has_features: ClassVar[bool] = True
+    restates: ClassVar[Mapping[str, frozenset[str]]] = {
+        "describe_in": frozenset(["met", "at_times"]),
+        "describe_training": frozenset(["met", "at_times", "describe_in"]),
+        "at_times": frozenset(["item_state"]),
+        "item_state": frozenset(["at_times"]),
+        "state_after": frozenset(["item_state"]),
+        "before_slate": frozenset(["describe_in"]),
+        "in_list": frozenset(["describe_in"]),
+    }
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
