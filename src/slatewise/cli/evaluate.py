@@ -93,10 +93,12 @@ def evaluate(
     # An all-item likelihood has no P(click) of a slate: such a model is judged by what it ranks.
     all_item = model.config.likelihood == "all-item"
     metric = f"recall@{found[name].about['k']}" if all_item else "log_likelihood"
-    verdict = evaluation.judge(name, found[name], {one: found[one] for one in baselines}, metric)
+    rivals = {one: found[one] for one in baselines if metric in found[one].estimates}
+    verdict = evaluation.judge(name, found[name], rivals, metric) if rivals else None
     if as_json:
         results = {title: one.to_json() for title, one in found.items()}
-        typer.echo(json.dumps(results | {"verdict": verdict.to_json()}, indent=2))
+        in_json = {"verdict": None if verdict is None else verdict.to_json()}
+        typer.echo(json.dumps(results | in_json, indent=2))
         return
     shown = [metric for metric in _SHOWN if metric in found[name].estimates]
     console.print(_scores(evaluation.table(found, [*shown, f"recall@{k}", f"hitrate@{k}"])))
@@ -113,7 +115,11 @@ def evaluate(
             "was, given that there was one.",
             style="dim",
         )
-    console.print(f"\n{_in_words(verdict)}", soft_wrap=True)
+    if verdict is None:
+        words = f"No verdict: {metric} decides, and {', '.join(baselines)} cannot rank all items."
+        console.print(f"\n{words} Name another baseline with --against.", soft_wrap=True)
+    else:
+        console.print(f"\n{_in_words(verdict)}", soft_wrap=True)
     console.print(f"\nRun: {run}, {part} part of {dataset}")
 
 

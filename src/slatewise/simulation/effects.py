@@ -44,7 +44,7 @@ class Effects:
         """Sum of the effects on the items of `slates` [B, S] for the users `who` [B]: [B, S]."""
         total = users.propensity[who, None] + self.quality[slates] - self._position
         if self.config.fatigue:
-            n = times_seen(users.seen[who].reshape(len(who), -1), slates)
+            n = times_seen(users.seen.reshape(len(users.seen), -1)[who], slates)
             total -= np.float32(self.config.fatigue) * np.log1p(n).astype(np.float32)
         return np.asarray(total)
 
