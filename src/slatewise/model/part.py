@@ -50,6 +50,8 @@ class Part(ABC):
     """where it can be trained"""
     needs: ClassVar[frozenset[str]] = frozenset(["name"])
     """attributes without which a class is no such part"""
+    without_past: ClassVar[str | None] = None
+    """note where it goes by the past of users, and no past is known"""
     restates: ClassVar[Mapping[str, frozenset[str]]] = {}
     """what says again, faster, what other attributes define, by name, with those: a class that
     overrides one of these, and inherits what restates it from another part, is refused"""

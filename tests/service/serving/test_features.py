@@ -23,7 +23,17 @@ from slatewise.slates.catalogue import Catalogue
 from slatewise.slates.predictive import Predictive
 from slatewise.slates.tables import table_of
 from tests.service.serving.test_items import Shop
-from tests.service.serving.world import GROUPS, TERMS, a_model, a_service, made, promote, put, visit
+from tests.service.serving.world import (
+    COLD,
+    GROUPS,
+    TERMS,
+    a_model,
+    a_service,
+    made,
+    promote,
+    put,
+    visit,
+)
 
 TRAINED = ["a", "b", "c"]
 MODEL = a_model(ids=TRAINED, described=True)
@@ -217,7 +227,7 @@ def test_a_store_that_fails_meanwhile_is_asked_again(
     assert service.arms[0].version == "2"
     _, slate, notes = service.recommend(Request(k=100))
     assert "new" in slate.items
-    assert notes == []
+    assert notes == [COLD]
 
 
 def test_slates_can_be_made_again_whatever_features_were_told_since(

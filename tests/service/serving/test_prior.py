@@ -64,7 +64,10 @@ def test_every_model_has_a_day_zero(tmp_path: Path, model: dict[str, object]) ->
     record, slate, notes = service.recommend(Request("ann", k=20))
     assert set(record.items) == set(ITEMS) - {"i2"}
     assert (slate.uncertainty > 0).all()
-    assert notes == []
+    waiting = {"terms": "history, popularity, propensity, position", "evidence": "evidence"}
+    names = [waiting[setting] for setting in model if setting in waiting]
+    assert notes == [f"before the first training without {name}" for name in names]
+    assert service.ready() == notes
 
 
 def test_an_empty_store_has_an_empty_slate(tmp_path: Path) -> None:

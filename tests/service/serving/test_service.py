@@ -14,6 +14,7 @@ from slatewise.service.store import Store
 from slatewise.service.store.records import Item, ItemState, Outcome, SlateRecord, StoredVisits
 from slatewise.slates import Recommender, Seen
 from tests.service.serving.world import (
+    COLD,
     ITEMS,
     TERMS,
     a_model,
@@ -74,7 +75,7 @@ def test_a_record_tells_how_the_slate_came_about(service: Service) -> None:
     assert serving.catalogue == ITEMS
     assert serving.request == {"clicked": "exclude", "clicks": ["a03"], "history": 200}
     assert serving.propensities is None
-    assert notes == []
+    assert notes == [COLD]
 
 
 def test_arms_that_draw_and_hardly_explore_are_named(tmp_path: Path) -> None:
@@ -129,7 +130,7 @@ def test_of_many_clicks_the_newest_count_and_cost_little(service: Service) -> No
     assert record.serving is not None
     assert record.serving.request["clicks"] == list(clicks[-200:])
     few, _, silent = service.recommend(Request(clicks=clicks[-200:], seed=5))
-    assert (few.items, silent) == (record.items, [])
+    assert (few.items, silent) == (record.items, [COLD])
     times = []
     for _ in range(3):
         start = time.thread_time()
@@ -152,7 +153,7 @@ def test_filters_hold(service: Service) -> None:
 
 def test_a_cap_on_a_group_that_is_not_there_is_noted(service: Service) -> None:
     notes = service.recommend(Request(groups={"violet": 2}, k=5))[2]
-    assert notes == ["there is no group 'violet'"]
+    assert notes == ["there is no group 'violet'", COLD]
 
 
 def test_more_than_there_is_is_all_there_is(service: Service) -> None:

@@ -14,7 +14,7 @@ from slatewise.service.store import Store, StoreError
 from slatewise.service.store.records import Item, StoredVisits
 from slatewise.training import runs
 from tests.service.serving.test_service import ALL, GREEDY, config, slate
-from tests.service.serving.world import a_model, a_service, promote, put, some_visits, visit
+from tests.service.serving.world import COLD, a_model, a_service, promote, put, some_visits, visit
 
 
 class Broken(Store):
@@ -49,6 +49,8 @@ def test_without_a_store_slates_go_on_without_history_and_say_so(
     store = Broken.open(GREEDY.store_url(tmp_path))
     assert isinstance(store, Broken)
     service = Service.open(tmp_path, GREEDY, store)
+    visit(service, "eve", ["a02"])  # whoever it is: the store is no longer empty
+    service.refresh()
     cold = slate(service, k=5)
     visit(service, "ann", ["a01"], ["a01"])
     warm = slate(service, "ann", k=5)
@@ -93,7 +95,7 @@ def test_while_the_store_is_in_trouble_only_one_request_waits_for_it(tmp_path: P
         assert "history unavailable" in service.recommend(Request(user))[2][0]
     answer.set()
     waiting.join()
-    assert told == [[]]
+    assert told == [[COLD]]
     assert service.recommend(Request("bob"))[2] == []
 
 
@@ -143,7 +145,7 @@ def test_a_damaged_version_is_reported_and_the_old_one_serves_on(
     assert slate(again, k=5) == before
     promote(tmp_path, a_model(seed=100))
     service.refresh()
-    assert service.ready() == []
+    assert service.ready() == [COLD]
     assert service.arms[0].version == "3"
 
 

@@ -28,6 +28,8 @@ ITEMS, GROUPS, D = 60, ("red", "green", "blue"), 4
 SOURCES = ["search", "recommendation"]
 TERMS: tuple[str, ...] = ("bias", "history", "popularity")
 HOUR = 3_600_000_000
+COLD = "histories are empty: no log was loaded; run slatewise load DIR LOG"
+"""Note of every model in a store without any answer."""
 
 
 def a_model(

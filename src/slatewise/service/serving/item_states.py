@@ -19,7 +19,7 @@ import polars as pl
 from slatewise.errors import InputError
 from slatewise.features.popularity import SECOND
 from slatewise.features.popularity_state import CountedEvents
-from slatewise.model.terms import FittedTerms, Term
+from slatewise.model.terms import FittedTerms
 from slatewise.model.terms.term import FeatureTerm, ItemState
 from slatewise.service.serving.items import ItemLog
 from slatewise.service.store.records import Answer
@@ -53,11 +53,11 @@ class MissingPast:
         if self._empty is not False:
             self._empty = not store.answers_since(0, 1)
 
-    def notes(self, terms: Iterable[Term]) -> list[str]:
-        """Return which terms of a model lack the past they rank by."""
+    def notes(self, parts: Iterable[Any]) -> list[str]:
+        """Return which parts of models lack the past they go by."""
         if not self._empty:
             return []
-        empty = [term.without_past for term in terms]
+        empty = dict.fromkeys(part.without_past for part in parts)
         return [f"{what}: no log was loaded; run slatewise load DIR LOG" for what in empty if what]
 
 

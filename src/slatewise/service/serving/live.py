@@ -20,7 +20,7 @@ from slatewise.service.serving.features import FeatureReader, FeatureSource
 from slatewise.service.serving.item_states import AnswerSource, ItemStates, one_at_a_time
 from slatewise.service.serving.items import ItemLog, ItemSource
 from slatewise.service.serving.learning import BetweenNights, ServedAnswers
-from slatewise.service.serving.prior import prior_items, prior_model, prior_version
+from slatewise.service.serving.prior import prior_items, prior_model, prior_version, waiting
 from slatewise.service.serving.request import Request
 from slatewise.service.serving.users import Know
 from slatewise.service.store.features import Features
@@ -88,6 +88,8 @@ class Live:
         came to that: a shop that changes its items for years would else have ever more rows"""
         self.name, self.version, self.config = name, version, model.config
         self.terms: FittedTerms = model.terms
+        self.untrained: list[str] | None = None
+        """before training, notes about parts of the model that wait for it; None once trained"""
         self.applied = 0
         """the number of the last change of items that is taken into account"""
         self.table = table
@@ -146,7 +148,9 @@ class Live:
         def new_items(groups: Ints, _: FeaturePrediction | None) -> NewRows:
             return prior_items(known, len(groups))
 
-        return cls(name, version, model, table, log, new_items)
+        live = cls(name, version, model, table, log, new_items)
+        live.untrained = waiting(config)
+        return live
 
     def apply_items(self, number: int, store: FeatureSource) -> None:
         """Take changes of items into account, up to a number that the log has read.

@@ -56,7 +56,14 @@ def prior_items(config: ModelConfig, count: int) -> tuple[Floats, Floats, Floats
     )
 
 
+def waiting(config: ModelConfig) -> list[str]:
+    """Return a note of the parts that day zero leaves out."""
+    names = [term for term in config.terms if term not in _without_data(config).terms]
+    names += ["evidence"] * bool(config.evidence)
+    return [f"before the first training without {', '.join(names)}"] if names else []
+
+
 def _without_data(config: ModelConfig) -> ModelConfig:
-    """Leave out terms that are computed from a log."""
+    """Leave out terms that are computed from a log, and evidence, whose sources it names."""
     terms = tuple(term for term in config.terms if TERMS[term].item_columns(config))
     return config.model_copy(update={"terms": terms, "evidence": ()})

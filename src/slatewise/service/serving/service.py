@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 
 from slatewise.errors import SlatewiseError
-from slatewise.model.terms import FeatureTerm
 from slatewise.service.serving.arms import Arm, assign
 from slatewise.service.serving.item_states import MissingPast
 from slatewise.service.serving.items import ItemLog
@@ -29,7 +28,7 @@ from slatewise.service.store.stamps import Stamps
 from slatewise.slates.propensities import propensities
 from slatewise.slates.ranked import RankedItems
 from slatewise.slates.slate import Slate
-from slatewise.slates.strategies import Strategy
+from slatewise.slates.strategies import Strategy, explores
 
 logger = logging.getLogger(__name__)
 
@@ -106,7 +105,7 @@ class Service:
             tuple(map(str, answer.slate.items)),
             serving,
         )
-        notes += answer.slate.notes + self._past.notes(live.terms.by_name.values())
+        notes += answer.slate.notes + self._missing(live)
         return record, answer.slate, notes
 
     def rank(self, request: Request) -> tuple[Arm, RankedItems, list[str]]:
@@ -122,7 +121,7 @@ class Service:
         name = assign(self.config.shares, self.config.salt, someone)
         user, live = self._user(request.user_id, notes), self._live[self.config.arms[name].model]
         ranked = live.rank(user.knowing(request.clicks), request)
-        notes += ranked.notes + self._past.notes(live.terms.by_name.values())
+        notes += ranked.notes + self._missing(live)
         arm = next(arm for arm in self.arms if arm.name == name)
         return replace(arm, version=live.version), ranked, notes
 
@@ -187,17 +186,21 @@ class Service:
 
     def missing_past(self) -> list[str]:
         """Return what models need of the past and the store does not have."""
-        terms: dict[str, FeatureTerm] = {}
-        for live in list(self._live.values()):
-            terms |= live.terms.by_name
-        return self._past.notes(terms.values())
+        found = [note for live in list(self._live.values()) for note in self._missing(live)]
+        return list(dict.fromkeys(found))
+
+    def _missing(self, live: Live) -> list[str]:
+        """Return what one model lacks; before training, the parts that it is going to have."""
+        if live.untrained is not None:
+            return live.untrained
+        return self._past.notes(live.config.part_classes())
 
     def weak_exploration(self) -> list[str]:
         """Return which arms draw from models whose draws hardly explore, and why."""
         notes = {
             name: self._live[arm.model].config.exploration_note
             for name, arm in self.config.arms.items()
-            if arm.share > 0 and "thompson" in self._lines[name]
+            if arm.share > 0 and explores(self._strategies[name])
         }
         return [f"Arm {name}: {note}" for name, note in notes.items() if note is not None]
 
