@@ -1,6 +1,7 @@
 """Every strategy, by contract and against what it is meant to do."""
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from slatewise.errors import SlatewiseError
@@ -13,10 +14,15 @@ from slatewise.slates import (
     ExactRanker,
     Greedy,
     InSlateThompson,
+    PosteriorMean,
+    Ranker,
+    Strategy,
+    Thompson,
     Users,
     named_strategy,
 )
 from slatewise.slates.interleaving import interleave
+from slatewise.slates.strategies import explores, is_deterministic, mixture_of
 from slatewise.slates.tables import columns
 from tests.slates.conftest import ITEMS, a_model
 
@@ -114,3 +120,32 @@ def test_a_wrong_name_lists_the_right_ones() -> None:
     with pytest.raises(SlatewiseError, match="no strategy 'ucb'") as caught:
         named_strategy("ucb")
     assert all(name in caught.value.remedy for name in STRATEGIES)
+
+
+class Outside:
+    """A strategy as short as it can be, which says nothing of chance."""
+
+    name = "outside"
+
+    def slates(self, ranker: Ranker, users: Users, k: int) -> npt.NDArray[np.int64]:
+        return ranker.by_mean(users, k)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "deterministic", "exploring"),
+    [
+        (Greedy(), True, False),
+        (Thompson(), False, True),
+        (InSlateThompson(), False, True),
+        (PosteriorMean(), False, False),
+        (EpsilonMix(), False, False),
+        (EpsilonMix(rest="thompson"), False, True),
+        (Outside(), False, False),
+    ],
+)
+def test_strategies_say_what_they_leave_to_chance(
+    strategy: Strategy, *, deterministic: bool, exploring: bool
+) -> None:
+    assert is_deterministic(strategy) == deterministic
+    assert explores(strategy) == exploring
+    assert (mixture_of(strategy) is not None) == isinstance(strategy, EpsilonMix)

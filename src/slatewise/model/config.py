@@ -146,7 +146,8 @@ class ModelConfig(Config):
         for part in self.part_classes():
             part.check(self)
         terms = [TERMS[name].name for name in self.terms]
-        if not self.repeats and (self.likelihood, "history" in terms) != ("all-item", True):
+        keeps_out = any(TERMS[name].keeps_out_clicked for name in self.terms)
+        if not self.repeats and (self.likelihood, keeps_out) != ("all-item", True):
             raise ValueError(
                 "repeats = false is for the all-item likelihood with the term history, which keeps "
                 "items clicked before out of rankings"

@@ -5,7 +5,7 @@ service and in the log. Deriving from `NamedStrategy` is all that a new one need
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -70,10 +70,32 @@ STRATEGIES: Final[dict[str, "type[NamedStrategy]"]] = {}
 """The strategies that people can name."""
 
 
+class Mixture(NamedTuple):
+    """Items at random in some positions of another strategy's slates."""
+
+    epsilon: float
+    """how likely a position is filled at random"""
+    rest: Strategy
+
+
 class NamedStrategy(Config):
     """A strategy that can be named, with its settings as fields."""
 
     name: ClassVar[str]
+    deterministic: ClassVar[bool] = False
+    """whether it always makes the same slate of the same request"""
+    fills_at_random: ClassVar[bool] = False
+    """whether positions have items of `Ranker.at_random`"""
+
+    @property
+    def explores(self) -> bool:
+        """Whether it draws from the posterior to find out more."""
+        return False
+
+    @property
+    def mixture(self) -> "Mixture | None":
+        """What it mixes chance with as `EpsilonMix` does; None for any other way."""
+        return None
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -93,6 +115,7 @@ class Greedy(NamedStrategy):
     """
 
     name: ClassVar[str] = "greedy"
+    deterministic: ClassVar[bool] = True
 
     def slates(self, ranker: Ranker, users: "Users", k: int) -> Ints:
         """Return slates [B, k]."""
@@ -103,6 +126,11 @@ class Thompson(NamedStrategy):
     """Draw everything once and be greedy (strategy:singleTS)."""
 
     name: ClassVar[str] = "thompson"
+
+    @property
+    def explores(self) -> bool:
+        """Yes: one draw."""
+        return True
 
     def slates(self, ranker: Ranker, users: "Users", k: int) -> Ints:
         """Return slates [B, k]."""
@@ -116,6 +144,11 @@ class InSlateThompson(NamedStrategy):
 
     draws: PositiveInt = 12
     """J"""
+
+    @property
+    def explores(self) -> bool:
+        """Yes: J draws."""
+        return True
 
     def slates(self, ranker: Ranker, users: "Users", k: int) -> Ints:
         """Return slates [B, k]."""
@@ -143,6 +176,7 @@ class EpsilonMix(NamedStrategy):
     """Fill each position at random with probability ε, else as another strategy would."""
 
     name: ClassVar[str] = "epsilon-mix"
+    fills_at_random: ClassVar[bool] = True
 
     epsilon: Annotated[float, Field(ge=0, le=1)] = 0.1
     rest: Any = Greedy()
@@ -156,6 +190,16 @@ class EpsilonMix(NamedStrategy):
             raise ValueError("an epsilon-mix of an epsilon-mix is an epsilon-mix: name another")
         return found
 
+    @property
+    def explores(self) -> bool:
+        """As the other strategy does: chance asks no posterior."""
+        return explores(self.rest)
+
+    @property
+    def mixture(self) -> Mixture:
+        """What it is made of."""
+        return Mixture(self.epsilon, self.rest)
+
     def slates(self, ranker: Ranker, users: "Users", k: int) -> Ints:
         """Return slates [B, k]."""
         chance = np.stack([_coins(seed, k) for seed in users.seeds]) < self.epsilon  # [B, k]
@@ -164,6 +208,25 @@ class EpsilonMix(NamedStrategy):
         mixed = np.where(chance, random, np.take_along_axis(own, np.maximum(turn, 0), axis=1))
         # An item of chance may be one of its own, or its group full: its own items make up for it.
         return ranker.interleave(users, np.concatenate([mixed, own], axis=1)[:, None], k)
+
+
+def is_deterministic(strategy: Strategy) -> bool:
+    """Return whether a strategy always makes the same slate of the same request.
+
+    A strategy from outside that does not say so may draw.
+    """
+    return bool(getattr(strategy, "deterministic", False))
+
+
+def explores(strategy: Strategy) -> bool:
+    """Return whether a strategy says that it draws from the posterior to find out more."""
+    return bool(getattr(strategy, "explores", False))
+
+
+def mixture_of(strategy: Strategy) -> Mixture | None:
+    """Return what a strategy mixes chance with as `EpsilonMix` does, if it says so."""
+    found: Mixture | None = getattr(strategy, "mixture", None)
+    return found
 
 
 def _coins(seed: int, k: int) -> npt.NDArray[np.float64]:

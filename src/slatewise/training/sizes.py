@@ -10,10 +10,9 @@ import numpy as np
 import torch
 
 from slatewise.data.dataset import SlateDataset
-from slatewise.features.half_lives import half_lives_of
 from slatewise.features.turnover import items_stay
 from slatewise.model.config import ModelConfig
-from slatewise.model.registry import TERMS
+from slatewise.model.registry import DYNAMICS, TERMS
 from slatewise.model.terms.term import training_sample
 from slatewise.training.config import TrainingConfig
 
@@ -96,23 +95,16 @@ def with_terms(
     obstacles = {name: _obstacle(name, dataset, device) for name in SLATE_TERMS}
     missing = {name: why for name, why in obstacles.items() if why is not None}
     model = model.changed(terms=tuple(n for n in SLATE_TERMS if n not in missing))
-    if "popularity" in model.terms and not model.is_given("half_lives"):
-        model = model.changed(half_lives=half_lives_of(dataset))
+    for term in model.terms:
+        model = model.changed(**TERMS[term].usual_settings(model, dataset))
     return model, missing
 
 
 def _obstacle(term: str, dataset: SlateDataset, device: str) -> str | None:
-    """Return why a term is not for a log, None if it is.
-
-    Weights of popularity within slates rank a catalogue badly: in a world of searches, greedy
-    slates were clicked .13 of the time instead of .32. Where items come and go, the next click
-    weighs it.
-    """
+    """Return why a term is not for a log, None if it is."""
     if device not in TERMS[term].devices:
         return "it is trained on the CPU"
-    if term == "popularity" and items_stay(dataset):
-        return "items stay"
-    why: str | None = TERMS[term].obstacle(dataset)
+    why: str | None = TERMS[term].default_obstacle(dataset)
     return why
 
 
@@ -154,7 +146,7 @@ def settled(
     if size.clicks_only and model.likelihood == "all-item":
         usual["terms"] = (*CLICK_TERMS, *["popularity"] * size.clock_times)
         terms = model.terms if model.is_given("terms") else usual["terms"]
-        usual["repeats"] = size.repeats or "history" not in terms
+        usual["repeats"] = size.repeats or not any(TERMS[t].keeps_out_clicked for t in terms)
     if start is not None:
         usual = {name: getattr(start, name) for name in usual}
     model = model.changed(**{k: v for k, v in usual.items() if not model.is_given(k)})
@@ -181,8 +173,5 @@ def _usual(model: ModelConfig, size: LogSize) -> dict[str, Any]:
     }
     if temperature >= _NEARLY_IN_FULL:
         usual["sigma_max"] = SIGMA_MAX
-        if model.dynamics == "gru":
-            # There are d² weights: under one prior for all d, their divergence eats what more
-            # dimensions explain.
-            usual["sigma_rnn"] = round((model.hidden or dimensions) ** -0.5, 3)
+        usual |= DYNAMICS[model.dynamics].usual_settings(model.hidden or dimensions)
     return usual

@@ -19,6 +19,7 @@ from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
 from slatewise.model.item_features import ItemFeatures
 from slatewise.model.parts import require_device
+from slatewise.model.registry import TERMS
 from slatewise.model.resident import resident
 from slatewise.model.terms import FittedTerms, with_automatic_terms
 from slatewise.training import runs
@@ -78,8 +79,10 @@ def fit(
         LogSize.of(dataset),
         None if start is None else start.config,
     )
-    if "network" in model.terms and not model.is_given("network_seed"):
-        model = model.changed(network_seed=seed)
+    for term in model.terms:
+        own = TERMS[term].seed_setting
+        if own is not None and not model.is_given(own):
+            model = model.changed(**{own: seed})
     require_device(device)
     peers.require_cpu(device)
     groups = torch.tensor(dataset.item_groups, dtype=torch.int64, device=device)

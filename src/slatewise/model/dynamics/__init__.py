@@ -35,6 +35,7 @@ class Dynamics(Part):
     """dynamics with which two-step training learns the items first; None: with these themselves"""
     takes_evidence: ClassVar[bool] = False
     """whether slates without a click move the state by `SlateEvidence.fractions`"""
+    without_past: ClassVar[str | None] = "histories are empty"
     restates: ClassVar[Mapping[str, frozenset[str]]] = {
         "follow": frozenset(["weights", "profiles"])
     }
@@ -44,6 +45,11 @@ class Dynamics(Part):
         """Refuse evidence that these dynamics would take for clicks."""
         if config.evidence and not cls.takes_evidence:
             raise ValueError(f"{cls.name} dynamics take no evidence from slates without a click")
+
+    @classmethod
+    def usual_settings(cls, state_size: int) -> dict[str, Any]:
+        """Return settings that follow d_h where the prior counts nearly in full."""
+        return {}
 
     @property
     def state_size(self) -> int:

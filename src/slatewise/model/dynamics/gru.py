@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import numpy as np
 import torch
@@ -42,6 +42,15 @@ class Gru(Recurrent):
 
     name = "gru"
     Settings = GruSettings
+
+    @classmethod
+    def usual_settings(cls, state_size: int) -> dict[str, Any]:
+        """Return a σ_rnn that shrinks with d_h.
+
+        There are d_h² weights: under one prior for all d_h, their divergence eats what more
+        dimensions explain.
+        """
+        return {"sigma_rnn": round(state_size**-0.5, 3)}
 
     @property
     def state_size(self) -> int:

@@ -34,6 +34,7 @@ class HistoryTerm(FeatureTerm):
     name: ClassVar[str] = "history"
     acts_on: ClassVar[Literal["items", "no click"]] = "items"
     ranks: ClassVar[Ranks] = "items met"
+    keeps_out_clicked: ClassVar[bool] = True
     without_past: ClassVar[str | None] = "histories are empty"
 
     sizes: tuple[float, ...]

@@ -75,6 +75,7 @@ class NetworkTerm(FeatureTerm):
     acts_on: ClassVar[Literal["items", "no click"]] = "items"
     ranks: ClassVar[Ranks] = "never"
     in_lists: ClassVar[bool] = True
+    seed_setting: ClassVar[str | None] = "network_seed"
     without_past: ClassVar[str | None] = "the network knows of no past"
     Settings: ClassVar[type[Config]] = NetworkSettings
 

@@ -3,7 +3,7 @@
 Weights may have either sign: given its clicks, many recent views count against an item.
 """
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 
 import numpy as np
 import torch
@@ -12,9 +12,11 @@ from pydantic import Field, PositiveFloat, model_validator
 from slatewise.config import Config
 from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
+from slatewise.features.half_lives import half_lives_of
 from slatewise.features.popularity import AGE, HALF_LIVES, Popularity, PopularityConfig
 from slatewise.features.popularity_index import PopularityIndex
 from slatewise.features.popularity_state import PopularityState
+from slatewise.features.turnover import items_stay
 from slatewise.model.terms.term import (
     Describe,
     FeatureTerm,
@@ -123,6 +125,20 @@ class PopularityTerm(FeatureTerm):
     def obstacle(cls, dataset: SlateDataset) -> str | None:
         """Return why popularity cannot be learned from a log: it fades by the hour."""
         return None if dataset.meta["clock_times"] else "the times of the log are only an order"
+
+    @classmethod
+    def default_obstacle(cls, dataset: SlateDataset) -> str | None:
+        """Return the same, or that items stay.
+
+        Its weights within slates rank a catalogue badly: in a world of searches, greedy slates were
+        clicked .13 of the time instead of .32. Where items come and go, the next click weighs it.
+        """
+        return "items stay" if items_stay(dataset) else cls.obstacle(dataset)
+
+    @classmethod
+    def usual_settings(cls, config: "ModelConfig", dataset: SlateDataset) -> dict[str, Any]:
+        """Return the half-lives that best predict clicks."""
+        return {} if config.is_given("half_lives") else {"half_lives": half_lives_of(dataset)}
 
     def words(self, column: str) -> str:
         """Return the meaning of a feature."""

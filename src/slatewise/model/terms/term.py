@@ -130,6 +130,10 @@ class Term(Config):
     in_lists: ClassVar[bool] = False
     """whether it sees whole slates: it acts where a given list is ranked, although not where all
     items are, and comes in once all else is fitted (`slatewise.model.pool`)"""
+    keeps_out_clicked: ClassVar[bool] = False
+    """whether it can keep items clicked before out of rankings (`repeats = false`)"""
+    seed_setting: ClassVar[str | None] = None
+    """the setting that has the seed of a run where it is not given"""
     without_past: ClassVar[str | None] = None
     """note where it ranks by the past of users, and no past is known"""
 
@@ -141,6 +145,16 @@ class Term(Config):
     def obstacle(cls, dataset: SlateDataset) -> str | None:
         """Return why the term cannot be learned from a log, None if it can."""
         return None
+
+    @classmethod
+    def default_obstacle(cls, dataset: SlateDataset) -> str | None:
+        """Return why models of the log's slates should not have it unasked, None if they may."""
+        return cls.obstacle(dataset)
+
+    @classmethod
+    def usual_settings(cls, config: "ModelConfig", dataset: SlateDataset) -> dict[str, Any]:
+        """Return settings that are not given and that the log decides, none by default."""
+        return {}
 
     @classmethod
     def parameters(

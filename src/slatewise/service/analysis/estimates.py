@@ -25,13 +25,13 @@ from slatewise.evaluation.off_policy import (
     per_position,
     self_normalised,
 )
-from slatewise.service.analysis.weights import SlateWeights, weigh, without_chance
+from slatewise.service.analysis.weights import SlateWeights, weigh
 from slatewise.service.serving.replayer import Replayer
 from slatewise.service.serving.request import is_whole
 from slatewise.service.settings import ArmConfig
 from slatewise.service.store import Store
 from slatewise.service.store.records import Visit
-from slatewise.slates.strategies import strategy_from
+from slatewise.slates.strategies import is_deterministic, strategy_from
 
 Doubles = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -108,7 +108,7 @@ def _weigh(replayer: Replayer, visit: Visit, target: ArmConfig, draws: int) -> S
     if serving is None or serving.model != target.model:
         return "made by another model"
     logging, wanted = strategy_from(serving.strategy), target.line
-    if without_chance(logging) and serving.strategy != wanted:
+    if is_deterministic(logging) and serving.strategy != wanted:
         return "made without chance: they cannot tell about other arms"
     if not visit.slate.items:
         return "empty"

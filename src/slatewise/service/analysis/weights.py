@@ -10,7 +10,7 @@ k positions, L draws.
 """
 
 from dataclasses import dataclass
-from typing import Final, TypeGuard
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from slatewise.service.store.records import Serving
 from slatewise.slates.exact import ExactRanker
 from slatewise.slates.interleaving import interleave
 from slatewise.slates.slate import Slate
-from slatewise.slates.strategies import EpsilonMix, Greedy, Strategy
+from slatewise.slates.strategies import Mixture, Strategy, is_deterministic, mixture_of
 from slatewise.slates.users import Users
 
 _MIXED: Final = 4_000
@@ -79,17 +79,13 @@ def _unchanged(ranker: ExactRanker, slate: Slate) -> SlateWeights:
     return SlateWeights(1.0, np.ones(len(slate)), True, relevance[0], relevance[1:])
 
 
-def without_chance(strategy: Strategy) -> bool:
-    """Return whether a strategy always makes the same slate of the same request."""
-    return isinstance(strategy, Greedy)
-
-
 def _drawn(ranker: ExactRanker, slate: Slate, strategy: Strategy, draws: int, stream: int) -> Ints:
     """Make the slate anew by a strategy, with seeds of its own: [L, k]."""
     seed = np.random.SeedSequence([slate.seed, stream])
-    if _is_plain_mix(strategy, slate):
-        return _mixed(ranker, slate, strategy, max(draws, _MIXED), np.random.default_rng(seed))
-    count = 1 if without_chance(strategy) else draws
+    mix = _plain_mix(strategy, slate)
+    if mix is not None:
+        return _mixed(ranker, slate, mix, max(draws, _MIXED), np.random.default_rng(seed))
+    count = 1 if is_deterministic(strategy) else draws
     users = Users(
         [slate.history] * count,
         [slate.filter] * count,
@@ -98,17 +94,16 @@ def _drawn(ranker: ExactRanker, slate: Slate, strategy: Strategy, draws: int, st
     return strategy.slates(ranker, users, len(slate))
 
 
-def _is_plain_mix(strategy: Strategy, slate: Slate) -> TypeGuard[EpsilonMix]:
-    """Return whether all chance of a strategy is in its coins and its items at random."""
-    return (
-        isinstance(strategy, EpsilonMix)
-        and without_chance(strategy.rest)
-        and slate.filter.caps is None
-    )
+def _plain_mix(strategy: Strategy, slate: Slate) -> Mixture | None:
+    """Return the mixture whose coins and items at random are all chance that a strategy has."""
+    mix = mixture_of(strategy)
+    if mix is None or not is_deterministic(mix.rest) or slate.filter.caps is not None:
+        return None
+    return mix
 
 
 def _mixed(
-    ranker: ExactRanker, slate: Slate, mix: EpsilonMix, draws: int, rng: np.random.Generator
+    ranker: ExactRanker, slate: Slate, mix: Mixture, draws: int, rng: np.random.Generator
 ) -> Ints:
     """Draw slates of an ε-mix at once, ranking once: 200 in 1 ms instead of 100.
 
@@ -132,7 +127,7 @@ def _position_propensities(
     ranker: ExactRanker, slate: Slate, serving: Serving, logging: Strategy, draws: int
 ) -> Doubles:
     """Return how likely each item was at its position: [k]."""
-    if without_chance(logging):
+    if is_deterministic(logging):
         return np.ones(len(slate))
     if serving.propensities is not None:
         return np.array(serving.propensities)
@@ -142,14 +137,15 @@ def _position_propensities(
 
 def _slate_probability(ranker: ExactRanker, slate: Slate, strategy: Strategy) -> float | None:
     """Return how likely a strategy was to make the whole slate, None if that is not known."""
-    if without_chance(strategy):
+    if is_deterministic(strategy):
         own = strategy.slates(ranker, slate.user, len(slate))[0]
         return float((own == slate.numbers).all())
-    if not _is_plain_mix(strategy, slate):
+    mix = _plain_mix(strategy, slate)
+    if mix is None:
         return None
-    own = strategy.rest.slates(ranker, slate.user, len(slate))[0]
+    own = mix.rest.slates(ranker, slate.user, len(slate))[0]
     offered = len(_offered(ranker, slate))
-    return epsilon_mix_probability(slate.numbers.tolist(), own.tolist(), offered, strategy.epsilon)
+    return epsilon_mix_probability(slate.numbers.tolist(), own.tolist(), offered, mix.epsilon)
 
 
 def _offered(ranker: ExactRanker, slate: Slate) -> Ints:
@@ -161,14 +157,25 @@ def _offered(ranker: ExactRanker, slate: Slate) -> Ints:
 
 
 def _relevance(ranker: ExactRanker, slate: Slate, wanted: Ints) -> Doubles:
-    """Return exp(utility), in closed form, of the slate and of others: [1 + L, k]."""
+    """Return exp(utility), in closed form, of the slate and of others: [1 + L, k].
+
+    By what slates are made by: where a term sees these, an item has another utility in each.
+    """
     together = np.concatenate([slate.numbers[None], wanted])
+    if ranker.terms.candidates:
+        rows, row_of = np.unique(together, axis=0, return_inverse=True)
+        return np.stack([_relevance_in(ranker, slate, row) for row in rows])[row_of.reshape(-1)]
     items, position = np.unique(together, return_inverse=True)
+    return _relevance_in(ranker, slate, items)[position.reshape(together.shape)]
+
+
+def _relevance_in(ranker: ExactRanker, slate: Slate, items: Ints) -> Doubles:
+    """Return exp(utility) of different items [n] of one slate, 0 where there is none: [n]."""
     real = items >= 0
     relevance = np.zeros(len(items))
-    parts = ranker.mean_parts(slate.user, items[real])
-    relevance[real] = np.exp(sum(parts.values(), np.zeros(int(real.sum()))))
-    return relevance[position.reshape(together.shape)]
+    if real.any():
+        relevance[real] = np.exp(sum(ranker.slate_parts(slate.user, items[real]).values()))
+    return relevance
 
 
 def _ratio(target: Doubles, logged: Doubles) -> Doubles:
