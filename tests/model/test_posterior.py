@@ -13,6 +13,7 @@ from slatewise.model.parameters import Parameters
 from slatewise.model.posterior import Posterior
 from slatewise.model.priors.hierarchical import HierarchicalPrior
 from tests.model.ragged import normals
+from tests.model.reference import samples_around
 
 CONFIGS = [
     ModelConfig(dynamics="gru", prior="hierarchical", dimensions=3, hidden=5, sigma_rnn=0.7),
@@ -210,7 +211,7 @@ def test_weights_stand_in_the_order_of_the_features_however_terms_are_named() ->
     assert expected.shape == (3 + 4 * 3 + 1,)
     assert torch.equal(mean.step_weights, shared["propensity"].mean)
     assert torch.equal(mean.positions, shared["position"].mean)
-    drawn = posterior.samples_around(torch.zeros(5, 8, 4), seeded(0))
+    drawn = samples_around(posterior, torch.zeros(5, 8, 4), seeded(0))
     assert drawn.cell_weights.shape == (5, 16)
 
 

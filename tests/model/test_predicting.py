@@ -12,6 +12,7 @@ from slatewise.model.posterior import Posterior
 from slatewise.model.profiles import known_profiles, present_profiles
 from slatewise.model.steps import ClickSteps
 from tests.model.ragged import random_interactions
+from tests.model.reference import samples_around
 
 ITEMS, DRAWS = 12, 4
 
@@ -43,7 +44,7 @@ def test_draws_side_by_side_are_those_one_after_the_other(
     batch = random_interactions(3, users=9, longest_user=12)
     steps = ClickSteps.of(batch)
     seeded = torch.Generator().manual_seed(2)
-    draws = posterior.samples_around(posterior.items.samples(DRAWS, seeded), seeded)
+    draws = samples_around(posterior, posterior.items.samples(DRAWS, seeded), seeded)
     together = present_profiles(draws, batch)
     for number in range(DRAWS):
         alone = known_profiles(one_of(draws, number), batch, steps)

@@ -118,7 +118,8 @@ def test_the_screen_of_dot_products_lets_pass_what_doubles_would_rank() -> None:
 
 def test_a_profile_of_zero_leaves_biases_to_rank_and_ties_to_the_number() -> None:
     world = naive.make_world()
-    world.table.set_biases([250, 40], 1.0)
+    rows = np.array([250, 40])
+    world.table.put(rows, world.table.means_of(rows), world.table.scales_of(rows), [1.0, 1.0])
     found = rank_means(world.table, np.zeros(5), 5, relevance="dot")
     assert found.items.tolist() == [40, 250, 0, 1, 2]
 

@@ -87,7 +87,7 @@ def test_changes_are_private_to_the_process(tmp_path: Path) -> None:
     values = rows(40)
     table = ItemTable.create(*values, tmp_path / "table")
     table.append(*rows(10, 1))
-    table.set_biases([0, 1], [5.0, 6.0])
+    table.put([0, 1], table.means_of([2, 3]), table.scales_of([2, 3]), [5.0, 6.0])
     table.set_available([2], False)
     other = ItemTable.open(tmp_path / "table")
     assert_holds(other, values)
@@ -97,7 +97,7 @@ def test_changes_are_private_to_the_process(tmp_path: Path) -> None:
 def test_biases_and_availability_are_kept_apart() -> None:
     table = ItemTable.create(*rows(20))
     table.set_available([4, 5], False)
-    table.set_biases([4, 6], 9.0)
+    table.put([4, 6], table.means_of([4, 6]), table.scales_of([4, 6]), [9.0, 9.0])
     assert rank_means(table, np.zeros(3), 1).items.tolist() == [6]
     assert not table.available[4]
     table.set_available([4], True)

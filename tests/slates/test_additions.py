@@ -207,7 +207,7 @@ def test_an_explanation_says_what_each_term_adds(
     for position, reason in enumerate(recommender.explain(slate, draws=20)):
         assert reason.adds == {name: values[position] for name, values in parts.items()}
     plain = Recommender(model_of(dataset, ()))
-    assert list(plain.explain(plain.recommend([3], 1, seed=0), 20)[0].adds) == ["distance", "bias"]
+    assert list(plain.explain(plain.recommend([3], 1, seed=0), 20)[0].adds) == ["distance"]
 
 
 def test_new_items_have_the_bias_of_their_group_and_no_popularity_yet(

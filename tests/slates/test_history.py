@@ -16,6 +16,7 @@ from slatewise.slates import ExactRanker, Recommender, Seen, Users
 from slatewise.slates.tables import columns
 from slatewise.slates.users import history_of_events
 from tests.model.ragged import Met, histories, random_interactions
+from tests.model.reference import samples_around
 from tests.slates.conftest import ITEMS, a_model
 from tests.slates.dense import DenseRanker, interactions_of
 
@@ -86,7 +87,7 @@ def test_drawn_profiles_have_the_moments_of_the_models_own_draws(dynamics: Dynam
     seeded = torch.Generator().manual_seed(2)
     with torch.no_grad():
         items = model.posterior.items.samples(draws, seeded)
-        parameters = model.posterior.samples_around(items, seeded)
+        parameters = samples_around(model.posterior, items, seeded)
         theirs = present_profiles(parameters, interactions_of(user))[:, 0].numpy()
     error = theirs.std(axis=0) * np.sqrt(2 / draws)
     assert (np.abs(drawn.profiles.mean(axis=0) - theirs.mean(axis=0)) < 5 * error).all()

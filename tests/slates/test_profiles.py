@@ -7,6 +7,7 @@ import torch
 from slatewise.data.interactions import Interactions
 from slatewise.model.profiles import present_profiles
 from slatewise.slates.profiles import UserDynamics
+from tests.model.reference import samples_around
 from tests.slates.conftest import D, a_model
 
 Dynamics = Literal["gru", "linear"]
@@ -38,7 +39,7 @@ def test_drawn_profiles_have_the_moments_of_the_models_own_draws(dynamics: Dynam
     vectors = np.repeat(VECTORS[None], draws, axis=0)
     mine = UserDynamics(posterior).draws(vectors, np.full(6, -1), np.random.default_rng(1))
     seeded = torch.Generator().manual_seed(2)
-    parameters = posterior.samples_around(torch.from_numpy(vectors), seeded)
+    parameters = samples_around(posterior, torch.from_numpy(vectors), seeded)
     batch = Interactions.of_clicks(torch.arange(6), torch.tensor([0, 6]))
     theirs = present_profiles(parameters, batch)[:, 0].numpy()
     error = theirs.std(axis=0) * np.sqrt(2 / draws)

@@ -17,6 +17,7 @@ from slatewise.model.posterior import Posterior
 from slatewise.model.steps import ClickSteps
 from slatewise.training.objective import ItemRows, negative_elbo
 from tests.model.ragged import histories, normals, ragged, random_interactions
+from tests.model.reference import item_kl
 from tests.training.dense import Dense, leaves
 
 ITEMS, GROUPS, D, LONGEST = 12, 3, 4, 6
@@ -162,7 +163,7 @@ def test_an_epoch_carries_the_whole_divergence(prior: str, batch_users: int) -> 
     half, whole = carried(config.model_copy(update={"temperature": 0.5})), carried(config)
     dense = (
         posterior.shared_kl()
-        + posterior.prior.item_kl(posterior.items, posterior.item_groups, None).sum()
+        + item_kl(posterior.prior, posterior.items, posterior.item_groups, None).sum()
     )
     assert 2 * (whole - half) == pytest.approx(dense.item() / total, rel=1e-6)
 

@@ -268,7 +268,7 @@ def test_similar_items_and_unknown_ids(finished: Path) -> None:
     found = model.similar_items(7, 5)
     distances = np.linalg.norm(model.item_vectors - model.item_vectors[model.number_of(7)], axis=1)
     wanted = [n for n in np.argsort(distances, kind="stable") if model.item_ids[n] != 7][:5]
-    assert [d for _, d in found] == pytest.approx(sorted(distances[wanted]), abs=1e-5)
+    assert [-r for _, r in found] == pytest.approx(sorted(distances[wanted]), abs=1e-5)
     assert 7 not in [item for item, _ in found]
     with pytest.raises(SlatewiseError, match="knows no item 'x'"):
         model.group_of("x")

@@ -85,6 +85,7 @@ def recommend(
     # Torch takes a second to load: only commands that need it pay.
     from slatewise.data.formats import load_formats  # noqa: PLC0415
     from slatewise.slates import Recommender, named_strategy  # noqa: PLC0415
+    from slatewise.slates.strategies import explores  # noqa: PLC0415
 
     names = None if mapping is None else load_formats(mapping)[0]
     if names is not None and users is None and log is None:
@@ -117,7 +118,7 @@ def recommend(
     chosen, length = named_strategy(strategy), k or _USUAL_K
     target = None if users is None else _new_file(out)
     recommender = Recommender.load(run)
-    if recommender.model.exploration_note and "thompson" in chosen.name:
+    if recommender.model.exploration_note and explores(chosen):
         console.print(recommender.model.exploration_note)
     popularity = _refresh(recommender, log, names, at)
     if users is not None and target is not None:
@@ -142,7 +143,9 @@ def recommend(
     if explain:
         reasons = recommender.explain(slate)
         console.print(_reasons(reasons))
-        console.print(_sums(reasons, recommender))
+        console.print(_sums(reasons))
+        own = recommender.model.posterior.parts.relevance
+        console.print(f"{own.name}: {own.words}", style="dim")
     else:
         console.print(_shown(slate))
     _print_ignored(slate.unknown)
@@ -352,13 +355,12 @@ def _reasons(reasons: "list[Reason]") -> Table:
     return result
 
 
-def _sums(reasons: "list[Reason]", recommender: "Recommender") -> Table:
+def _sums(reasons: "list[Reason]") -> Table:
     """Show what each part adds to the utility of each item."""
     adds = reasons[0].adds if reasons else {}
-    parts = [name for name in adds if name != "bias" or "bias" in recommender.model.config.terms]
-    result = table("\nUtility, term by term", "item", *parts, "sum")
+    result = table("\nUtility, term by term", "item", *adds, "sum")
     for reason in reasons:
-        values = [reason.adds[name] for name in parts]
+        values = list(reason.adds.values())
         shown = [f"{value:+.3f}".replace("-", "−") for value in (*values, sum(values))]
         result.add_row(str(reason.item), *shown)
     return result

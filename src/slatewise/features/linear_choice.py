@@ -84,10 +84,6 @@ class LinearChoice:
         """Return the log-probability of what was chosen, summed over the choices."""
         return float(self.shares @ self._log_probabilities(weights))
 
-    def log_density(self, weights: Doubles) -> float:
-        """Return log-likelihood + log prior, up to a constant."""
-        return self.log_likelihood(weights) + self._log_prior(weights)
-
     def precision(self, weights: Doubles) -> Doubles:
         """Return the negative curvature [P, P] of the log-density, by which Laplace has a normal.
 

@@ -163,13 +163,16 @@ class SlateModel:
         return self.group_names[int(self.posterior.item_groups[self.number_of(item)])]
 
     def similar_items(self, item: ItemId, k: int = 10) -> list[tuple[ItemId, float]]:
-        """Return the k nearest other items by posterior mean, nearest first, with the distance."""
+        """Return the k most relevant other items to a user who is where an item is, best first.
+
+        By posterior means, with the relevance: of a distance model, the nearest, with −distance.
+        """
         number = self.number_of(item)
         vectors = split_bias(self.posterior.items.mean.detach(), self.config.dimensions)[0]
-        distance = torch.linalg.vector_norm(vectors - vectors[number], dim=1)
-        distance[number] = torch.inf
-        nearest = torch.topk(distance, min(k, len(distance) - 1), largest=False)
+        relevance = self.posterior.parts.relevance.exact(vectors[number, None], vectors)[0]
+        relevance[number] = -torch.inf
+        best = torch.topk(relevance, min(k, len(relevance) - 1))
         return [
-            (self.item_ids[n], d)
-            for n, d in zip(nearest.indices.tolist(), nearest.values.tolist(), strict=True)
+            (self.item_ids[n], value)
+            for n, value in zip(best.indices.tolist(), best.values.tolist(), strict=True)
         ]

@@ -51,10 +51,6 @@ class ItemCentre(Part):
         """Return Var W x: [R, C]."""
         return features.to(self.weights.mean.dtype).square() @ self.weights.scale.square()
 
-    def without(self, items: Gaussian, features: Tensor) -> Gaussian:
-        """Return items relative to W x, at the mean of W."""
-        return Gaussian(items.mean - self.mean(features), items.raw, items.sigma_max)
-
     def variances(self, features: Tensor, groups: Tensor, shares: Tensor, count: int) -> Tensor:
         """Add up shares [R] · Var W x over the items of each of `count` groups: [G, C].
 

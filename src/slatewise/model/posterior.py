@@ -158,18 +158,6 @@ class Posterior:
         ranking = None if self.ranking is None else self.ranking.draw(generator)
         return values, ranking
 
-    def samples_around(self, items: Tensor, generator: torch.Generator | None = None) -> Parameters:
-        """Draw J times all that moves users, around J draws of items [J, R, C]: all [J, …].
-
-        What only stands above the items, such as group means, is not drawn.
-        """
-        values = {
-            name: part.samples(len(items), generator)
-            for name, part in self.shared.items()
-            if name not in self.prior.learned
-        }
-        return self.parameters(items, values)
-
     def parameters(
         self, items: Tensor, shared: Mapping[str, Tensor], ranking: Tensor | None = None
     ) -> Parameters:

@@ -23,7 +23,7 @@ class ItemTable:
     and features x_i, on which weights w of a request act: its score for a profile z is
     b_i + w · x_i − ‖z − v_i‖ or, by dot product, b_i + w · x_i + z · v_i.
     A table on disk is memory-mapped, so that processes share it; changes (`append`, `put`,
-    `set_biases`, `set_features`, `set_available`, `set_groups`) are private to the process and hold
+    `set_features`, `set_available`, `set_groups`) are private to the process and hold
     for requests that begin later.
     """
 
@@ -231,17 +231,6 @@ class ItemTable:
             return False
         known = items[items < len(moved)]
         return int(moved[known].max(initial=0)) > moves
-
-    def set_biases(self, items: npt.ArrayLike, values: npt.ArrayLike) -> None:
-        """Give items [n] other biases, [n] or one for all."""
-        indices = self.checked(items)
-        biases = np.broadcast_to(np.asarray(values, np.float32), indices.shape)
-        _require_finite("a bias", biases)
-        with self._changing:
-            columns = self._columns
-            columns.biases[indices] = biases
-            on = columns.offers[indices] > -np.inf
-            columns.offers[indices] = np.where(on, biases, -np.inf)
 
     def set_features(self, values: npt.ArrayLike, items: npt.ArrayLike | None = None) -> None:
         """Give all items features [I, P], or only some of them [n] others [n, P].

@@ -51,6 +51,8 @@ class ExactRanker:
         self.terms = RankingTerms(posterior, terms or FittedTerms(), table)
         self.dynamics = UserDynamics(posterior)
         self.relevance = posterior.parts.relevance
+        named = posterior.parts.terms.items()
+        self._bias_names = [name for name, one in named if one.item_columns(posterior.config)]
         self._profiles: WeakKeyDictionary[UserHistory, tuple[int, Floats]] = WeakKeyDictionary()
 
     def by_mean(self, users: Users, k: int, length: int | None = None) -> Ints:
@@ -211,8 +213,9 @@ class ExactRanker:
     def mean_parts(self, users: Users, items: Ints) -> dict[str, Doubles]:
         """Return what each term adds to the utilities of items [k] to the first user: [k] each.
 
-        In closed form; the relevance, such as `distance`, is one of them. They add up to
-        what `by_mean` ranks by.
+        In closed form; the relevance, such as `distance`, is one of them. They add up to what
+        `by_mean` ranks all items by; where terms see slates, that is its first stage only, and
+        `slate_parts` has what slates are made by.
         """
         return self.own_parts(users, items) | self.terms.mean_parts(users.histories[0], items)
 
@@ -234,14 +237,14 @@ class ExactRanker:
         return {name: in_list.sharpness * added for name, added in parts.items()}
 
     def own_parts(self, users: Users, items: Ints) -> dict[str, Doubles]:
-        """Return what relevance and biases are to the first user: [k] each."""
+        """Return what relevance, and biases where the model has them, add: [k] each."""
         profile = self.mean_profiles(users)[0]
         given = self.table.means_of(items), self.table.variances_of(items)
         wider, vectors = self.relevance.arrays_with_spread(profile[None], *given)
         found = self.relevance.of_arrays(wider, vectors)
         parts = {self.relevance.name: found.astype(np.float64)}
-        parts["bias"] = self.table.biases_of(items).astype(np.float64)
-        return parts
+        biases = self.table.biases_of(items).astype(np.float64)
+        return parts | dict.fromkeys(self._bias_names, biases)
 
     def draw_profiles(self, history: UserHistory, draws: int, seed: int) -> Profiles:
         """Draw the profile of one user J times, with everything that is uncertain about it."""

@@ -9,7 +9,7 @@ from slatewise.model.fitted import ItemId
 from slatewise.slates.catalogue import Catalogue
 from slatewise.slates.exact import ExactRanker
 from slatewise.slates.slate import Slate
-from slatewise.slates.strategies import EpsilonMix
+from slatewise.slates.strategies import STRATEGIES
 from slatewise.slates.users import Ints
 
 DEPTH = 200
@@ -32,8 +32,7 @@ class Reason:
     ranks: tuple[int | None, int | None, int | None]
     """10 %, 50 % and 90 % of the posterior of its rank; None below the first 200"""
     nearest_click: ItemId | None
-    """the item of the user's history that is closest to it"""
-    nearest_distance: float | None
+    """the item of the user's history to which it is most relevant: the closest, by distance"""
     views: int
     """how often it was seen in training"""
     adds: dict[str, float]
@@ -59,7 +58,7 @@ def explain(ranker: ExactRanker, catalogue: Catalogue, slate: Slate, draws: int)
     for position, number in enumerate(slate.numbers):
         found = np.flatnonzero(by_mean == number)
         greedy_rank = int(found[0]) + 1 if len(found) else None
-        click, distance = nearest[position]
+        click = nearest[position]
         reasons.append(
             Reason(
                 item=slate.items[position],
@@ -69,7 +68,6 @@ def explain(ranker: ExactRanker, catalogue: Catalogue, slate: Slate, draws: int)
                 greedy_rank=greedy_rank,
                 ranks=quantiles[position],
                 nearest_click=None if click is None else catalogue.ids_of(np.array([click]))[0],
-                nearest_distance=distance,
                 views=int(views[position]),
                 adds={name: float(values[position]) for name, values in parts.items()},
                 shown_as=_shown_as(greedy_rank, len(slate), chance=number in drawn_by_chance),
@@ -88,7 +86,7 @@ def _shown_as(
 
 def _by_chance(ranker: ExactRanker, slate: Slate) -> set[int]:
     """Return the items that chance had for an ε-mix, which depend on its seed alone."""
-    if slate.strategy != EpsilonMix.name:
+    if not getattr(STRATEGIES.get(slate.strategy), "fills_at_random", False):
         return set()
     return set(ranker.at_random(slate.user, len(slate))[0].tolist())
 
@@ -106,15 +104,10 @@ def rank_quantiles(rankings: Ints, items: Ints) -> list[tuple[int | None, int | 
     return list(zip(*bounded, strict=True))
 
 
-def nearest_clicks(
-    ranker: ExactRanker, clicks: Ints, items: Ints
-) -> list[tuple[int | None, float | None]]:
-    """Return the closest click of each item [k] by posterior means, with its distance."""
+def nearest_clicks(ranker: ExactRanker, clicks: Ints, items: Ints) -> list[int | None]:
+    """Return the click of which each item [k] is most relevant to a user there, by means."""
     if not len(clicks):
-        return [(None, None)] * len(items)
+        return [None] * len(items)
     vectors, past = ranker.table.means_of(items), ranker.table.means_of(clicks)
-    distance = np.linalg.norm(vectors[:, None] - past, axis=2)  # [k, C]
-    best = distance.argmin(axis=1)
-    return [
-        (int(clicks[index]), float(row[index])) for row, index in zip(distance, best, strict=True)
-    ]
+    near = ranker.relevance.of_arrays(past, vectors[:, None])  # [k, C]
+    return [int(clicks[index]) for index in near.argmax(axis=1)]

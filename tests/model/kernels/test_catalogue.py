@@ -14,12 +14,12 @@ from torch import Tensor
 from slatewise.model.kernels.backend import RelevanceFunction, is_distance
 from slatewise.model.kernels.catalogue import TakenItems, catalogue_log_sum, catalogue_terms
 from slatewise.model.relevance.distance import DISTANCE, many_distances
-from slatewise.model.relevance.dot import DOT
+from slatewise.model.relevance.dot import Dot
 from tests.model.kernels.batches import Cosine
 from tests.model.kernels.test_slate import run
 
 BACKENDS = ["numba", "torch"]
-BOTH = pytest.mark.parametrize("relevance", [DISTANCE, DOT], ids=lambda one: one.name)
+BOTH = pytest.mark.parametrize("relevance", [DISTANCE, Dot()], ids=lambda one: one.name)
 DIFFERENTIABLE = ("states", "items", "no_click")
 
 
@@ -160,7 +160,7 @@ cases = st.builds(
     include_bias=st.booleans(),
     sharpness=st.sampled_from([0.5, 1.0, 2.0]),
     with_taken=st.booleans(),
-    relevance=st.sampled_from([DISTANCE, DOT]),
+    relevance=st.sampled_from([DISTANCE, Dot()]),
 )
 
 
@@ -305,7 +305,7 @@ def test_a_state_upon_a_candidate_has_a_finite_gradient() -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_large_products_neither_overflow_nor_vanish(backend: str) -> None:
-    case = random_case(4, relevance=DOT)
+    case = random_case(4, relevance=Dot())
     case = replace(case, items=case.items * 300)
     total, gradients = case.gradients(backend)
     reference, expected = case.double().gradients("torch")

@@ -14,7 +14,7 @@ from slatewise.model.kernels.means import row_means
 from slatewise.model.kernels.slate import slate_terms
 from slatewise.model.noise import normals
 from slatewise.model.relevance.distance import DISTANCE
-from slatewise.model.relevance.dot import DOT
+from slatewise.model.relevance.dot import Dot
 
 pytest.importorskip("triton", reason="NO TRITON: kernels for a GPU are NOT tested here")
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -228,7 +228,7 @@ def test_choices_are_those_of_the_reference(case: dict[str, Any]) -> None:
     def there(tensor: Tensor | None) -> Tensor | None:
         return None if tensor is None else tensor.to(DEVICE)
 
-    relevance = DOT if case.get("relevance") == "dot" else DISTANCE
+    relevance = Dot() if case.get("relevance") == "dot" else DISTANCE
     reference = slate_terms(
         z,
         table,

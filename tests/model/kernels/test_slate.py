@@ -12,16 +12,16 @@ from torch import Tensor
 
 from slatewise.model.kernels.backend import RelevanceFunction
 from slatewise.model.relevance.distance import DISTANCE
-from slatewise.model.relevance.dot import DOT
+from slatewise.model.relevance.dot import Dot
 from tests.model.kernels.batches import DIFFERENTIABLE, Batch, Cosine, by_hand, random_batch
 
 BACKENDS = ["numba", "torch"]
-BOTH = pytest.mark.parametrize("relevance", [DISTANCE, DOT], ids=lambda one: one.name)
+BOTH = pytest.mark.parametrize("relevance", [DISTANCE, Dot()], ids=lambda one: one.name)
 # Relative to the largest number of the kind; float32 itself rounds at 6e-8, and errors of the
 # kernel were 2e-7 at most when it was written.
 FLOAT32 = 2e-6
 
-COMPILED = [(1, 0, DISTANCE), (2, 7, DOT), (5, 3, DISTANCE), (25, 0, DOT), (33, 7, DISTANCE)]
+COMPILED = [(1, 0, DISTANCE), (2, 7, Dot()), (5, 3, DISTANCE), (25, 0, Dot()), (33, 7, DISTANCE)]
 """Dimensions, features and relevance: what loops are compiled for, in two seconds each."""
 
 

@@ -84,14 +84,8 @@ class ItemPrior(Part):
         """KL divergence of the prior's own parameters from their hyper-prior: []."""
 
     @abstractmethod
-    def item_kl(
-        self, items: Gaussian, groups: Tensor, source: Source, features: Tensor | None = None
-    ) -> Tensor:
-        """Expected KL divergence of items [R, C] of groups [R] from the prior: [R]."""
-
-    @abstractmethod
     def drawn_kl(self, drawn: ItemDraw, source: Source) -> Tensor:
-        """Return Σ shares · item_kl of the items drawn, from sums over groups alone: []."""
+        """Return Σ shares · E KL of the items drawn from the prior, from sums over groups: []."""
 
     @abstractmethod
     def predictive(self, groups: Tensor, features: Tensor | None = None) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,6 @@ from pydantic import PositiveFloat
 from torch import Tensor
 
 from slatewise.config import Config, Search
-from slatewise.model.gaussian import Gaussian
 from slatewise.model.item_centre import ItemCentre
 from slatewise.model.kernels.items import ItemDraw
 from slatewise.model.part import Noise
@@ -49,16 +48,6 @@ class FlatPrior(ItemPrior):
     def kl(self) -> Tensor:
         """Nothing is learned here, unless items have features."""
         return torch.zeros(()) if self.centre is None else self.centre.kl()
-
-    def item_kl(
-        self, items: Gaussian, groups: Tensor, source: Source, features: Tensor | None = None
-    ) -> Tensor:
-        """Closed form; groups do not matter."""
-        if self.centre is None or features is None:
-            return items.kl(self._scales).sum(-1)
-        wobble = self.centre.variance(features) / self._scales.to(items.mean).square()
-        offsets = self.centre.without(items, features)
-        return (offsets.kl(self._scales) + 0.5 * wobble).sum(-1)
 
     def drawn_kl(self, drawn: ItemDraw, source: Source) -> Tensor:
         """Closed form."""

@@ -8,7 +8,7 @@ from pydantic import PositiveFloat
 from torch import Tensor
 
 from slatewise.config import Config, Search
-from slatewise.model.gaussian import Gaussian, gaussian_kl
+from slatewise.model.gaussian import Gaussian
 from slatewise.model.item_centre import ItemCentre
 from slatewise.model.kernels.items import ItemDraw
 from slatewise.model.part import Noise
@@ -73,19 +73,6 @@ class HierarchicalPrior(ItemPrior):
         """Closed form for all."""
         total = self.means.kl(self._kappa_mu).sum() + self.spreads.kl(self._kappa_sigma).sum()
         return total if self.centre is None else total + self.centre.kl()
-
-    def item_kl(
-        self, items: Gaussian, groups: Tensor, source: Source, features: Tensor | None = None
-    ) -> Tensor:
-        """Closed form in v_i, μ_g and W, one draw of the group scales (their mean if no source)."""
-        scale = self._scales(source).index_select(0, groups)  # [R, C]
-        centre = self.means.mean.index_select(0, groups)
-        divergence = 0.5 * (self.means.scale.index_select(0, groups) / scale).square()
-        if self.centre is not None and features is not None:
-            items = self.centre.without(items, features)
-            divergence = divergence + 0.5 * self.centre.variance(features) / scale.square()
-        divergence = gaussian_kl(items.mean, items.scale, centre, scale) + divergence
-        return divergence.sum(-1)
 
     def drawn_kl(self, drawn: ItemDraw, source: Source) -> Tensor:
         """Closed form in v_i and μ_g, one draw of the group scales (their mean if no source)."""

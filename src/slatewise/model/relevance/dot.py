@@ -39,4 +39,3 @@ class Dot(Relevance):
 
 
 PART: Final = Dot
-DOT: Final = Dot()
