@@ -8,12 +8,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from slatewise.data.preparation import prepare
 from slatewise.model.network import fitting
 from slatewise.simulation import load_config, write_log
+from slatewise.slates import Recommender
 from slatewise.training import load, trainer
 from tests.cli.conftest import Run
 
@@ -84,6 +86,33 @@ def test_an_all_item_model_says_what_its_likelihood_is_not(
     _, text, _ = run("evaluate", out, folder / "set", "--samples", 1)
     assert "no usable P(click)" in " ".join(text.split())
     assert "Difference in recall@20" in " ".join(text.split())
+    against = ("evaluate", out, folder / "set", "--samples", 1, "--against", "position only")
+    code, text, _ = run(*against)
+    assert (code, "One step ahead" in text) == (0, True)
+    assert "No verdict: recall@20 decides, and position only cannot rank" in " ".join(text.split())
+    assert json.loads(run(*against, "--json")[1])["verdict"] is None
+
+
+def test_a_dot_product_is_trained_evaluated_and_makes_slates(
+    run: Run, folder: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    dot = ("--config", folder / "quick.toml", "--relevance", "dot", "--dynamics", "linear")
+    assert run("train", folder / "set", out, *dot)[0] == 0
+    judged = ("--samples", 1, "--against", "popularity")
+    code, text, _ = run("evaluate", out, folder / "set", *judged)
+    assert (code, "Verdict: slate-dot-linear-hier" in " ".join(text.split())) == (0, True)
+    asked = ("--clicks", "3,17", "--k", 4, "--strategy", "greedy", "--explain")
+    code, text, _ = run("recommend", out, *asked)
+    assert (code, "dot: how much it points the user's way" in text) == (0, True)
+    model = load(out)
+    best = Recommender(model).recommend([3, 17], 4, strategy="greedy")
+    assert all(str(item) in text for item in best.items)
+    vectors = model.item_vectors.astype(np.float64)
+    near = model.similar_items(3, 2)
+    products = vectors @ vectors[model.number_of(3)]
+    products[model.number_of(3)] = -np.inf
+    assert [item for item, _ in near] == [model.item_ids[n] for n in np.argsort(-products)[:2]]
 
 
 def test_resuming_from_the_command_line(run: Run, folder: Path, tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from types import SimpleNamespace
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -13,21 +14,27 @@ import torch
 
 from slatewise.errors import SlatewiseError
 from slatewise.evaluation import ModelRecommender
+from slatewise.experiments.daily_log import SOURCES as PLATFORM_SOURCES
+from slatewise.experiments.daily_log import DaySlates
+from slatewise.experiments.model_policy import ServedModel
+from slatewise.experiments.platform import Moment
 from slatewise.features.user_history import UserHistory
 from slatewise.model.likelihood import batch_likelihood
 from slatewise.model.profiles import known_profiles
 from slatewise.model.steps import ClickSteps
 from slatewise.model.utility import position_factors
+from slatewise.service.analysis.weights import weigh
 from slatewise.service.serving import Replayer, Request
 from slatewise.service.settings import ServiceConfig
 from slatewise.service.store import Store
 from slatewise.service.store.records import Outcome, SlateRecord
-from slatewise.slates import Greedy, Recommender, Seen, Slate, Users
+from slatewise.slates import Greedy, Recommender, Seen, Slate, Thompson, Users
 from slatewise.slates.additions import TermFeatures
 from slatewise.slates.batched import BatchRanker
 from slatewise.slates.bulk import recommend_to_file
 from slatewise.slates.learning import ItemLearner, learning_obstacle
 from slatewise.slates.maker import Constraints
+from slatewise.slates.propensities import propensities
 from slatewise.slates.shown import ShownSlate
 from slatewise.slates.strategies import Ranker
 from slatewise.slates.users import KnownUser
@@ -278,6 +285,46 @@ def explanations(case: Case, directory: Path) -> None:
         require_same([reason.adds[name] for reason in reasons], added[slate.numbers])
 
 
+def online_studies(case: Case, directory: Path) -> None:
+    """A model that serves a simulated platform shows the library's slates at that moment."""
+    # On a platform, ids are numbers, and slates come from recommendations or searches.
+    model = replace(case.model, item_ids=list(range(ITEMS)), source_names=list(PLATFORM_SOURCES))
+    memory = SimpleNamespace(histories=lambda who: [case.histories[user] for user in who])
+    items = pl.DataFrame({"item_id": range(ITEMS), "group": ["a"] * ITEMS})
+    platform: Any = SimpleNamespace(
+        log=SimpleNamespace(items=items), memory=memory, market=SimpleNamespace(life=None)
+    )
+    served = ServedModel(model, case.dataset, platform)
+    served.arrive(Moment(0.0, END), DaySlates.empty(6, 1))
+    few = 7
+    found = served.slates(np.array(WHO), Greedy(), few, 0)
+    users = Users.of_histories([case.histories[user] for user in WHO], 0, show_clicked=False)
+    assert found.tolist() == recommender_of(case).maker.rows(users, few, Greedy()).tolist()
+
+
+def shown_propensities(case: Case, directory: Path) -> None:
+    """What is surely shown at each position is what the utility has there."""
+    recommender = recommender_of(case)
+    slate = slate_of(case, recommender, WHO[2])
+    found = propensities(recommender.ranker, Greedy(), slate, 2, 0)
+    assert (found.probability.max(axis=0) == 1).all()
+    likeliest = found.numbers[found.probability.argmax(axis=0)].tolist()
+    require_ranking(likeliest, case.as_a_slate(WHO[2], history=slate.history))
+
+
+def off_policy_weights(case: Case, directory: Path) -> None:
+    """Slates of the log are weighed by the utilities that slates are made by."""
+    recommender = recommender_of(case)
+    slate = slate_of(case, recommender, WHO[3])
+    live: Any = SimpleNamespace(ranker=recommender.ranker)
+    serving: Any = SimpleNamespace(propensities=None)
+    found = weigh(live, slate, serving, Thompson(), Greedy(), 2)
+    wanted = case.as_a_slate(WHO[3], history=slate.history)
+    require_same(np.log(found.relevance), wanted[slate.numbers], 1e-4)
+    (greedy,) = found.wanted
+    require_same(np.log(greedy), np.sort(wanted)[::-1], 1e-4)
+
+
 def live_service(case: Case, directory: Path) -> None:
     """The live service makes the same slate of the same history, and makes it again on replay.
 
@@ -397,6 +444,9 @@ CHECKS: Final[dict[str, Callable[[Case, Path], None]]] = {
         lists_as_slates,
         rankings,
         explanations,
+        online_studies,
+        shown_propensities,
+        off_policy_weights,
         live_service,
         learning,
         saving,

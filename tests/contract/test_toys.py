@@ -1,6 +1,7 @@
 """A part from outside joins every consumer; the contract finds a consumer that ignores it."""
 
-from collections.abc import Callable
+import copy
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,7 +14,9 @@ import slatewise.evaluation.model
 import slatewise.model.likelihood
 from slatewise.data import SlateDataset
 from slatewise.errors import SlatewiseError
+from slatewise.experiments import model_policy
 from slatewise.model.config import ModelConfig
+from slatewise.model.fitted import SlateModel
 from slatewise.model.posterior import Posterior
 from slatewise.model.registry import DYNAMICS, PRIORS, RELEVANCES, TERMS, Registry
 from slatewise.model.terms import FeatureTerm, Term
@@ -135,19 +138,44 @@ def without_features_of_slates(patch: pytest.MonkeyPatch) -> None:
     )
 
 
-def without_terms_in_files(patch: pytest.MonkeyPatch) -> None:
-    def slates(recommender: Recommender, strategy: Any, users: list[Any], k: int, seed: int) -> Any:
-        return np.tile(np.arange(k), (len(users), 1))
-
-    patch.setattr(bulk, "_slates", slates)
-
-
-def without_parameters_in_runs(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Posterior, "load", lambda self, tensors: None)
+def without_toy(model: SlateModel) -> SlateModel:
+    """Return the same model with no weight on the toy term."""
+    posterior = copy.deepcopy(model.posterior)
+    with torch.no_grad():
+        posterior.shared["beside"].mean.zero_()
+    return replace(model, posterior=posterior)
 
 
-def without_parameters_in_warm_starts(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(warm, "_copy_rows", lambda *tensors: None)
+def without_toy_in_files(patch: pytest.MonkeyPatch) -> None:
+    honest = bulk._slates
+    patch.setattr(
+        bulk,
+        "_slates",
+        lambda recommender, *rest: honest(Recommender(without_toy(recommender.model)), *rest),
+    )
+
+
+def without_toy_in_studies(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(model_policy, "Recommender", lambda model: Recommender(without_toy(model)))
+
+
+def without_toy_in_runs(patch: pytest.MonkeyPatch) -> None:
+    honest = Posterior.load
+
+    def load(self: Posterior, tensors: dict[str, torch.Tensor]) -> None:
+        honest(self, tensors | {"beside.mean": torch.zeros_like(tensors["beside.mean"])})
+
+    patch.setattr(Posterior, "load", load)
+
+
+def without_toy_in_warm_starts(patch: pytest.MonkeyPatch) -> None:
+    honest = warm._indices
+
+    def indices(names: Sequence[Hashable], earlier: Sequence[Hashable]) -> torch.Tensor:
+        found = honest(names, earlier)
+        return torch.full_like(found, -1) if "beside" in names else found
+
+    patch.setattr(warm, "_indices", indices)
 
 
 IGNORANT: dict[str, Patch] = {
@@ -158,15 +186,18 @@ IGNORANT: dict[str, Patch] = {
     "evaluation_ranking": without_terms_in(TermsInLog, "added", 0.0),
     "judged_slates": without_terms_in(TermsInLog, "added", 0.0),
     "greedy_slates": without_terms_in(RankingTerms, "mean", Additions()),
-    "files_of_users": without_terms_in_files,
+    "files_of_users": without_toy_in_files,
     "given_lists": without_terms_in(RankingTerms, "mean_parts", {}),
     "lists_as_slates": without_terms_in(RankingTerms, "mean_parts", {}),
+    "online_studies": without_toy_in_studies,
+    "shown_propensities": without_terms_in(RankingTerms, "mean", Additions()),
+    "off_policy_weights": without_terms_in(RankingTerms, "mean_parts", {}),
     "live_service": without_terms_in(RankingTerms, "mean", Additions()),
     "learning": without_terms_in_learning,
     "rankings": without_terms_in(RankingTerms, "draws", Additions()),
     "explanations": without_terms_in(RankingTerms, "mean_parts", {}),
-    "saving": without_parameters_in_runs,
-    "warm_start": without_parameters_in_warm_starts,
+    "saving": without_toy_in_runs,
+    "warm_start": without_toy_in_warm_starts,
 }
 """How each consumer could ignore a term."""
 

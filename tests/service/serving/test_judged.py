@@ -1,0 +1,64 @@
+"""What `evaluate` says of a model is how its slates do: asked of the live service at each click."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from slatewise.data import SlateDataset
+from slatewise.data.preparation import prepare
+from slatewise.data.split import SplitConfig
+from slatewise.evaluation import ModelRecommender, evaluate, scored_interactions
+from slatewise.model.config import ModelConfig
+from slatewise.model.fitted import SlateModel
+from slatewise.service.serving import Request
+from slatewise.service.settings import ServiceConfig
+from slatewise.service.store.records import Outcome, SlateRecord
+from slatewise.simulation import load_config, write_log
+from tests.contract.world import model_of
+from tests.service.serving.world import a_service
+
+K = 5
+GREEDY = ServiceConfig.build({"arms": {"one": {"strategy": "greedy"}}}, "the test")
+
+
+def test_recall_in_a_log_of_news_is_that_of_the_slates_which_the_service_makes(
+    tmp_path: Path,
+) -> None:
+    small = {"items": 120, "groups": 4, "exposure_skew": 0.5}
+    write_log(load_config("news", users=8, catalogue=small), tmp_path / "log")
+    split = SplitConfig(valid_share=0.2, test_share=0.5)
+    dataset = prepare(tmp_path / "log", tmp_path / "log", tmp_path / "set", division=split)
+    terms = ModelConfig(dimensions=3, terms=("popularity", "history"), half_lives=(2.0, 24.0))
+    model = model_of(terms, dataset)
+    judged = evaluate(ModelRecommender(model, log=dataset), dataset, k=K, resamples=10)
+    found = judged[f"recall@{K}"].value
+    assert found == np.mean(served_hits(model, dataset, tmp_path / "shop"))
+    plain = model_of(terms.changed(terms=()), dataset)
+    by_vectors = evaluate(ModelRecommender(plain), dataset, k=K, resamples=10)
+    assert found != by_vectors[f"recall@{K}"].value
+
+
+def served_hits(model: SlateModel, dataset: SlateDataset, shop: Path) -> list[bool]:
+    """Tell of each test click whether the slate that was served just before had its item."""
+    service, log = a_service(shop, model, GREEDY), dataset.interactions()
+    live, ids = service.live(), [str(item) for item in model.item_ids]
+    users = torch.repeat_interleave(log.user_offsets.diff()).tolist()
+    asked = (scored_interactions(dataset, "test") & (log.clicks >= 0)).tolist()
+    hits, news = [], []
+    for row in torch.argsort(log.times, stable=True).tolist():
+        user, time = f"u{users[row]}", int(log.times[row])
+        cells = slice(int(log.slate_offsets[row]), int(log.slate_offsets[row + 1]))
+        items = tuple(ids[item] for item in log.slate_items[cells].tolist())
+        clicked = (items[log.clicks[row]],) if log.clicks[row] >= 0 else ()
+        if asked[row]:
+            service.store.write([slate for slate, _ in news], [outcome for _, outcome in news])
+            service.changed_users({str(slate.user_id) for slate, _ in news})
+            live.refresh(service.store, time)
+            served, news = service.recommend(Request(user, k=K, clicked="show"))[1], []
+            hits.append(clicked[0] in served.items)
+        source = model.source_names[int(log.sources[row])]
+        slate = SlateRecord(f"s{row}", user, time, source, items)
+        news.append((slate, Outcome(slate.slate_id, len(items), clicked, time)))
+    service.store.close()
+    return hits
