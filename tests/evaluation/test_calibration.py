@@ -60,6 +60,23 @@ def test_known_temperatures_and_offsets_are_recovered() -> None:
     assert ExpectedCalibrationError()(repaired) < 0.02
 
 
+def test_further_clicks_tell_of_the_temperature_alone() -> None:
+    """Those of a log are clicks all, and say nothing of how often there is one."""
+    truth = simulated(20_000)
+    kept, _ = truth.take(np.flatnonzero(truth.clicks >= 0))
+    rows = np.flatnonzero(truth.clicks >= 0)
+    chosen = Predictions.from_utilities(
+        replace(kept, further=np.ones(len(rows), np.int32)),
+        truth.log_probabilities[truth.take(rows)[1]],
+        truth.no_click_log_probabilities[rows],
+    )
+    wrong = Calibration(dict.fromkeys(SOURCES, 0.5), dict.fromkeys(SOURCES, 0.0))
+    found = Calibration.fit(wrong.apply(chosen, SOURCES), SOURCES)
+    for name in SOURCES:
+        assert found.temperatures[name] == pytest.approx(2, rel=0.05)
+        assert found.offsets[name] == pytest.approx(0, abs=1e-9)
+
+
 def test_what_is_right_stays() -> None:
     found = Calibration.fit(simulated(30_000, seed=1), SOURCES)
     assert all(value == pytest.approx(1, abs=0.04) for value in found.temperatures.values())

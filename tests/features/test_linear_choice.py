@@ -60,6 +60,19 @@ def test_no_click_is_an_option_of_every_slate_and_the_only_one_of_an_empty_one()
     assert choice.shares.tolist() == [0, 1, 0, 1, 0, 1]
 
 
+def test_a_slate_may_be_without_the_option_of_no_click() -> None:
+    choice = LinearChoice.with_no_click(
+        np.array([0, 2, 4]),
+        np.array([-1, 1]),
+        np.array([[0.0], [0.0], [0.0], [1.0]]),
+        np.array([[1.0], [9.0]]),
+        can_pass=np.array([True, False]),
+    )
+    assert choice.offsets.tolist() == [0, 3, 5]
+    assert choice.shares.tolist() == [0, 0, 1, 0, 1]
+    assert choice.features[:, 0].tolist() == [0, 0, 1, 0, 1]
+
+
 def test_the_first_weight_stays_at_its_bound_and_the_others_do_their_best() -> None:
     rng = np.random.default_rng(1)
     features, offsets = rng.normal(size=(600, 2)), np.arange(0, 601, 3)

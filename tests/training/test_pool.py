@@ -34,7 +34,7 @@ def log_likelihood(model: SlateModel, dataset: SlateDataset) -> float:
     users = torch.repeat_interleave(log.user_offsets.diff())
     index = torch.arange(len(users)) - log.user_offsets[:-1][users]
     held_out = (index >= log.train_end[users]) & (index < log.valid_end[users])
-    found = ModelRecommender(model, log=dataset).predict(log, held_out & log.first_choices)
+    found = ModelRecommender(model, log=dataset).predict(log, held_out)
     return float(np.mean(found.log_likelihood()))
 
 

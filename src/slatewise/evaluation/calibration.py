@@ -35,11 +35,12 @@ class Calibration:
     def fit(cls, predictions: Predictions, source_names: Sequence[str]) -> Self:
         """Find the greatest likelihood on predictions of held-out interactions (validation).
 
-        A source without data gets T = 1 and b = 0.
+        A source without data gets T = 1 and b = 0. A further click on a slate, given that there was
+        one, tells of T alone.
         """
         temperatures, offsets = {}, {}
         for number, name in enumerate(source_names):
-            rows = np.flatnonzero((predictions.sources == number) & predictions.first_choices)
+            rows = np.flatnonzero(predictions.sources == number)
             temperatures[name], offsets[name] = 1.0, 0.0
             if len(rows):
                 slates, cells = predictions.take(rows)
@@ -52,6 +53,7 @@ class Calibration:
                     np.stack([no_click, np.ones_like(no_click)], axis=1),
                     mean=np.array([1.0, 0.0]),
                     sd=np.array(PRIOR_SD),
+                    can_pass=slates.first_choices,
                 ).fit(least=1 / HOTTEST)
                 temperatures[name], offsets[name] = float(1 / scale), float(offset)
         return cls(temperatures, offsets)

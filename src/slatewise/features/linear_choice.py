@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from slatewise.data.ragged import Int64Array
+from slatewise.data.ragged import Int64Array, offsets_of
 
 Doubles = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -48,6 +48,7 @@ class LinearChoice:
         no_click: Doubles,
         mean: Doubles | float = 0.0,
         sd: Doubles | float = 10.0,
+        can_pass: Bools | None = None,
     ) -> "LinearChoice":
         """Add to each slate the option of no click, behind its items.
 
@@ -58,13 +59,15 @@ class LinearChoice:
             no_click: [M, P] features.
             mean: [P] of the prior.
             sd: [P] of the prior.
+            can_pass: [M] which slates have that option, without it all.
         """
-        ends = offsets + np.arange(len(offsets))
-        added = ends[1:] - 1  # [M]
+        passes = np.ones(len(clicks), dtype=bool) if can_pass is None else can_pass
+        ends = offsets + offsets_of(passes.astype(np.int64))
+        added = ends[1:] - 1  # [M] of those that have it
         features = np.empty((int(ends[-1]), items.shape[1]))
         is_item = np.ones(len(features), dtype=bool)
-        is_item[added] = False
-        features[is_item], features[added] = items, no_click
+        is_item[added[passes]] = False
+        features[is_item], features[added[passes]] = items, no_click[passes]
         shares = np.zeros(len(features))
         shares[np.where(clicks < 0, added, ends[:-1] + clicks)] = 1
         return cls(features, ends, shares, mean, sd)

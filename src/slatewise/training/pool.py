@@ -1,7 +1,8 @@
 """Fitting how much a model counts in slates beside terms that see these, on held-out choices.
 
 Both have been fitted to the training part, each by itself. Few numbers, held-out choices and a
-concave likelihood: Newton's method finds them in a second.
+concave likelihood: Newton's method finds them in a second. A further click on a slate, given that
+there was one, is a choice among what is left.
 
 Shapes: N interactions, F items seen, M held-out choices, P columns of terms that see slates.
 """
@@ -51,7 +52,7 @@ def fit_pool(
         users, ends = torch.nonzero(described.train_end > 0).squeeze(1), described.train_end
     users = users[torch.randperm(len(users), generator=rng)[:_USERS].sort().values]
     batch = described.of_users(users, ends[users])
-    chosen = (batch.scroll_lengths > 0) & batch.first_choices
+    chosen = batch.scroll_lengths > 0
     if bool((described.valid_end > described.train_end).any()):
         chosen &= held_out(batch).bool()
     columns = [term.describe_in(dataset)(batch) for term in seeing.values()]
@@ -87,16 +88,22 @@ def _choices(
     profiles = known_profiles(parameters, batch, steps)[steps.state_of]
     on_items = item_utilities(parameters, profiles, batch)  # [F]
     no_click = no_click_utilities(parameters, batch)[chosen]  # [M]
-    cells = torch.repeat_interleave(chosen, batch.scroll_lengths)
-    items = torch.cat([on_items[:, None], columns, torch.zeros(len(columns), 1)], 1)[cells]
+    options = batch.choices(chosen)  # [F]
+    before = torch.nn.functional.pad(options.cumsum(0), (1, 0))  # [F + 1]
+    starts = batch.slate_offsets[:-1][chosen]
+    clicks = batch.clicks[chosen].long()
+    clicks = torch.where(clicks < 0, -1, before[starts + clicks.clamp(min=0)] - before[starts])
+    items = torch.cat([on_items[:, None], columns, torch.zeros(len(columns), 1)], 1)[options]
     none = torch.cat([no_click[:, None], torch.zeros(len(no_click), columns.shape[1] + 1)], 1)
     none[:, -1] = 1
     halves = np.full(1 + columns.shape[1], _HALF)
+    lengths = before[batch.slate_offsets[1:][chosen]] - before[starts]
     return LinearChoice.with_no_click(
-        offsets_of(batch.scroll_lengths[chosen].numpy()),
-        batch.clicks[chosen].numpy(),
+        offsets_of(lengths.numpy()),
+        clicks.numpy(),
         items.double().numpy(),
         none.double().numpy(),
         mean=np.append(halves, 0.0),
         sd=np.append(halves, 1.0),
+        can_pass=batch.first_choices[chosen].numpy(),
     )
