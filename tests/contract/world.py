@@ -67,7 +67,14 @@ def small_log(folder: Path) -> SlateDataset:
         folder / "log.parquet"
     )
     ids = [f"i{item}" for item in range(ITEMS)]
-    items = pl.DataFrame({"item_id": ids, "group": ["ab"[item % 2] for item in range(ITEMS)]})
+    items = pl.DataFrame(
+        {
+            "item_id": ids,
+            "group": ["ab"[item % 2] for item in range(ITEMS)],
+            "price": rng.normal(size=ITEMS),
+            "brand": [f"b{item % 3}" for item in range(ITEMS)],
+        }
+    )
     items.write_parquet(folder / "items.parquet")
     return prepare(
         folder / "log.parquet",

@@ -176,8 +176,9 @@ def _show_outcome(fitted: "SlateModel", recalls: dict[int, float]) -> None:
     """Print what training measured, and what its user should know."""
     account, metrics = table(fitted.config.name, "", ""), fitted.metrics
     # Where slates have several clicks, training also learns when users stop; `evaluate` leaves
-    # that out, so that each click is judged alike.
-    whole = " with enough" if "enough" in fitted.config.terms else ""
+    # that out, so that each click is judged alike, and so does the pool with a network.
+    apart = fitted.posterior.pool is None and "enough" in fitted.config.terms
+    whole = " with enough" if apart else ""
     score = f"{metrics['validation_log_likelihood']:.4f}"
     account.add_row(f"validation log-likelihood{whole}", score)
     account.add_row("epochs", f"{metrics['epochs']:,}")
@@ -189,6 +190,8 @@ def _show_outcome(fitted: "SlateModel", recalls: dict[int, float]) -> None:
     console.print(account)
     if metrics["warning"]:
         console.print(f"Warning: {metrics['warning']}")
+    for note in (note for term in fitted.terms.by_name.values() for note in term.notes):
+        console.print(note)
     if fitted.exploration_note:
         console.print(fitted.exploration_note)
 

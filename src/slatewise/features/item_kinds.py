@@ -9,7 +9,7 @@ import polars as pl
 from slatewise.data.columns import Columns
 from slatewise.data.tables import ROW, open_tables
 from slatewise.errors import InputError, SlatewiseError
-from slatewise.features.item_columns import Kind
+from slatewise.features.item_columns import Kind, typed_columns
 from slatewise.features.item_features import MOST_CATEGORIES
 
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
@@ -54,6 +54,27 @@ def item_kinds(path: str | Path, asked: Mapping[str, Kind | None] | None = None)
         table.require(name, "--features", "price,brand=category")
     rows = table.read(unnamed)
     return {name: kind or _guess(rows[name], rows[ROW], table.path) for name, kind in asked.items()}
+
+
+def usable_kinds(items: pl.DataFrame, file: Path) -> tuple[dict[str, Kind], dict[str, str]]:
+    """Return the kinds of all columns that can be features, and why others cannot.
+
+    Of all but the ids and groups of items.
+    """
+    kinds: dict[str, Kind] = {}
+    skipped = {}
+    rows = items.with_row_index(ROW, offset=1)
+    for name in items.columns:
+        if name in (ROW, Columns.ITEM, Columns.GROUP):
+            continue
+        try:
+            kind = _guess(rows[name], rows[ROW], file)
+            typed_columns(rows, {name: kind}, file)
+        except InputError as error:
+            skipped[name] = error.problem.rpartition(f"column '{name}': ")[2]
+        else:
+            kinds[name] = kind
+    return kinds, skipped
 
 
 def _guess(values: pl.Series, rows: pl.Series, file: Path) -> Kind:

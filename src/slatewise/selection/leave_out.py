@@ -85,7 +85,7 @@ def select(
     trials = len(names) + _TRIALS
     work = _Trials(trial, recipe, config, item_features, seed, known, progress, trials)
     # Trials rank nothing: fitting the weights of rankings would be in vain.
-    bare = Choice(model.changed(likelihood="slate", ranking="slate"))
+    bare = Choice(model.changed(likelihood="slate", ranking="slate", **_one_member(model)))
     chosen, results = _choose(work, bare, names)
     kept = {name: getattr(chosen.model, name) for name in ("terms", "evidence")}
     return Selection(
@@ -97,6 +97,14 @@ def select(
         about,
         described=chosen.described,
     )
+
+
+def _one_member(model: ModelConfig) -> dict[str, int]:
+    """Return the settings by which trials fit one network, where the chosen model has several.
+
+    One of them tells what the term is worth, in a fraction of the time.
+    """
+    return {} if model.is_given("network_members") else {"network_members": 1}
 
 
 def _choose(

@@ -10,15 +10,16 @@ from slatewise.model.network.candidates import ALWAYS, SlateCandidates
 COUNT, HIDDEN = 6, 4
 
 
-def candidates(*, can_pass: bool = True) -> SlateCandidates:
+def candidates(*, can_pass: bool = True, members: int = 2) -> SlateCandidates:
     """Return six candidates to a network with weights at random."""
+    units = members * HIDDEN
     with torch.random.fork_rng():
         torch.manual_seed(2)
-        network = SlateNetwork(3, 2, 2, HIDDEN)
+        network = SlateNetwork(3, 2, 2, HIDDEN, members)
         torch.nn.init.normal_(network.weights.weight)
         torch.nn.init.normal_(network.of_group.weight)
         inputs = inputs_of(torch.randn(COUNT, 3), torch.randn(1, 2), torch.arange(COUNT) % 3)
-        return SlateCandidates(network, inputs, torch.randn(HIDDEN, HIDDEN), can_pass)
+        return SlateCandidates(network, inputs, torch.randn(units, units), can_pass)
 
 
 def inputs_of(items: torch.Tensor, slate: torch.Tensor, groups: torch.Tensor) -> SlateInputs:
@@ -36,7 +37,7 @@ def test_a_candidate_is_seen_in_the_slate_in_place_of_the_last_item(can_pass: bo
             slate = shown if candidate in shown else np.append(shown[:-1], candidate)
             some = inputs_of(given.items[slate], given.slates, given.groups[slate])
             last, none = found.network.hidden_units(some)
-            alone = found.network.weights(last)[:, 0]
+            alone = (last @ found.network.last_weights.T)[:, 0]
             if level is None:  # clicking nothing is worth what it is to the slate
                 level = float(none) if can_pass else float(alone.logsumexp(0)) - ALWAYS
             own = float(alone[list(slate).index(candidate)])

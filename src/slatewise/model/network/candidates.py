@@ -1,6 +1,7 @@
 """What the network says of candidates for a slate, by the mean of its last weights or in draws.
 
-Shapes: K candidates, k of them in the slate, J draws, H units, Q features of a slate.
+Shapes: K candidates, k of them in the slate, J draws, H units of all members, Q features of a
+slate.
 """
 
 from dataclasses import dataclass
@@ -43,13 +44,13 @@ class SlateCandidates:
 
         Any other is seen in the slate in place of the last of them.
         """
-        found: Floats = self._columns(shown, self.network.weights.weight)[0]
+        found: Floats = self._columns(shown, self.network.last_weights)[0]
         return found
 
     def draws(self, shown: Int64Array, count: int, rng: np.random.Generator) -> Floats:
         """Return the same in draws of the last weights: [J, K, 2]."""
         noise = torch.from_numpy(rng.standard_normal((count, len(self.root)), np.float32))
-        return self._columns(shown, self.network.weights.weight + noise @ self.root.T)
+        return self._columns(shown, self.network.last_weights + noise @ self.root.T)
 
     def _columns(self, shown: Int64Array, weights: Tensor) -> Floats:
         """Return utilities above clicking nothing, with weights [J, H]: [J, K, 2]."""

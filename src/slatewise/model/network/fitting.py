@@ -1,6 +1,9 @@
 """Fitting the slate-aware network: AdamW, averaged weights, early stopping on validation.
 
-Shapes: N slates, F items of all of them, M slates of a part.
+Its members begin with other weights and see slates in another order, each by its own likelihood,
+and stop together, where their mean predicts best.
+
+Shapes: N slates, F items of all of them, R slates of a part, M members.
 """
 
 import copy
@@ -10,6 +13,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from slatewise.data.interactions import SeveralClicks
 from slatewise.model.network.architecture import SlateInputs, SlateNetwork, slate_log_likelihood
 
 RATE: Final = 2e-3
@@ -32,6 +36,13 @@ EPOCHS: Final = 40
 PATIENCE: Final = 3
 """Epochs without a better validation likelihood after which the rate falls, and then it ends."""
 LOWER: Final = 0.3
+MEMBERS: Final = ((10_000, 4), (60_000, 3))
+"""Members of a network by the training slates, below each of these numbers; above them one."""
+
+
+def usual_members(slates: int) -> int:
+    """Return how many members a network has by default, by the number of training slates."""
+    return next((members for most, members in MEMBERS if slates < most), 1)
 
 
 @dataclass(frozen=True)
@@ -43,17 +54,33 @@ class Choices:
     """[N] int64: position in the slate, −1 for no click"""
     can_pass: bool
     """whether clicking nothing is an option"""
+    several: SeveralClicks | None = None
+    """which are further clicks on one slate: choices among what is left, of one that is made"""
 
     def log_likelihood(self, network: SlateNetwork, rows: Tensor) -> Tensor:
-        """Return the log-probability of some choices: [M]."""
-        inputs, _ = self.inputs.take(rows)
+        """Return the log-probability of some choices: [R]."""
+        inputs, cells = self.inputs.take(rows)
         utilities, none = network(inputs)
+        utilities, none = self.options(utilities, none, rows, cells)
         return slate_log_likelihood(
             utilities, none if self.can_pass else None, self.clicks[rows], inputs.offsets
         )
 
+    def options(
+        self, utilities: Tensor, none: Tensor, rows: Tensor, cells: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return utilities of items [F'] and of clicking nothing [R], −∞ for what is no option.
+
+        An item that was clicked before on the same slate is none, and clicking nothing is none for
+        a further click.
+        """
+        if self.several is None:
+            return utilities, none
+        taken, further = self.several.taken[cells], self.several.further[rows] > 0
+        return utilities.masked_fill(taken, -torch.inf), none.masked_fill(further, -torch.inf)
+
     def mean(self, network: SlateNetwork, rows: Tensor) -> float:
-        """Return the mean log-probability of choices [M], without gradient."""
+        """Return the mean log-probability of choices [R], without gradient."""
         with torch.no_grad():
             parts = [self.log_likelihood(network, part).sum() for part in torch.split(rows, 2_048)]
         return float(sum(parts)) / max(len(rows), 1)
@@ -76,35 +103,44 @@ def fit_network(
     groups: int,
     hidden: int,
     seed: int,
+    members: int = 1,
 ) -> FittedNetwork:
-    """Fit the network to the slates `training` [M]; keep what predicts `validation` [M'] best.
+    """Fit the network to the slates `training` [R]; keep what predicts `validation` [R'] best.
 
     The same seed gives the same network, bit for bit, on the CPU.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        network = SlateNetwork(
-            choices.inputs.items.shape[1], choices.inputs.slates.shape[1], groups, hidden
-        ).to(choices.clicks.device)
+        climbs = [
+            _Climb(
+                choices,
+                SlateNetwork(
+                    choices.inputs.num_features, choices.inputs.slates.shape[1], groups, hidden
+                ).to(choices.clicks.device),
+                len(training),
+            )
+            for _ in range(members)
+        ]
     generator = torch.Generator().manual_seed(seed)
-    climb = _Climb(choices, network, len(training))
-    best, values, waited = copy.deepcopy(network), [choices.mean(network, validation)], 0
+    best, waited = [copy.deepcopy(climb.average) for climb in climbs], 0
+    values = [choices.mean(SlateNetwork.merged(best), validation)]
     for _ in range(EPOCHS):
-        order = torch.randperm(len(training), generator=generator)
-        climb.epoch(training[order.to(training.device)])
-        values.append(choices.mean(climb.average, validation))
+        for climb in climbs:
+            order = torch.randperm(len(training), generator=generator)
+            climb.epoch(training[order.to(training.device)])
+        averages = [climb.average for climb in climbs]
+        values.append(choices.mean(SlateNetwork.merged(averages), validation))
         if values[-1] >= max(values):
-            waited, best = 0, copy.deepcopy(climb.average)
+            waited, best = 0, copy.deepcopy(averages)
             continue
         waited += 1
         if waited == PATIENCE:
-            if climb.is_slower:
+            if climbs[0].is_slower:
                 break
-            # From the best weights once more, in smaller steps.
-            climb.slow_down()
             waited = 0
-            network.load_state_dict(best.state_dict())
-    return FittedNetwork(best, values)
+            for climb, network in zip(climbs, best, strict=True):
+                climb.slow_down(network)
+    return FittedNetwork(SlateNetwork.merged(best), values)
 
 
 class _Climb:
@@ -123,12 +159,13 @@ class _Climb:
         ]
         self._adam = torch.optim.AdamW(groups, lr=self._rate, fused=True)
 
-    def slow_down(self) -> None:
-        """Take smaller steps from now on."""
+    def slow_down(self, network: SlateNetwork) -> None:
+        """Go on from other weights, in smaller steps."""
         self._rate, self.is_slower = LOWER * self._rate, True
+        self._network.load_state_dict(network.state_dict())
 
     def epoch(self, rows: Tensor) -> None:
-        """Run one pass over slates [M], in their order."""
+        """Run one pass over slates [R], in their order."""
         for part in torch.split(rows, self._batch):
             for group in self._adam.param_groups:
                 group["lr"] = self._rate * min(1.0, (self._steps + 1) / WARM)

@@ -69,7 +69,7 @@ def _log_odds(
     items[cells, feature] = value
     with torch.no_grad():
         last, none = network.hidden_units(replace(inputs, items=items))
-        utilities = network.weights(last)[:, 0]
+        utilities = (last @ network.last_weights.T)[:, 0]
         total = log_sums(utilities, inputs.offsets)
         total = torch.logaddexp(total, none) if can_pass else total
     share: Tensor = utilities[cells] - total  # log P

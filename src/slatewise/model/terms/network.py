@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 import numpy as np
 import numpy.typing as npt
 import torch
-from pydantic import NonNegativeInt, PositiveInt, PrivateAttr
+from pydantic import Field, NonNegativeInt, PositiveInt, PrivateAttr
 from torch import Tensor
 
 from slatewise.config import Config
@@ -24,6 +24,7 @@ from slatewise.data.dataset import SlateDataset
 from slatewise.data.interactions import Interactions
 from slatewise.data.ragged import Int64Array, offsets_of, ranges
 from slatewise.errors import SlatewiseError
+from slatewise.features.item_features import ItemEncoder
 from slatewise.features.item_rates import ItemRates
 from slatewise.features.past import PastFeatures, PastTable
 from slatewise.features.popularity import Popularity, PopularityConfig
@@ -32,14 +33,19 @@ from slatewise.features.popularity_state import PopularityState
 from slatewise.features.user_history import UserHistory
 from slatewise.model.network.architecture import SlateInputs, SlateNetwork, log_sums
 from slatewise.model.network.candidates import ALWAYS, SlateCandidates
-from slatewise.model.network.fitting import Choices, fit_network
+from slatewise.model.network.fitting import Choices, fit_network, usual_members
 from slatewise.model.network.inputs import (
+    catalogue_rows,
     feature_scales,
+    in_parts,
+    log_to_fit,
     network_inputs,
     parts_of,
     standardised,
     with_column,
+    with_further,
 )
+from slatewise.model.network.item_columns import ItemMatrix
 from slatewise.model.network.laplace import covariance_root
 from slatewise.model.network.responses import responses
 from slatewise.model.part import Parameter
@@ -51,7 +57,11 @@ if TYPE_CHECKING:
 LEAST: Final = 2_000
 """Training interactions below which linear terms do better."""
 RATE: Final = "training_click_rate"
-"""Name of the one feature that is not of the strict past, of items that stay."""
+"""Name of the feature of items that stay which is not of the strict past."""
+AFTER: Final = "after_the_last_click"
+"""Name of the feature of items in slates that were clicked before."""
+MOST: Final = 5_000_000
+"""Items seen that it is fitted to, at most: their features take 250 bytes each, twice."""
 _KEPT: Final = 4
 """Networks that a process remembers: a selection fits many models to one log."""
 _fitted: dict[str, "NetworkTerm"] = {}
@@ -62,6 +72,8 @@ class NetworkSettings(Config):
 
     network_units: PositiveInt = 64
     """H, units of each hidden layer of the network."""
+    network_members: NonNegativeInt = 0
+    """M, networks that begin differently, whose mean counts; 0 for as many as the log calls for."""
     network_seed: int = 0
     """With which the network begins."""
     network_candidates: NonNegativeInt = 200
@@ -86,13 +98,23 @@ class NetworkTerm(FeatureTerm):
     groups: int
     """Groups of items that it knows."""
     units: int
-    """Of each hidden layer."""
+    """Of each hidden layer of a member."""
+    members: int = 1
+    """Networks whose mean it is."""
+    several: bool = False
+    """Whether it reads what was clicked before on a slate."""
     reranked: int = 0
     """Candidates for a slate that it ranks again; 0 for none."""
     recalls: tuple[tuple[int, float], ...] = ()
     """Recall of held-out clicks by the numbers of candidates tried, which settled that."""
     validation: tuple[float, float]
     """Mean log-likelihood of held-out choices before and after fitting."""
+    encoder: ItemEncoder | None = None
+    """How the columns of the items table became numbers."""
+    skipped: dict[str, str] = Field(default_factory=dict)
+    """Columns of that table that it does not read, and why."""
+    users: tuple[int, int] = (0, 0)
+    """Users that it was fitted to, of how many."""
     _tensors: dict[str, Tensor] = PrivateAttr(default_factory=dict)
     _network: SlateNetwork | None = PrivateAttr(default=None)
 
@@ -118,33 +140,42 @@ class NetworkTerm(FeatureTerm):
     @classmethod
     def fit(cls, config: "ModelConfig", dataset: SlateDataset) -> "NetworkTerm":
         """Fit the network to the training part; the validation part ends the fit."""
-        settings = config.of(cls)
-        key = _fingerprint(dataset, settings)
+        settings, matrix = config.of(cls), ItemMatrix.of(dataset)
+        key = _fingerprint(dataset, settings, matrix)
         if key not in _fitted:
             if len(_fitted) >= _KEPT:
                 _fitted.pop(next(iter(_fitted)))
-            _fitted[key] = cls._fit(settings, dataset)
+            _fitted[key] = cls._fit(settings, dataset, matrix)
         return _fitted[key]
 
     @classmethod
-    def _fit(cls, settings: NetworkSettings, dataset: SlateDataset) -> "NetworkTerm":
-        past, log = PastFeatures.fit(dataset), dataset.interactions()
+    def _fit(
+        cls, settings: NetworkSettings, dataset: SlateDataset, matrix: ItemMatrix
+    ) -> "NetworkTerm":
+        past, (log, users) = PastFeatures.fit(dataset), log_to_fit(dataset, MOST)
         training, validation = parts_of(log)
-        table, tensors = past.in_log(dataset)(log), {}
-        if (rates := ItemRates.fit(dataset)) is not None:
+        of_past, rates, tensors = past.in_log(dataset), ItemRates.fit(dataset), matrix.tensors
+
+        def describe(some: Interactions, own: Int64Array) -> PastTable:
+            table = of_past(some) if log.several is None else with_further(of_past(some), some)
+            if rates is None:
+                return table
+            return with_column(table, torch.from_numpy(rates.in_training(some, own)))
+
+        table = in_parts(describe, log, users)
+        if rates is not None:
             tensors["item_rates"] = torch.from_numpy(rates.rates)
-            learned = rates.in_training(log, np.arange(dataset.num_users))
-            table = with_column(table, torch.from_numpy(learned))
         tensors |= feature_scales(table, log, training)
         tensors["item_groups"] = torch.from_numpy(dataset.item_groups.astype(np.int32))
         clicks, groups = log.clicks.long(), dataset.num_groups
         can_pass = bool((clicks[training] < 0).any())
         inputs = network_inputs(tensors, table, log)
-        choices = Choices(inputs, clicks, can_pass)
-        usable = (inputs.lengths > 0) & log.first_choices
+        choices = Choices(inputs, clicks, can_pass, log.several)
+        usable = inputs.lengths > 0
         if not can_pass:  # what was never seen cannot be distinguished either
             usable &= clicks >= 0
         training, validation = (rows[usable[rows]] for rows in (training, validation))
+        members = settings.network_members or usual_members(len(training))
         fitted = fit_network(
             choices,
             training,
@@ -152,6 +183,7 @@ class NetworkTerm(FeatureTerm):
             groups=groups,
             hidden=settings.network_units,
             seed=settings.network_seed,
+            members=members,
         )
         tensors |= {f"net.{name}": value for name, value in fitted.network.state_dict().items()}
         tensors["root"] = covariance_root(fitted.network, choices, training)
@@ -160,8 +192,13 @@ class NetworkTerm(FeatureTerm):
             can_pass=can_pass,
             groups=groups,
             units=settings.network_units,
+            members=members,
+            several=log.several is not None,
             reranked=settings.network_candidates,
             validation=(fitted.validation[0], max(fitted.validation)),
+            encoder=matrix.encoder,
+            skipped=matrix.skipped,
+            users=(len(users), int((dataset.valid_end > 0).sum())),
         )
         term._tensors.update(tensors)
         return term
@@ -189,8 +226,10 @@ class NetworkTerm(FeatureTerm):
 
     def _built(self) -> SlateNetwork:
         found = self._tensors
-        features, slates = (len(found[f"{name}_mean"]) for name in ("items", "slates"))
-        network = SlateNetwork(features, slates, self.groups, self.units)
+        features, slates = (
+            found[f"net.{name}.weight"].shape[1] for name in ("of_item", "of_slate")
+        )
+        network = SlateNetwork(features, slates, self.groups, self.units, self.members)
         prefix = "net."
         network.load_state_dict(
             {k.removeprefix(prefix): v for k, v in found.items() if k.startswith(prefix)}
@@ -202,13 +241,21 @@ class NetworkTerm(FeatureTerm):
         table, network = self.past.in_log(_required(log)), self.network
 
         def describe(interactions: Interactions) -> Tensor:
-            found = self._with_rates(table(interactions), interactions.slate_items)
+            found = self._complete(table(interactions), interactions.slate_items, interactions)
             return self._columns(interactions, found, network, self._tensors)
 
         return describe
 
-    def _with_rates(self, table: PastTable, items: Tensor) -> PastTable:
-        """Add the click rates of the items seen [F], where items stay; new ones have the mean."""
+    def _complete(
+        self, table: PastTable, items: Tensor, interactions: Interactions | None = None
+    ) -> PastTable:
+        """Add what is not of the strict past: clicks before on a slate, and rates of items [F].
+
+        The latter where items stay; new ones have the mean. Without interactions, nothing of the
+        slate was clicked before.
+        """
+        if self.several:
+            table = with_further(table, interactions)
         rates = self._tensors.get("item_rates")
         if rates is None:
             return table
@@ -231,7 +278,7 @@ class NetworkTerm(FeatureTerm):
         """Return what the network adds to each item seen, and what its position does: [F, 2].
 
         Only differences count: the utility of clicking nothing is taken off those of the items, or
-        where that is no option, as for a further click, the log-sum of their exponentials. Where
+        where that is no option, as for a further click, the log-sum of those that are left. Where
         every training slate has a click, all items stand far above clicking nothing: else vectors
         and biases would have to learn it.
         """
@@ -239,10 +286,13 @@ class NetworkTerm(FeatureTerm):
         found = []
         with torch.no_grad():
             for rows in torch.split(torch.arange(len(interactions.clicks)), 2_048):
-                some, _ = inputs.take(rows)
+                some, cells = inputs.take(rows)
                 last, none = network.hidden_units(some)
-                utility = network.weights(last)[:, 0]
-                level = log_sums(utility, some.offsets)
+                utility = (last @ network.last_weights.T)[:, 0]
+                left = utility
+                if interactions.several is not None:
+                    left = left.masked_fill(interactions.several.taken[cells], -torch.inf)
+                level = log_sums(left, some.offsets)
                 below = none if self.can_pass else level - ALWAYS
                 level = torch.where(interactions.first_choices[rows], below, level)
                 utility = utility - level.index_select(0, some.rows)
@@ -314,10 +364,11 @@ class NetworkTerm(FeatureTerm):
         table = self.past.table(log, groups, None if self.past.popularity is None else popular)
         table.slates[-1, self.past.slate_names.index("slate_length")] = np.log(length)
         own, scales = PastTable(table.items[first:], table.slates[-1:]), self._tensors
-        own = self._with_rates(own, torch.from_numpy(items))
+        own = self._complete(own, torch.from_numpy(items))
         of_items = torch.from_numpy(groups[local[first:]]).long()
         offsets = torch.tensor([0, len(items)])
-        inputs = SlateInputs(*standardised(scales, own), of_items, offsets)
+        catalogue = catalogue_rows(scales, torch.from_numpy(items))
+        inputs = SlateInputs(*standardised(scales, own), of_items, offsets, *catalogue)
         return SlateCandidates(self.network, inputs, self._tensors["root"], self.can_pass)
 
     def learned(self, dataset: SlateDataset) -> list[dict[str, Any]]:
@@ -326,13 +377,30 @@ class NetworkTerm(FeatureTerm):
         `sds` are standard deviations of the feature above its mean.
         """
         log = dataset.interactions()
-        table = self._with_rates(self.past.in_log(dataset)(log), log.slate_items)
-        inputs, names = network_inputs(self._tensors, table, log), (*self.past.item_names, RATE)
+        table = self._complete(self.past.in_log(dataset)(log), log.slate_items, log)
+        inputs = network_inputs(self._tensors, table, log)
+        names = (*self.past.item_names, *[AFTER] * self.several, RATE)
         return [
             {"feature": names[one.feature], "sds": value, "log_odds": odds}
             for one in responses(self.network, inputs, can_pass=self.can_pass)
             for value, odds in zip(one.values.tolist(), one.log_odds.tolist(), strict=True)
         ]
+
+    @property
+    def notes(self) -> list[str]:
+        """Which columns of items it reads and which not, and whether users were left out."""
+        found = []
+        if self.encoder is not None and self.encoder.columns:
+            names = ", ".join(column.name for column in self.encoder.columns)
+            found.append(f"The network reads these columns of the items: {names}.")
+        found += [f"It does not read '{name}': {why}" for name, why in self.skipped.items()]
+        fitted, everybody = self.users
+        if fitted < everybody:
+            found.append(
+                f"The network was fitted to {fitted:,} of {everybody:,} users, drawn by chance, "
+                f"who saw {MOST:,} items at most."
+            )
+        return found
 
     def words(self, column: str) -> str:
         """Return the meaning of a column."""
@@ -373,11 +441,13 @@ def _with_list(history: UserHistory, items: Int64Array, source: int, time: int) 
     )
 
 
-def _fingerprint(dataset: SlateDataset, settings: NetworkSettings) -> str:
-    """Return what a fit depends on: the data, the split and the settings."""
+def _fingerprint(dataset: SlateDataset, settings: NetworkSettings, matrix: ItemMatrix) -> str:
+    """Return what a fit depends on: the data, the split, columns of items and the settings."""
     digest = hashlib.blake2b(dataset.content_hash.encode(), digest_size=16)
     for ends in (dataset.train_end, dataset.valid_end):
         digest.update(np.ascontiguousarray(ends).tobytes())
+    digest.update(matrix.values.numpy().tobytes())
+    digest.update(matrix.encoder.model_dump_json().encode())
     digest.update(settings.model_dump_json().encode())
     return digest.hexdigest()
 

@@ -353,6 +353,11 @@ class FeatureTerm(Term):
         """Take over a saved term: its plain values, and its `arrays`."""
         return cls.build(values, where)
 
+    @property
+    def notes(self) -> list[str]:
+        """What a user should know of how the term was fitted, a sentence each."""
+        return []
+
     def words(self, column: str) -> str:
         """Return the meaning of a feature in a few words, to explain a slate."""
         return column.replace("_", " ")

@@ -1,0 +1,65 @@
+"""Columns of the items table as the network reads them, beside what passed before.
+
+Every column of the dataset's items that can be a feature is one; others are named with the reason.
+
+Shapes: I items, C columns of the matrix.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import torch
+from torch import Tensor
+
+from slatewise.data.dataset import SlateDataset
+from slatewise.features.item_features import ItemEncoder
+from slatewise.features.item_kinds import usable_kinds
+from slatewise.model.network.architecture import CLIP
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from slatewise.features.item_columns import Kind
+
+MOST_CATEGORIES: Final = 30
+"""Values of a category with a column of their own: the network reads all columns of every item."""
+LONGEST_VECTOR: Final = 64
+"""Numbers of an embedding beyond which it is left out, for the same reason."""
+
+
+@dataclass(frozen=True)
+class ItemMatrix:
+    """What is known of every item from the columns of its table."""
+
+    encoder: ItemEncoder
+    values: Tensor
+    """[I, C] float32"""
+    skipped: dict[str, str]
+    """columns that are not used, and why"""
+
+    @classmethod
+    def of(cls, dataset: SlateDataset) -> "ItemMatrix":
+        """Encode the columns of a dataset's items."""
+        items, file = dataset.items, dataset.path / "items.parquet"
+        kinds, skipped = usable_kinds(items, file)
+        for name in [name for name, kind in kinds.items() if kind == "embedding"]:
+            if (length := _length(items[name], file)) > LONGEST_VECTOR:
+                skipped[name] = f"a vector of {length} numbers, {LONGEST_VECTOR} at most."
+                del kinds[name]
+        encoder = ItemEncoder.fit(items, kinds, most_categories=MOST_CATEGORIES, file=file)
+        values = torch.from_numpy(encoder.encode(items, file=file)).clamp(-CLIP, CLIP)
+        return cls(encoder, values, skipped)
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """The matrix with a row for new items behind it, their mean: [I + 1, C]; or nothing."""
+        if not self.values.shape[1]:
+            return {}
+        return {"item_columns": torch.cat([self.values, self.values.mean(0, keepdim=True)])}
+
+
+def _length(values: "pl.Series", file: Path) -> int:
+    """Return how many numbers the vectors of a column have."""
+    kinds: dict[str, Kind] = {values.name: "embedding"}
+    return len(ItemEncoder.fit(values.to_frame(), kinds, file=file).names)
