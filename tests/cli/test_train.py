@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from slatewise.cli import train
 from slatewise.data.preparation import prepare
 from slatewise.model.network import fitting
 from slatewise.simulation import load_config, write_log
 from slatewise.slates import Recommender
 from slatewise.training import load, trainer
+from slatewise.training.loop import Progress
 from tests.cli.conftest import Run
 
 
@@ -230,3 +232,16 @@ def test_exposure_is_given_on_the_command_line(run: Run, folder: Path, tmp_path:
     code, _, errors = run("train", folder / "set", tmp_path / "no", *aware, "--exposure", "mail=1")
     assert code == 2
     assert "exposure names 'mail', which is not a source of the log" in errors
+
+
+def test_a_new_stage_shows_no_best_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(train, "_SECONDS_BETWEEN_LINES", 0)
+    bar = train._Bar("model", patience=8)
+    ended = [{"stage": 0, "validation": -1.75}]
+    bar.show(Progress(stage=0, epoch=1, step=1, steps=9, best=-1.75, history=ended))
+    bar.show(Progress(stage=1, epoch=0, step=1, steps=9, history=ended))
+    first, second = capsys.readouterr().err.splitlines()
+    assert "-1.7500, best -1.7500 · patience 8" in first
+    assert second == "model: stage 2 epoch 1 · step 1 of 9"

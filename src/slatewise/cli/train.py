@@ -294,7 +294,7 @@ class _Bar:
     def show(self, at: "State") -> None:
         """Show where training stands."""
         text = f"stage {at.stage + 1} epoch {at.epoch + 1}"
-        if at.history:
+        if at.history and at.history[-1]["stage"] == at.stage:  # a new stage has no best yet
             text += f" · {at.history[-1]['validation']:.4f}, best {at.best:.4f}"
             text += f" · patience {self._patience - at.since_best}"
         self._bars.update(self._task, description=text, completed=at.step, total=at.steps)
