@@ -34,6 +34,7 @@ def test_terms_are_chosen_said_kept_and_trained(run: Run, folder: Path, tmp_path
     assert code == 0
     trials = [line for line in progress.splitlines() if line.startswith("choosing terms: ")]
     assert "with everything (trial 1 of 8; " in trials[0]
+    assert trials[0].endswith("s so far; a new installation compiles code first, for a minute)")
     assert "another seed (trial 8 of 8; " in trials[-1]
     assert all("s more)" in line for line in trials[2:])
     for part in ("What a term gains", "position", "split by user", "Chosen: slate-linear-hier"):

@@ -109,9 +109,13 @@ def _trials() -> Iterator[Callable[[str, int, int], None]]:
                 nonlocal second
                 passed = time.monotonic() - began
                 second = passed if done == 1 else second
-                # The first, for which code is compiled, says little about the others.
-                each = (passed - second) / (done - 1) if done > 1 else 0.0
-                more = f", about {each * (total - done):.0f} s more" if done > 1 else ""
+                more = ""
+                if done == 0:
+                    more = "; a new installation compiles code first, for a minute"
+                elif done > 1:
+                    # The first, for which code is compiled, says little about the others.
+                    each = (passed - second) / (done - 1)
+                    more = f", about {each * (total - done):.0f} s more"
                 line = f"{text} (trial {done + 1} of {total}; {passed:.0f} s so far{more})"
                 print(line, file=sys.stderr, flush=True)
 
