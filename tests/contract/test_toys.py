@@ -1,6 +1,8 @@
 """A part from outside joins every consumer; the contract finds a consumer that ignores it."""
 
 import copy
+import subprocess
+import sys
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -310,6 +312,12 @@ def test_the_name_of_a_part_that_comes_with_slatewise_is_taken_by_import_path_to
         _ = RELEVANCES["tests.contract.toys:TakenName"]
     same = "slatewise.model.relevance.distance:Distance"
     assert RELEVANCES[same] is RELEVANCES["distance"]
+
+
+def test_relevances_can_be_imported_before_all_else() -> None:
+    """As a module of another package does that derives one; kernels import them, too."""
+    first = [sys.executable, "-c", "import slatewise.model.relevance"]
+    assert subprocess.run(first, check=False).returncode == 0
 
 
 def test_a_relevance_that_counts_on_loops_which_do_not_know_it_is_refused() -> None:

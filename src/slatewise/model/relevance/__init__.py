@@ -12,7 +12,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from slatewise.model.kernels.backend import FusedRelevance
 from slatewise.model.part import Part
 
 if TYPE_CHECKING:
@@ -46,6 +45,8 @@ class Relevance(Part):
     @classmethod
     def check(cls, config: "ModelConfig") -> None:
         """Refuse one that counts on compiled loops, which do not know it."""
+        from slatewise.model.kernels.backend import FusedRelevance  # noqa: PLC0415 (imports this)
+
         if cls.fused and cls.name not in get_args(FusedRelevance):
             raise ValueError(
                 f"no compiled loops know the relevance '{cls.name}': set its `fused` to False"
