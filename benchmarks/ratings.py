@@ -2,16 +2,19 @@
 
 Such logs have clicks alone, and nobody clicks an item twice. `films` has few users with long
 histories, who go through pages of similar films by taste and popularity. `reviews` has many users
-with few clicks on a sparse catalogue, often within one line of products. Judged by recall@20 and
-MRR@20 of the next click of test users, beside the same model that may expect a click again
-(`repeats`), and by co-click and popularity.
+with few clicks on a sparse catalogue, often within one line of products. `years` has the same with
+clock times: products come up over ten years, and are in demand for a year or two. Judged by
+recall@20 and MRR@20 of the next click of test users, beside the same model that may expect a click
+again (`repeats`), where there are clock times with the shortest half-lives of popularity alone, and
+beside co-click and popularity.
 """
 
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -21,9 +24,14 @@ from slatewise import ModelConfig, ModelRecommender, SlateDataset, TrainingConfi
 from slatewise.data.preparation import prepare
 from slatewise.data.split import SplitConfig
 from slatewise.evaluation import fit_baselines
+from slatewise.features.popularity import HALF_LIVES
 
 FILMS, RATERS, MOST_RATINGS = 1_682, 943, 737
 PRODUCTS, LINES, KINDS, REVIEWERS = 12_000, 2_400, 220, 21_000
+YEARS, HOURS = 10, 8_760
+"""Of `years`, and the hours of each."""
+START = 1_000_000_000
+"""Its first second."""
 EPOCHS = 200
 LOSS = 0.01
 """How much worse the defaults may be than with `repeats` before the benchmark says so."""
@@ -35,8 +43,16 @@ MINIATURE = {
     **{"PRODUCTS": 60, "LINES": 12, "KINDS": 4, "REVIEWERS": 80, "MODEL": {"dimensions": 3}},
 }
 
-Clicks = tuple[list[list[int]], list[int]]
-"""The items that each user clicked, in order, and the group of each item."""
+
+class Clicks(NamedTuple):
+    """What happened in a world."""
+
+    items: list[list[int]]
+    """that each user clicked, in order"""
+    groups: list[int]
+    """of each item"""
+    hours: list[list[float]] | None = None
+    """at which each user clicked; None where times are only an order"""
 
 
 def films(rng: np.random.Generator) -> Clicks:
@@ -57,49 +73,67 @@ def films(rng: np.random.Generator) -> Clicks:
             rated.append(int(utility.argmax()))
             left[rated[-1]] = -np.inf
         users.append(rated)
-    return users, genres.tolist()
+    return Clicks(users, genres.tolist())
 
 
-def reviews(rng: np.random.Generator) -> Clicks:
-    """Review products: of the line of a recent one, or of one of three kinds that a user likes."""
+def reviews(rng: np.random.Generator, years: int = 0) -> Clicks:
+    """Review products: of the line of a recent one, or of one of three kinds that a user likes.
+
+    With years, what is in demand changes: half as much a year after a product came up.
+    """
+    launched = rng.random(PRODUCTS) * years * HOURS
     kind_of_line = rng.integers(KINDS, size=LINES)
     lines = rng.choice(LINES, PRODUCTS, p=rng.dirichlet(np.ones(LINES)))
     popularity, liked = np.exp(1.1 * rng.normal(size=PRODUCTS)), rng.dirichlet([0.5] * KINDS)
     kinds = kind_of_line[lines]
     of_line = [np.flatnonzero(lines == line) for line in range(LINES)]
     of_kind = [np.flatnonzero(kinds == kind) for kind in range(KINDS)]
-    users = []
+    users, times = [], []
     for _ in range(REVIEWERS):
-        own, seen = rng.choice(KINDS, 3, p=liked), dict[int, None]()
+        own, seen = rng.choice(KINDS, 3, p=liked), dict[int, float]()
+        hour = rng.random() * years * HOURS
         for _ in range(20 * min(60, 4 + int(rng.geometric(0.22)))):
             recent = list(seen)[-int(min(len(seen), rng.geometric(0.5))) :]
             pool = of_kind[own[rng.integers(3)]]
             if seen and rng.random() < 0.5:
                 pool = of_line[lines[recent[0]]]
             if len(pool):
-                shares = np.cumsum(popularity[pool])
-                item = int(pool[np.searchsorted(shares, rng.random() * shares[-1])])
-                seen.setdefault(item)
+                demand = np.exp2((launched[pool] - hour) / HOURS) * (launched[pool] <= hour)
+                shares = np.cumsum(popularity[pool] * (demand if years else 1.0))
+                if shares[-1] > 0:
+                    item = int(pool[np.searchsorted(shares, rng.random() * shares[-1])])
+                    seen.setdefault(item, hour)
+                    hour += rng.exponential(HOURS / 20)
             if rng.random() < 0.1 and len(seen) >= 5:
                 break
         users.append(list(seen))
-    return users, kinds.tolist()
+        times.append(list(seen.values()))
+    return Clicks(users, kinds.tolist(), times if years else None)
 
 
-WORLDS: dict[str, Callable[[np.random.Generator], Clicks]] = {"films": films, "reviews": reviews}
+WORLDS: dict[str, Callable[[np.random.Generator], Clicks]] = {
+    "films": films,
+    "reviews": reviews,
+    "years": partial(reviews, years=YEARS),
+}
 
 
 def dataset_of(name: str, seed: int, folder: Path) -> SlateDataset:
-    """Write the clicks of a world as a log, times only an order, and prepare it."""
-    users, groups = WORLDS[name](np.random.default_rng(seed))
+    """Write the clicks of a world as a log and prepare it."""
+    world = WORLDS[name](np.random.default_rng(seed))
     rows = [
         {"user_id": user, "time": time, "source": "site", "slate": [item], "click": item}
-        for user, items in enumerate(users)
+        for user, items in enumerate(world.items)
         for time, item in enumerate(items)
     ]
     folder.mkdir()
-    pl.DataFrame(rows).write_parquet(folder / "log.parquet")
-    items = pl.DataFrame({"item_id": range(len(groups)), "group": [f"g{g}" for g in groups]})
+    log = pl.DataFrame(rows)
+    if world.hours is not None:
+        seconds = START + (3_600 * np.concatenate(world.hours)).astype(np.int64)
+        log = log.with_columns(time=pl.from_epoch(pl.Series(seconds)))
+    log.write_parquet(folder / "log.parquet")
+    groups = [f"g{group}" for group in world.groups]
+    items = pl.DataFrame({"item_id": range(len(groups)), "group": groups})
     items.write_parquet(folder / "items.parquet")
     return prepare(folder / "log.parquet", folder / "items.parquet", folder / "set", division=SPLIT)
 
@@ -122,8 +156,10 @@ def main() -> None:
 
 def _judged(name: str, seed: int, dataset: SlateDataset) -> list[Row]:
     rows = []
-    for settings in ("defaults", "repeats"):
-        own = {"repeats": True} if settings == "repeats" else {}
+    variants: dict[str, dict[str, Any]] = {"defaults": {}, "repeats": {"repeats": True}}
+    if dataset.meta["clock_times"]:
+        variants["short half-lives"] = {"half_lives": HALF_LIVES}
+    for settings, own in variants.items():
         start = time.process_time()
         model = ModelConfig.build(MODEL | own, "benchmark")
         fitted = fit(dataset, model, TrainingConfig(max_epochs=EPOCHS), seed=seed)

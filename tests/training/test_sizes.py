@@ -92,7 +92,7 @@ def test_a_model_that_starts_from_another_keeps_its_settings() -> None:
 
 
 def test_a_log_of_clicks_alone_is_ranked_by_terms_too() -> None:
-    baskets = replace(SHOP, clock_times=True)
+    baskets = replace(SHOP, hours=100.0)
     for size, terms in {
         SHOP: ("bias", "history", "co_clicks"),
         baskets: ("bias", "history", "co_clicks", "popularity"),
@@ -100,6 +100,20 @@ def test_a_log_of_clicks_alone_is_ranked_by_terms_too() -> None:
     }.items():
         asked = ModelConfig(likelihood="all-item")
         assert settled(asked, TrainingConfig(), size)[0].terms == terms
+
+
+def test_popularity_fades_as_slowly_as_a_log_of_clicks_alone_is_long() -> None:
+    def half_lives(hours: float, **given: object) -> tuple[float, ...]:
+        asked = ModelConfig.build({"likelihood": "all-item"} | given, "test")
+        found: tuple[float, ...] = settled(asked, TrainingConfig(), replace(SHOP, hours=hours))[
+            0
+        ].half_lives
+        return found
+
+    assert half_lives(0.0) == half_lives(100.0) == (2.0, 24.0, 96.0)
+    assert half_lives(24.0 * 120) == (2.0, 24.0, 96.0, 720.0, 2160.0)
+    assert half_lives(24.0 * 3_650) == (2.0, 24.0, 96.0, 720.0, 2160.0, 8760.0)
+    assert half_lives(24.0 * 3_650, half_lives=(5.0,)) == (5.0,)
 
 
 def test_within_slates_nothing_changes_but_the_batch() -> None:

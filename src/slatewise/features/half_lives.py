@@ -28,6 +28,8 @@ LONGEST: Final = 4_096.0
 """Hours, beyond which none is tried."""
 NEAR: Final = 1.5
 """Half-lives within this factor of each other say the same."""
+LONG: Final = (720.0, 2_160.0, 8_760.0)
+"""A month, a season and a year, in hours: what they say beside shorter ones where logs are long."""
 SLATES: Final = 10_000
 """Training slates looked at, at most."""
 
@@ -42,6 +44,21 @@ class HalfLives:
     """Half-life tried -> log-likelihood per slate beyond that without popularity"""
 
 
+def usual_half_lives(hours: float) -> tuple[float, ...]:
+    """Return half-lives for a log of so many hours, where there are no choices to search them by.
+
+    In a log of years hardly anything is left of a click after 96 hours, when the next comes.
+    """
+    return *HALF_LIVES, *(long for long in LONG if long <= hours)
+
+
+def hours_of(dataset: SlateDataset) -> float:
+    """Return the hours from the first event of a log to its last, 0 where times are an order."""
+    if not dataset.meta["clock_times"]:
+        return 0.0
+    return int(dataset.times.max() - dataset.times.min()) / SECOND / 3_600
+
+
 def half_lives_of(dataset: SlateDataset) -> tuple[float, ...]:
     """Search the half-lives of popularity; add the usual ones that are far from those found.
 
@@ -49,7 +66,7 @@ def half_lives_of(dataset: SlateDataset) -> tuple[float, ...]:
     """
     if not dataset.meta["clock_times"]:
         return HALF_LIVES
-    found, hours = search_half_lives(dataset).chosen, _hours(dataset)
+    found, hours = search_half_lives(dataset).chosen, hours_of(dataset)
     more = [
         usual
         for usual in HALF_LIVES
@@ -90,16 +107,12 @@ def search_half_lives(
     return HalfLives(tuple(tried[h] for h in chosen), gains)
 
 
-def _hours(dataset: SlateDataset) -> float:
-    return int(dataset.times.max() - dataset.times.min()) / SECOND / 3_600
-
-
 def _candidates(dataset: SlateDataset, between_items: bool) -> tuple[float, ...]:
     """Return half-lives from a quarter of an hour to the length of the log, each twice the last.
 
     Of single items from an hour on, each four times the last: the differences are smaller.
     """
-    powers = np.arange(1 + max(0, np.floor(np.log2(max(_hours(dataset), SHORTEST) / SHORTEST))))
+    powers = np.arange(1 + max(0, np.floor(np.log2(max(hours_of(dataset), SHORTEST) / SHORTEST))))
     tried = SHORTEST * 2.0**powers
     tried = tried[tried <= LONGEST]
     return tuple((tried if between_items or len(tried) < 3 else tried[2::2]).tolist())

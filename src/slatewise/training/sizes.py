@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from slatewise.data.dataset import SlateDataset
+from slatewise.features.half_lives import hours_of, usual_half_lives
 from slatewise.features.turnover import items_stay
 from slatewise.model.config import ModelConfig
 from slatewise.model.registry import DYNAMICS, TERMS
@@ -52,8 +53,8 @@ class LogSize:
     items: int
     clicks_only: bool
     """whether every slate is one item that was clicked, so that nothing was declined"""
-    clock_times: bool = False
-    """whether times have a unit, and are not only an order"""
+    hours: float = 0.0
+    """from the first event to the last, 0 where times are only an order"""
     repeats: bool = True
     """whether users click items again, as in a shop; they rate a film once"""
 
@@ -67,7 +68,7 @@ class LogSize:
             interactions=int(dataset.train_end.sum()),
             items=dataset.num_items,
             clicks_only=clicks_only,
-            clock_times=dataset.meta["clock_times"],
+            hours=hours_of(dataset),
             repeats=not clicks_only or share_repeated(dataset) >= _REPEATING,
         )
 
@@ -144,7 +145,8 @@ def settled(
     model = with_likelihood(model, size)
     usual = _usual(model, size)
     if size.clicks_only and model.likelihood == "all-item":
-        usual["terms"] = (*CLICK_TERMS, *["popularity"] * size.clock_times)
+        usual["terms"] = (*CLICK_TERMS, *["popularity"] * (size.hours > 0))
+        usual["half_lives"] = usual_half_lives(size.hours)
         terms = model.terms if model.is_given("terms") else usual["terms"]
         usual["repeats"] = size.repeats or not any(TERMS[t].keeps_out_clicked for t in terms)
     if start is not None:
