@@ -281,7 +281,7 @@ def explanations(case: Case, directory: Path) -> None:
         require_same(sum(reason.adds.values()), wanted[number])
         if case.drawn_for_sure:
             require_same(np.log(reason.relevance), wanted[number], 1e-4)
-    for name, added in case.added_in_slates(slate.history, END).items():
+    for name, added in case.added(slate.history, END).items():
         require_same([reason.adds[name] for reason in reasons], added[slate.numbers])
 
 

@@ -256,7 +256,7 @@ class Case:
         seeing = {name: term for name, term in terms.items() if term.in_lists}
         if not seeing:
             return self._ranked_by(profile, history, time)
-        total = sum(self.added_in_slates(history, time).values(), np.zeros(ITEMS))
+        total = sum(self.added(history, time).values(), np.zeros(ITEMS))
         for name, term in seeing.items():
             features = self.states(time)[name].features(time)
             moment = ListMoment(time, features.__getitem__)
@@ -282,20 +282,10 @@ class Case:
         found = ranking_utilities(self.parameters, profile[None], torch.from_numpy(added)[None])
         return np.asarray(found[0].numpy())
 
-    def added_in_slates(self, history: UserHistory, time: int) -> dict[str, Doubles]:
-        """Return what terms that rank add to all items of a slate: [I] each.
-
-        By the weights of slates where a term sees these, else by those of the catalogue.
-        """
-        seeing = any(term.in_lists for term in self.model.terms.by_name.values())
-        return self.added(history, time, by_next_click=not seeing)
-
-    def added(
-        self, history: UserHistory, time: int, *, by_next_click: bool = True
-    ) -> dict[str, Doubles]:
+    def added(self, history: UserHistory, time: int) -> dict[str, Doubles]:
         """Return what each term that ranks adds to all items: [I] each."""
         found, start = {}, 0
-        ranking = self.parameters.ranking_weights if by_next_click else None
+        ranking = self.parameters.ranking_weights
         for name, term in self.model.terms.by_name.items():
             weights = self.model.posterior.shared[term.name].mean.double().numpy()
             if ranking is not None and term.ranks != "never":

@@ -4,14 +4,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from slatewise import ModelConfig, Recommender
 from slatewise.features.popularity_state import CountedEvents
 from slatewise.model.network import fitting
+from slatewise.model.ranking_weights import RankingWeights
 from slatewise.model.terms.network import _fitted
+from slatewise.slates.additions import TermWeights
 from slatewise.slates.logs import refresh_from
 from slatewise.slates.strategies import STRATEGIES
-from tests.contract.world import END, ITEMS, SECOND, model_of, small_log
+from tests.contract.world import END, ITEMS, SECOND, model_of, posterior_of, small_log
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +60,25 @@ def test_the_first_stage_finds_the_candidates(recommender: Recommender) -> None:
     assert recommender.rank(slate.items).items == slate.items
     parts = ranker.slate_parts(slate.user, slate.numbers)
     assert sum(values[0] for values in parts.values()) == pytest.approx(utilities[0])
+
+
+def test_slates_that_are_made_draw_the_weights_of_the_next_click_together(tmp_path: Path) -> None:
+    config = ModelConfig(terms=("history", "network"), dimensions=2)
+    posterior = posterior_of(config, small_log(tmp_path), 5)
+    names = posterior.parts.ranking_names
+    size = sum(len(posterior.shared[name].mean) for name in names)
+    root = torch.tril(torch.ones(size, size))
+    posterior.ranking = RankingWeights(torch.arange(float(size)), root)
+    made, given = (
+        weights(posterior, (*names, "network")).draws(20_000, np.random.default_rng(1))
+        for weights in (TermWeights.in_made_slates, TermWeights.in_slates)
+    )
+    drawn = np.concatenate([made[name] for name in names], axis=1)
+    assert drawn.mean(0) == pytest.approx(np.arange(size), abs=0.1)
+    assert np.cov(drawn.T) == pytest.approx((root @ root.T).numpy(), rel=0.1)
+    for name in (*names, "network"):
+        assert given[name].mean(0) == pytest.approx(posterior.shared[name].mean.numpy(), abs=0.01)
+    assert made["network"].mean(0) == pytest.approx(given["network"].mean(0), abs=0.01)
 
 
 def test_states_that_count_on_change_no_slate_before_the_next_refresh(

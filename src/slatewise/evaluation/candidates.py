@@ -27,7 +27,7 @@ def settle_candidates(
     """Set how many of the best items terms rank again: as many as cost no held-out click.
 
     Tries the number that the model has, then halves it as long as the recall of the next click in
-    slates of k is below that of the first stage alone, by more than two standard errors of their
+    slates of k is below that of the first stage alone, by more than a standard error of their
     difference; with fewer than k, the first stage is left alone. Returns the recalls by number.
     """
     count = max((term.candidates for term in model.terms.by_name.values()), default=0)
@@ -40,7 +40,7 @@ def settle_candidates(
         found = _found(_with_candidates(model, count), dataset, held_out, k)
         recalls[count] = float(found.mean())
         lost = alone - found
-        if lost.mean() <= 2 * lost.std() / np.sqrt(len(lost)):
+        if lost.mean() <= lost.std() / np.sqrt(len(lost)):
             break
         count = count // 2 if count // 2 >= k else 0
     model.terms = _with_candidates(model, count, recalls).terms

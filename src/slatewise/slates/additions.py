@@ -47,17 +47,13 @@ class RankingTerms:
         self._table = table
         self._in_lists = {name: term for name, term in terms.by_name.items() if term.in_lists}
         acting = (*self._of_all, *self._of_met, *self._in_lists)
-        self._in_slates = SlateWeights.of(posterior, acting)
+        self._in_slates = TermWeights.in_slates(posterior, acting)
+        self._in_made_slates = TermWeights.in_made_slates(posterior, acting)
+        ranking = self._of_all | self._of_met
+        self._ranking = TermWeights.in_made_slates(
+            posterior, [name for name in posterior.shared if name in ranking]
+        )
         self._moments: dict[str, ListMoment] = {}
-        ranking = posterior.ranking
-        if ranking is None:
-            ranks = self._of_all.keys() | self._of_met.keys()
-            own = {name: part for name, part in posterior.shared.items() if name in ranks}
-            means = {name: part.mean for name, part in own.items()}
-        else:
-            means = posterior.by_term(posterior.parts.ranking_names, ranking.mean)
-        self._mean = {name: _array(mean) for name, mean in means.items()}
-        self._root = None if ranking is None else _array(ranking.root)
 
     @property
     def unknown(self) -> list[str]:
@@ -110,30 +106,31 @@ class RankingTerms:
 
     def mean(self, history: UserHistory) -> Additions:
         """Return what is added for a user by the posterior mean: weights [P], offsets [m]."""
-        return self._added(history, self._mean)
+        return self._added(history, self._ranking.means)
 
     def draws(self, history: UserHistory, draws: int, seed: int) -> Additions:
         """Return what is added in J draws of the weights: weights [J, P], offsets [J, m]."""
-        return self._added(history, self._drawn(draws, np.random.default_rng([seed, 4])))
+        return self._added(history, self._ranking.draws(draws, np.random.default_rng([seed, 4])))
 
     def drawn_once(self, draws: int, seed: int) -> Callable[[UserHistory, Ints], Doubles | float]:
         """Draw the weights J times, once; return what they add to items [k] for a user: [J, k].
 
         0 without any term.
         """
-        drawn = self._drawn(draws, np.random.default_rng(seed))
+        drawn = self._ranking.draws(draws, np.random.default_rng(seed))
         return lambda history, items: sum(self._parts(history, items, drawn).values())
 
     def mean_parts(self, history: UserHistory, items: Ints) -> dict[str, Doubles]:
         """Return what each term adds to some items by the posterior mean: [k] each."""
-        return self._parts(history, items, self._mean)
+        return self._parts(history, items, self._ranking.means)
 
     def in_list(
-        self, history: UserHistory, items: Ints, source: int, length: int
+        self, history: UserHistory, items: Ints, source: int, length: int, *, made: bool = False
     ) -> "TermsInList | None":
         """Return what terms add to candidates [K] for a slate of `length` items to a user.
 
-        None where no term acts in lists: then a list is ranked as all items are.
+        `made` are slates of the catalogue, which the next click weighs where it ranks; others are
+        lists that are given. None where no term acts in lists: a list is ranked as all items are.
         """
         if not self._moments:
             return None
@@ -141,7 +138,8 @@ class RankingTerms:
             name: self._in_lists[name].in_list(history, items, source, moment, length)
             for name, moment in self._moments.items()
         }
-        return TermsInList(seeing, self._features(history, items), self._in_slates)
+        weights = self._in_made_slates if made else self._in_slates
+        return TermsInList(seeing, self._features(history, items), weights)
 
     def in_slate(self, history: UserHistory, items: Ints, source: int) -> Doubles:
         """Return what terms add together to the items [k] of a slate that a user is shown: [k].
@@ -154,18 +152,6 @@ class RankingTerms:
         else:
             parts = in_list.mean_parts(np.arange(len(items)))
         return np.asarray(sum(parts.values(), np.zeros(len(items))))
-
-    def _drawn(self, draws: int, rng: np.random.Generator) -> Weights:
-        if self._root is None:
-            scales = self._in_slates.scales
-            return {
-                name: mean + scales[name] * rng.standard_normal((draws, *mean.shape))
-                for name, mean in self._mean.items()
-            }
-        noise = rng.standard_normal((draws, len(self._root))) @ self._root.T  # [J, P]
-        ends = np.cumsum([len(mean) for mean in self._mean.values()])
-        parts = np.split(noise, ends[:-1], axis=1)
-        return {n: self._mean[n] + part for n, part in zip(self._mean, parts, strict=True)}
 
     def _added(self, history: UserHistory, weights: Weights) -> Additions:
         """Apply weights of terms, [...] in front of their features."""
@@ -201,10 +187,11 @@ class RankingTerms:
             if name in self._of_met:
                 found[name] = term.met(history, items)[1]
             elif self._table.num_features:
-                end = start + self._mean[name].shape[-1]
+                end = start + self._ranking.means[name].shape[-1]
                 found[name], start = table[:, start:end], end
             else:
-                found[name] = np.zeros((len(items), self._mean[name].shape[-1]), np.float32)
+                size = self._ranking.means[name].shape[-1]
+                found[name] = np.zeros((len(items), size), np.float32)
         return found
 
 
@@ -223,34 +210,68 @@ class TermFeatures(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SlateWeights:
-    """The posterior of the weights that act in slates, by the names of terms."""
+class TermWeights:
+    """The posterior of the weights of terms, by their names."""
 
     means: Weights
-    scales: Weights
+    _scales: Weights
+    """of weights that are independent"""
+    _root: Floats | None
+    """of the others, side by side: a root R of their covariance R Rᵀ"""
     sharpness: float
     """κ, by which what all parts of the model say is multiplied in a slate"""
 
     @classmethod
-    def of(cls, posterior: Posterior, names: Iterable[str]) -> "SlateWeights":
-        """Read them off a posterior, for some terms."""
+    def in_slates(cls, posterior: Posterior, names: Iterable[str]) -> "TermWeights":
+        """Read off those of choices within slates, for some terms."""
         own = {name: posterior.shared[name] for name in names}
         return cls(
             {name: _array(part.mean) for name, part in own.items()},
             {name: _array(part.scale) for name, part in own.items()},
+            None,
             1.0 if posterior.pool is None else posterior.pool.sharpness,
         )
+
+    @classmethod
+    def in_made_slates(cls, posterior: Posterior, names: Iterable[str]) -> "TermWeights":
+        """Read off those of slates that are made of the catalogue.
+
+        Where the next click ranks, its weights do so among candidates too: choices within slates
+        say nothing of items that were never shown, and would bring up those that came later.
+        """
+        found, ranking = cls.in_slates(posterior, names), posterior.ranking
+        if ranking is None:
+            return found
+        together = posterior.by_term(posterior.parts.ranking_names, ranking.mean)
+        means = {name: _array(mean) for name, mean in together.items()}
+        alone = {name: mean for name, mean in found.means.items() if name not in means}
+        scales = {name: found._scales[name] for name in alone}
+        return cls(means | alone, scales, _array(ranking.root), found.sharpness)
+
+    def draws(self, count: int, rng: np.random.Generator) -> Weights:
+        """Draw the weights J times: [J, P] of each term."""
+        drawn = {}
+        if self._root is not None:
+            names = [name for name in self.means if name not in self._scales]
+            ends = np.cumsum([len(self.means[name]) for name in names])
+            noise = rng.standard_normal((count, len(self._root))) @ self._root.T  # [J, ΣP]
+            parts = np.split(noise, ends[:-1], axis=1)
+            drawn = {n: self.means[n] + part for n, part in zip(names, parts, strict=True)}
+        for name, scale in self._scales.items():
+            mean = self.means[name]
+            drawn[name] = mean + scale * rng.standard_normal((count, *mean.shape))
+        return drawn
 
 
 @dataclass(frozen=True)
 class TermsInList:
-    """What the terms of a model add to K candidates for a slate, as they do in slates."""
+    """What the terms of a model add to K candidates for a slate."""
 
     _seeing: Mapping[str, ListFeatures]
     """the terms that see the slate, by name"""
     _others: Mapping[str, Floats]
     """features of the other terms, [K, P] each"""
-    _weights: SlateWeights
+    _weights: TermWeights
 
     @property
     def sharpness(self) -> float:
@@ -271,10 +292,7 @@ class TermsInList:
     def draws(self, shown: Ints, count: int, seed: int) -> Doubles:
         """Return what all add together in J draws of their weights: [J, K]."""
         rng = np.random.default_rng([seed, 6])
-        weights = {
-            name: mean + self._weights.scales[name] * rng.standard_normal((count, *mean.shape))
-            for name, mean in self._weights.means.items()
-        }
+        weights = self._weights.draws(count, rng)
         parts = self._of_others(weights)
         for name, features in self._seeing.items():
             drawn = features.draws(shown, count, rng).astype(np.float64)

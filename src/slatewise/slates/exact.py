@@ -108,7 +108,7 @@ class ExactRanker:
     def _second_stage(self, user: Users, found: Ints, length: int) -> SecondStage | None:
         """Return the second stage for what the first found, None if that is nothing."""
         items = found[found >= 0]
-        terms = self.terms.in_list(user.histories[0], items, SOURCE, length)
+        terms = self.terms.in_list(user.histories[0], items, SOURCE, length, made=True)
         if not len(items) or terms is None:
             return None
         own = np.sum(list(self.own_parts(user, items).values()), axis=0)
@@ -223,14 +223,20 @@ class ExactRanker:
         """Return the same of the items [k] of a slate that was made for the first user."""
         if not self.terms.candidates:
             return self.mean_parts(users, items)
-        return self.list_parts(users, items, SOURCE)
+        return self._parts_in_list(users, items, SOURCE, made=True)
 
     def list_parts(self, users: Users, items: Ints, source: int) -> dict[str, Doubles]:
         """Return the same where the items [k] are a list that is shown, from a source.
 
         Terms add what they add in a slate, position apart.
         """
-        in_list = self.terms.in_list(users.histories[0], items, source, len(items))
+        return self._parts_in_list(users, items, source, made=False)
+
+    def _parts_in_list(
+        self, users: Users, items: Ints, source: int, *, made: bool
+    ) -> dict[str, Doubles]:
+        asked = users.histories[0], items, source, len(items)
+        in_list = self.terms.in_list(*asked, made=made)
         if in_list is None:
             return self.mean_parts(users, items)
         parts = self.own_parts(users, items) | in_list.mean_parts(np.arange(len(items)))

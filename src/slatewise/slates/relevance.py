@@ -58,7 +58,7 @@ class Relevance:
         biases = self._bias_noise[items % _SLOTS] * self._table.bias_scales_of(items)[:, None]
         utilities += biases + self._table.biases_of(items)[:, None]
         if self._terms.candidates and len(items):
-            in_list = self._terms.in_list(history, items, SOURCE, len(items))
+            in_list = self._terms.in_list(history, items, SOURCE, len(items), made=True)
             assert in_list is not None
             utilities += in_list.draws(np.arange(len(items)), self._draws, _SEED + 3).T
             utilities *= in_list.sharpness

@@ -18,8 +18,8 @@ from slatewise.model.terms import FittedTerms
 from slatewise.model.terms.term import ListMoment, Lookup
 from slatewise.slates.additions import (
     Floats,
-    SlateWeights,
     TermsInList,
+    TermWeights,
     add_met,
     ranking_terms,
     weights_by_term,
@@ -48,7 +48,7 @@ class TermsInLog:
             name: (term, term.at_times(log)) for name, term in in_lists.items() if self.candidates
         }
         acting = (*of_all, *self._of_met, *self._in_lists)
-        self._in_slates = SlateWeights.of(posterior, acting)
+        self._weights = TermWeights.in_made_slates(posterior, acting)
 
     @property
     def need_histories(self) -> bool:
@@ -91,4 +91,4 @@ class TermsInLog:
             name: lookup(items, moments) for name, (lookup, _) in self._lookups.items()
         }
         others |= {name: term.met(history, items)[1] for name, term in self._of_met.items()}
-        return TermsInList(seeing, others, self._in_slates)
+        return TermsInList(seeing, others, self._weights)
