@@ -17,7 +17,6 @@ from slatewise.model.network import fitting, inputs
 from slatewise.model.network.architecture import SlateNetwork, log_sums
 from slatewise.model.network.candidates import ALWAYS
 from slatewise.model.network.inputs import catalogue_rows, in_parts, log_to_fit, with_further
-from slatewise.model.network.item_columns import ItemMatrix
 from slatewise.model.terms import network as module
 from slatewise.model.terms.network import NetworkTerm, _fitted
 from tests.contract.world import ITEMS, small_log
@@ -98,18 +97,20 @@ def test_it_reads_the_columns_of_items_and_names_those_that_it_cannot(
     assert NetworkTerm.fit(quick, changed) is not term
 
 
-def test_a_column_of_items_that_says_all_is_learned(
-    dataset: SlateDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_columns_of_items_count_nothing_before_they_are_learned(
+    dataset: SlateDataset, quick: ModelConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clicked = np.bincount(dataset.interactions().clicked_items.clamp(min=0), minlength=ITEMS)
-    log = with_columns(dataset, tmp_path, pl.Series("worth", np.sqrt(clicked)))
-    monkeypatch.setattr(ItemMatrix, "tensors", {})
-    blind = NetworkTerm.fit(ModelConfig(terms=("bias", "network"), network_members=1), log)
+    learned = NetworkTerm.fit(quick, dataset)
+    assert learned.network.of_item.weight[:, -4:].all(0).all()  # a price, and three brands
+    log = dataset.interactions()
+    said = learned.describe_in(dataset)(log)
+    learned._tensors["item_columns"] = learned._tensors["item_columns"].flip(0)
+    assert not torch.allclose(learned.describe_in(dataset)(log), said)
     _fitted.clear()
-    monkeypatch.undo()
-    term = NetworkTerm.fit(ModelConfig(terms=("bias", "network"), network_members=1), log)
-    _fitted.clear()
-    assert term.validation[1] > blind.validation[1]
+    monkeypatch.setattr(fitting, "EPOCHS", 0)
+    weights = NetworkTerm.fit(quick, dataset).network.of_item.weight
+    assert not weights[:, -4:].any()
+    assert weights[:, -5].any()
 
 
 def test_a_large_log_is_fitted_to_users_drawn_by_chance(

@@ -111,16 +111,10 @@ def fit_network(
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        climbs = [
-            _Climb(
-                choices,
-                SlateNetwork(
-                    choices.inputs.num_features, choices.inputs.slates.shape[1], groups, hidden
-                ).to(choices.clicks.device),
-                len(training),
-            )
-            for _ in range(members)
-        ]
+        networks = [_begun(choices.inputs, groups, hidden) for _ in range(members)]
+    climbs = [
+        _Climb(choices, network.to(choices.clicks.device), len(training)) for network in networks
+    ]
     generator = torch.Generator().manual_seed(seed)
     best, waited = [copy.deepcopy(climb.average) for climb in climbs], 0
     values = [choices.mean(SlateNetwork.merged(best), validation)]
@@ -141,6 +135,15 @@ def fit_network(
             for climb, network in zip(climbs, best, strict=True):
                 climb.slow_down(network)
     return FittedNetwork(SlateNetwork.merged(best), values)
+
+
+def _begun(inputs: SlateInputs, groups: int, hidden: int) -> SlateNetwork:
+    """Return a network to be fitted."""
+    network = SlateNetwork(inputs.num_features, inputs.slates.shape[1], groups, hidden)
+    with torch.no_grad():
+        # As with groups: a column of items counts once it is learned, and adds no noise before.
+        network.of_item.weight[:, inputs.items.shape[1] :] = 0
+    return network
 
 
 class _Climb:
