@@ -32,7 +32,7 @@ from slatewise.slates.strategies import named_strategy
 VARIANT = "slate-linear-hier"
 GREEDY, THOMPSON = "greedy", "in-slate-thompson"
 DAYS, WINDOW, USERS = 4, 3, 120
-ADVICE: dict[str, Any] = {"days": 4, "repetitions": 5}
+ADVICE: dict[str, Any] = {"days": 4, "slates": 150, "repetitions": 5}
 BASE: dict[str, Any] = {"max_slate": 10, "mean_scroll": 6.0, "search_share": 0.2, "days": 7}
 NO_LIFE: dict[str, Any] = {"life": {"hours": 0.0, "new_groups": 0.0}, "policy": "random"}
 
