@@ -136,3 +136,13 @@ def in_parts(
     parts = [part for part in np.split(np.arange(len(users)), np.unique(cuts)) if len(part)]
     tables = [describe(log.of_users(torch.from_numpy(part)), users[part]) for part in parts]
     return PastTable(*(torch.cat(values) for values in zip(*tables, strict=True)))
+
+
+def sample_notes(fitted: int, everybody: int, most: int) -> list[str]:
+    """Return a note where a network was fitted to some users only, who saw `most` items."""
+    if fitted >= everybody:
+        return []
+    return [
+        f"The network was fitted to {fitted:,} of {everybody:,} users, drawn by chance, who saw "
+        f"{most:,} items at most."
+    ]

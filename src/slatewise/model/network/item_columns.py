@@ -5,6 +5,8 @@ Every column of the dataset's items that can be a feature is one; others are nam
 Shapes: I items, C columns of the matrix.
 """
 
+import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -52,6 +54,13 @@ class ItemMatrix:
         return cls(encoder, values, skipped)
 
     @property
+    def digest(self) -> str:
+        """A digest of the matrix and of what its columns are."""
+        digest = hashlib.blake2b(self.values.numpy().tobytes(), digest_size=16)
+        digest.update(self.encoder.model_dump_json().encode())
+        return digest.hexdigest()
+
+    @property
     def tensors(self) -> dict[str, Tensor]:
         """The matrix with a row for new items behind it, their mean: [I + 1, C]; or nothing."""
         if not self.values.shape[1]:
@@ -63,3 +72,12 @@ def _length(values: "pl.Series", file: Path) -> int:
     """Return how many numbers the vectors of a column have."""
     kinds: dict[str, Kind] = {values.name: "embedding"}
     return len(ItemEncoder.fit(values.to_frame(), kinds, file=file).names)
+
+
+def column_notes(encoder: ItemEncoder | None, skipped: Mapping[str, str]) -> list[str]:
+    """Return which columns of items a network reads, and which not."""
+    found = [f"It does not read '{name}': {why}" for name, why in skipped.items()]
+    if encoder is not None and encoder.columns:
+        names = ", ".join(column.name for column in encoder.columns)
+        found.insert(0, f"The network reads these columns of the items: {names}.")
+    return found

@@ -8,7 +8,6 @@ It acts where the slate is known: in prediction, estimates off policy and where 
 ranked; and where a slate is made, on the best of a ranking of all items.
 """
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
@@ -16,13 +15,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 import numpy as np
 import numpy.typing as npt
 import torch
-from pydantic import Field, NonNegativeInt, PositiveInt, PrivateAttr
+from pydantic import Field, PrivateAttr
 from torch import Tensor
 
 from slatewise.config import Config
 from slatewise.data.dataset import SlateDataset
 from slatewise.data.interactions import Interactions
-from slatewise.data.ragged import Int64Array, offsets_of, ranges
+from slatewise.data.ragged import Int64Array
 from slatewise.errors import SlatewiseError
 from slatewise.features.item_features import ItemEncoder
 from slatewise.features.item_rates import ItemRates
@@ -41,13 +40,16 @@ from slatewise.model.network.inputs import (
     log_to_fit,
     network_inputs,
     parts_of,
+    sample_notes,
     standardised,
     with_column,
     with_further,
 )
-from slatewise.model.network.item_columns import ItemMatrix
+from slatewise.model.network.item_columns import ItemMatrix, column_notes
 from slatewise.model.network.laplace import covariance_root
+from slatewise.model.network.requests import interactions_with_list
 from slatewise.model.network.responses import responses
+from slatewise.model.network.settings import NetworkSettings, fingerprint
 from slatewise.model.part import Parameter
 from slatewise.model.terms.term import Describe, FeatureTerm, ListMoment, Lookup, Ranks
 
@@ -65,19 +67,6 @@ MOST: Final = 5_000_000
 _KEPT: Final = 4
 """Networks that a process remembers: a selection fits many models to one log."""
 _fitted: dict[str, "NetworkTerm"] = {}
-
-
-class NetworkSettings(Config):
-    """Settings of the network."""
-
-    network_units: PositiveInt = 64
-    """H, units of each hidden layer of the network."""
-    network_members: NonNegativeInt = 0
-    """M, networks that begin differently, whose mean counts; 0 for as many as the log calls for."""
-    network_seed: int = 0
-    """With which the network begins."""
-    network_candidates: NonNegativeInt = 200
-    """How many of the best items it ranks again for a slate, at most; held-out clicks settle it."""
 
 
 class NetworkTerm(FeatureTerm):
@@ -141,7 +130,7 @@ class NetworkTerm(FeatureTerm):
     def fit(cls, config: "ModelConfig", dataset: SlateDataset) -> "NetworkTerm":
         """Fit the network to the training part; the validation part ends the fit."""
         settings, matrix = config.of(cls), ItemMatrix.of(dataset)
-        key = _fingerprint(dataset, settings, matrix)
+        key = fingerprint(dataset, settings, matrix)
         if key not in _fitted:
             if len(_fitted) >= _KEPT:
                 _fitted.pop(next(iter(_fitted)))
@@ -348,7 +337,7 @@ class NetworkTerm(FeatureTerm):
         length: int,
     ) -> SlateCandidates:
         """Return what the network says of candidates [K] for a slate to a user."""
-        log = _with_list(history, items, source, moment.time)
+        log = interactions_with_list(history, items, source, moment.time)
         first, known = len(log.slate_items) - len(items), self._tensors["item_groups"].numpy()
         # In numbers of their own: a catalogue of millions is not copied for a request.
         met, local = np.unique(log.slate_items.numpy(), return_inverse=True)
@@ -389,18 +378,7 @@ class NetworkTerm(FeatureTerm):
     @property
     def notes(self) -> list[str]:
         """Which columns of items it reads and which not, and whether users were left out."""
-        found = []
-        if self.encoder is not None and self.encoder.columns:
-            names = ", ".join(column.name for column in self.encoder.columns)
-            found.append(f"The network reads these columns of the items: {names}.")
-        found += [f"It does not read '{name}': {why}" for name, why in self.skipped.items()]
-        fitted, everybody = self.users
-        if fitted < everybody:
-            found.append(
-                f"The network was fitted to {fitted:,} of {everybody:,} users, drawn by chance, "
-                f"who saw {MOST:,} items at most."
-            )
-        return found
+        return [*column_notes(self.encoder, self.skipped), *sample_notes(*self.users, MOST)]
 
     def words(self, column: str) -> str:
         """Return the meaning of a column."""
@@ -417,39 +395,6 @@ def _required(log: SlateDataset | None) -> SlateDataset:
             "Give the dataset too, such as ModelRecommender(model, log=dataset).",
         )
     return log
-
-
-def _with_list(history: UserHistory, items: Int64Array, source: int, time: int) -> Interactions:
-    """Return what a user saw as interactions, and a list of items as the last of them."""
-    time = max(time, int(history.times.max(initial=0)) + 1)  # what she did a moment ago is past
-    clicks = np.bincount(history.click_slates, minlength=len(history))
-    slates = np.repeat(np.arange(len(history)), np.maximum(clicks, 1))  # [N] of each interaction
-    clicked = np.full(len(slates) + 1, -1, np.int32)
-    clicked[:-1][clicks[slates] > 0] = history.clicks - history.offsets[history.click_slates]
-    lengths = np.diff(history.offsets)[slates]
-    seen = history.items[ranges(history.offsets[slates], lengths)]
-    ends = torch.tensor([len(clicked)], dtype=torch.int32)
-    return Interactions(
-        user_offsets=torch.tensor([0, len(clicked)]),
-        train_end=ends,
-        valid_end=ends,
-        times=torch.from_numpy(np.append(history.times[slates], time).astype(np.int64)),
-        sources=torch.from_numpy(np.append(history.sources[slates].clip(0), source).astype("u1")),
-        clicks=torch.from_numpy(clicked),
-        slate_offsets=torch.from_numpy(offsets_of(np.append(lengths, len(items)))),
-        slate_items=torch.from_numpy(np.append(seen, items).astype(np.int32)),
-    )
-
-
-def _fingerprint(dataset: SlateDataset, settings: NetworkSettings, matrix: ItemMatrix) -> str:
-    """Return what a fit depends on: the data, the split, columns of items and the settings."""
-    digest = hashlib.blake2b(dataset.content_hash.encode(), digest_size=16)
-    for ends in (dataset.train_end, dataset.valid_end):
-        digest.update(np.ascontiguousarray(ends).tobytes())
-    digest.update(matrix.values.numpy().tobytes())
-    digest.update(matrix.encoder.model_dump_json().encode())
-    digest.update(settings.model_dump_json().encode())
-    return digest.hexdigest()
 
 
 PART: Final = NetworkTerm
