@@ -157,7 +157,7 @@ def main() -> None:
         rows,
         [
             *targets,
-            Target("GB at most, at FINN.no's size", peak, PEAK_GB),
+            Target("GB at most, with FINN.no's items and the users of four steps", peak, PEAK_GB),
             Target("seconds to the first step, nothing cached", compiled[0], FIRST_STEP_S),
             Target("seconds to the first step, in the next run", compiled[1], FIRST_STEP_S),
             Target("millionths of error beside float64", 1e6 * max(agreement.values()), 2_000),
