@@ -107,17 +107,23 @@ def test_a_dataset_and_a_table_of_impressions_tell_the_same(
         assert "ignored      0" in text
 
 
+def _sums(text: str) -> list[list[str]]:
+    """Return the rows of an explanation: an item, and what adds up to its utility."""
+    rows = [line.split() for line in text.replace("−", "-").splitlines()]
+    return [row for row in rows if len(row) == 6 and re.fullmatch(r"[+-]\d+\.\d+", row[-1])]
+
+
 def test_popularity_of_a_later_time_has_faded(run: Run, folder: Path) -> None:
     ask = ["recommend", folder / "run", "--clicks", "3", "--k", 3, "--strategy", "greedy"]
     ask += ["--explain", "--log", folder / "log.parquet"]
     now, later = run(*ask)[1], run(*ask, "--at", "2033-01-01")[1]
     assert "Popularity as of 2033-01-01 00:00:00 UTC" in later
     assert re.search(r"item +distance +bias +popularity +history +sum", now)
-    sums = [line.split() for line in now.replace("−", "-").splitlines()[-6:-3]]
+    sums = _sums(now)
     for *parts, total in ([float(value) for value in row[1:]] for row in sums):
         assert sum(parts) == pytest.approx(total, abs=0.0025)
     assert len(sums) == 3
-    faded = [line.split()[3] for line in later.replace("−", "-").splitlines()[-6:-3]]
+    faded = [row[3] for row in _sums(later)]
     assert [row[3] for row in sums] != faded
     assert len(set(faded)) == 1  # clicks have faded, and all are as old as any
 

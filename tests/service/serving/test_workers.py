@@ -104,6 +104,7 @@ def test_clicks_that_one_worker_wrote_count_in_the_other(ours: Service, worker: 
 
 def test_workers_make_the_same_slates(ours: Service, worker: Worker) -> None:
     visit(ours, "carl", ["a20", "a21"], ["a20"])
+    worker.ask(refresh=True)  # or it would note that nothing was ever clicked
     for user in (None, "ann", "carl"):
         mine = list(ours.recommend(_all(user))[0].items)
         assert worker.ask(user=user) == {"items": mine, "version": "1", "notes": []}
