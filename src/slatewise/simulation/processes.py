@@ -3,10 +3,13 @@
 import multiprocessing
 import os
 import signal
+import threading
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any, TypeVar
 
 from slatewise.errors import SlatewiseError
@@ -37,7 +40,8 @@ def ordered_results(
     waiting: deque[Future[ResultT]] = deque()
     try:
         for number in numbers:
-            waiting.append(pool.submit(_work, work, number))
+            with _uninterrupted():
+                waiting.append(pool.submit(_work, work, number))
             if len(waiting) >= _AHEAD * jobs:
                 yield waiting.popleft().result()
         while waiting:
@@ -51,6 +55,22 @@ def ordered_results(
         for process in set(multiprocessing.active_children()) - before:
             process.terminate()
         pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Hold Ctrl-C back while processes start: one that is cut off prints a traceback of its own."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    held: list[tuple[int, FrameType | None]] = []
+    handler = signal.signal(signal.SIGINT, lambda *came: held.append(came))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    if held and callable(handler):
+        handler(*held[-1])
 
 
 def available_cores() -> int:
