@@ -115,7 +115,10 @@ def demo() -> Iterator[list[str]]:
 
 
 def quick(command: list[str]) -> list[str]:
-    """The same command; a study of one world trains for one epoch, which shows whether it runs."""
+    """The same command; a study trains two models of one world at most, for one epoch.
+
+    That shows whether it runs.
+    """
     if command[0] != "experiment":
         return command
     command, settings = list(command), "/dev/null"
@@ -128,6 +131,8 @@ def quick(command: list[str]) -> list[str]:
         table = f"[{stage}]\nmax_epochs = 1\n"
         text = re.sub(rf"\[{stage}\]\n(max_epochs = .*\n)?", table, text)
         text += "" if table in text else f"\n{table}"
+    if command[1] == "offline":
+        text = f'variants = ["slate-gru-hier", "slate-linear-hier"]\n{text}'
     text = re.sub(r"(?m)^seeds = .*$", "seeds = [0]", text)
     text = re.sub(r"(?m)^own_days = [1-9].*$", "own_days = 2", text)
     Path("quick.toml").write_text(text)
