@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -180,7 +181,10 @@ def _server_cpu() -> float:
         if process.info["name"] == "postgres" and "slatewise-postgres" in " ".join(
             process.info["cmdline"] or ()
         ):
-            times = [process.cpu_times(), *(child.cpu_times() for child in process.children())]
+            times = [process.cpu_times()]
+            for child in process.children():
+                with suppress(psutil.NoSuchProcess):  # PostgreSQL's vacuum comes and goes
+                    times.append(child.cpu_times())
             found += sum(one.user + one.system for one in times)
             found += times[0].children_user + times[0].children_system
     return found
