@@ -45,7 +45,7 @@ class HalfLives:
 
 
 def usual_half_lives(hours: float) -> tuple[float, ...]:
-    """Return half-lives for a log of so many hours, where there are no choices to search them by.
+    """Return half-lives for a log of this many hours, where no choices can be used to search them.
 
     In a log of years hardly anything is left of a click after 96 hours, when the next comes.
     """

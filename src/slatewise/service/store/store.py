@@ -233,7 +233,7 @@ class Store:
     # Arms
 
     def arms(self) -> str:
-        """Return what `put_arms` was last told, nothing before."""
+        """Return the arms that `put_arms` stored last, or nothing."""
         return self._database.read(lambda connection: counters.noted(connection, _ARMS))
 
     def put_arms(self, text: str) -> None:
