@@ -12,12 +12,18 @@ from slatewise.features.item_columns import Kind
 from slatewise.features.item_features import ItemEncoder
 from slatewise.features.item_values import encode_columns, encode_values, misfit, refuse_misfits
 
-KINDS: dict[str, Kind] = {"price": "number", "brand": "category", "text": "embedding"}
+KINDS: dict[str, Kind] = {
+    "price": "number",
+    "brand": "category",
+    "text": "embedding",
+    "tags": "tags",
+}
 TABLE = pl.DataFrame(
     {
         "price": [10.0, 20.0, None, 30.0],
         "brand": ["b", "a", "b", "true"],
         "text": [[1.0, 0.0], [3.0, 4.0], [1.0, 1.0], [5.0, 8.0]],
+        "tags": [["new"], ["red", "new"], [], ["new", "new"]],
     }
 )
 ENCODER = ItemEncoder.fit(TABLE, KINDS)
@@ -38,16 +44,29 @@ def test_items_one_by_one_are_encoded_as_a_table_of_them_is() -> None:
 def test_what_an_item_does_not_tell_is_unknown_and_what_nobody_knows_does_not_matter() -> None:
     found, misfits = encode_values(ENCODER, [{}, {"weight": 3}, {"price": None, "brand": "  "}])
     assert misfits == 0
-    # The mean price, said to be missing as one was in training; no brand; the mean vector.
-    assert found.tolist() == [[0, 1, 0, 0, 0, 0, 0]] * 3
+    # The mean price, said to be missing as one was in training; no brand; the mean vector; no tag.
+    assert found.tolist() == [[0, 1, 0, 0, 0, 0, 0, 0, 0]] * 3
 
 
 def test_values_that_do_not_fit_are_unknown_and_counted() -> None:
-    items = [{"price": "dear", "brand": ["x"], "text": [1.0]}, {"price": 20, "brand": True}]
+    items = [
+        {"price": "dear", "brand": ["x"], "text": [1.0], "tags": "red"},
+        {"price": 20, "brand": True, "tags": ["red", "blue", 7]},
+    ]
     found, misfits = encode_values(ENCODER, items)
-    assert misfits == 3
-    assert found[0].tolist() == [0, 1, 0, 0, 0, 0, 0]
-    assert found[1].tolist() == [0, 0, 0, 0, 1, 0, 0]  # the truth value is the category 'true'
+    assert misfits == 4
+    assert found[0].tolist() == [0, 1, 0, 0, 0, 0, 0, 0, 0]
+    assert found[1].tolist() == [
+        0,
+        0,
+        0,
+        0,
+        1,
+        0,
+        0,
+        0,
+        1,
+    ]  # the truth value is the category 'true'
 
 
 @pytest.mark.parametrize(
@@ -66,6 +85,8 @@ def test_values_that_do_not_fit_are_unknown_and_counted() -> None:
         ("text", "ab", "list of numbers"),
         ("text", 7, "list of numbers"),
         ("text", [1e9, 0.0], "1,000 times as far out"),
+        ("tags", "red", "list of texts"),
+        ("tags", [["red"]], "list of texts"),
     ],
 )
 def test_a_value_of_another_kind_is_refused_in_words(name: str, value: Any, problem: str) -> None:
@@ -81,14 +102,23 @@ def test_numbers_of_every_type_fit(value: object) -> None:
     assert misfit(ENCODER.columns[0], value) is None
 
 
-GOOD: dict[str, list[Any]] = {"price": [20.0], "brand": ["a"], "text": [[1.0, 2.0]]}
+GOOD: dict[str, list[Any]] = {
+    "price": [20.0],
+    "brand": ["a"],
+    "text": [[1.0, 2.0]],
+    "tags": [["red"]],
+}
 
 
 @pytest.mark.parametrize(
     ("columns", "count", "problem"),
     [
         (GOOD | {"weight": [1.0]}, 1, "knows no feature 'weight'"),
-        ({"price": [20.0], "brand": ["a"]}, 1, "feature 'text' of the items is not given"),
+        (
+            {"price": [20.0], "brand": ["a"], "tags": [["red"]]},
+            1,
+            "feature 'text' of the items is not given",
+        ),
         (GOOD, 2, "2 items have 1 rows of features"),
         (GOOD | {"price": [1.0, 2.0, 3.0], "brand": ["a", "b"]}, 3, "no columns"),
         (GOOD | {"price": [float("nan")]}, 1, "row 1, column 'price': 'nan' is no number"),

@@ -11,7 +11,16 @@ from slatewise.data.interactions import Interactions
 from slatewise.features import Popularity, PopularityConfig, PopularityIndex, Showing
 from slatewise.features.past import OWN, USER, PastFeatures, PastTable
 from slatewise.features.showings import as_interactions
-from tests.features.logs import HOUR, random_log, with_other_future
+from slatewise.features.user_history import Histories, UserHistory
+from slatewise.model.network.requests import interactions_with_list
+from tests.features.logs import (
+    HOUR,
+    first_of_showing,
+    past_of_user,
+    random_log,
+    slate,
+    with_other_future,
+)
 
 ITEMS = 8
 GROUPS = np.arange(ITEMS) % 3
@@ -47,17 +56,60 @@ def test_what_comes_at_a_time_or_after_it_changes_nothing_before(seed: int, hour
 
 @given(SEEDS)
 @settings(max_examples=30)
-def test_the_clicks_of_a_moment_are_not_in_its_features(seed: int) -> None:
+def test_the_clicks_of_a_slate_and_of_others_at_its_time_are_not_in_its_features(seed: int) -> None:
     log = random_log(seed)
     if not len(log.times):
         return
-    moment = log.times[seed % len(log.times)]
-    now = log.times == moment
-    other = replace(log, clicks=torch.where(now & (log.clicks >= 0), 0, log.clicks))
-    cells = torch.repeat_interleave(now, log.scroll_lengths)
+    row = first_of_showing(log, seed % len(log.times))
+    users = torch.searchsorted(log.user_offsets, torch.arange(len(log.times)), right=True)
+    later = (users == users[row]) & (torch.arange(len(log.times)) >= row)
+    changed = (log.times == log.times[row]) & (later | (users != users[row]))
+    other = replace(log, clicks=torch.where(changed & (log.clicks >= 0), 0, log.clicks))
+    cells = slice(int(log.slate_offsets[row]), int(log.slate_offsets[row + 1]))
     found, wanted = table_of(other), table_of(log)
     assert torch.equal(found.items[cells], wanted.items[cells])
-    assert torch.equal(found.slates[now], wanted.slates[now])
+    assert torch.equal(found.slates[row], wanted.slates[row])
+
+
+@given(SEEDS)
+@settings(max_examples=30)
+def test_what_a_user_did_is_all_that_stands_before_a_slate_in_the_log(seed: int) -> None:
+    log = random_log(seed)
+    items, slates = table_of(log)
+    for n in range(len(log.times)):
+        past = past_of_user(log, n)
+        shown = [slate(log, row) for row in past if first_of_showing(log, row) == row]
+        clicked = [slate(log, row)[log.clicks[row]] for row in past if log.clicks[row] >= 0]
+        wanted = np.log1p([len(shown), len(clicked)]).astype(np.float32)
+        assert slates[n, :2].tolist() == wanted.tolist()
+        own = items[int(log.slate_offsets[n]) : int(log.slate_offsets[n + 1]), -len(OWN) :]
+        for item, values in zip(slate(log, n), own.tolist(), strict=True):
+            found = dict(zip(OWN, values, strict=True))
+            seen = sum(item in one for one in shown)
+            assert found["shown_before"] == np.float32(np.log1p(seen))
+            assert found["clicked_before"] == np.float32(np.log1p(clicked.count(item)))
+            assert found["clicked_last"] == (clicked[-1:] == [item])
+
+
+@given(SEEDS)
+@settings(max_examples=30)
+def test_serving_sees_the_past_of_a_slate_as_the_log_has_it(seed: int) -> None:
+    log = random_log(seed)
+    log = replace(log, times=log.times + HOUR)  # a time of 0 is unknown
+    assert KNOWN.popularity is not None
+    unknown = len(KNOWN.popularity.names)
+
+    def own(rows: Interactions) -> PastTable:
+        return KNOWN.table(rows, GROUPS, lambda log: torch.zeros(len(log.slate_items), unknown))
+
+    wanted, histories = own(log), Histories(log)
+    for n in range(len(log.times)):
+        (history,) = histories.before(torch.tensor([n]))
+        shown = np.array(slate(log, n))
+        found = own(interactions_with_list(history, shown, int(log.sources[n]), int(log.times[n])))
+        cells = slice(int(log.slate_offsets[n]), int(log.slate_offsets[n + 1]))
+        assert torch.equal(found.items[-len(shown) :], wanted.items[cells])
+        assert torch.equal(found.slates[-1], wanted.slates[n])
 
 
 def of_one_user(*showings: Showing) -> Interactions:
@@ -99,11 +151,42 @@ def test_a_user_remembers_what_she_saw_and_clicked_and_when() -> None:
     assert not slates[0, :10].any()
 
 
-def test_slates_at_one_time_do_not_know_of_each_other() -> None:
+@given(SEEDS)
+@settings(max_examples=30)
+def test_the_last_slate_of_a_user_has_the_same_features_alone(seed: int) -> None:
+    log = random_log(seed)
+    for user in range(log.num_users):
+        one = log.of_users(torch.tensor([user]))
+        if not len(one.times):
+            continue
+        times, last = one.times.clone(), int(one.scroll_lengths[-1])
+        times[-1] = times.max() + 1
+        one = replace(one, times=times)
+        whole, kinds = table_of(one), GROUPS[one.slate_items.numpy()].astype(np.int64)
+        first = len(whole.items) - last
+        popular = whole.items[first:, : -len(OWN)].numpy()
+        alone = KNOWN.of_last(one, kinds, 3, popular)
+        assert torch.equal(alone.items, whole.items[first:])
+        assert torch.equal(alone.slates, whole.slates[-1:])
+
+
+def test_of_slates_at_one_time_the_earlier_row_is_the_past() -> None:
     first, second = Showing((0, 1), (1,), HOUR), Showing((1, 2), (0,), HOUR)
     items, slates = table_of(of_one_user(first, second))
-    assert not items.any()
-    assert torch.equal(slates[0], slates[1])
+    own = dict(zip(OWN, items[2, -len(OWN) :].tolist(), strict=True))  # of item 1 in the second
+    assert (own["clicked_last"], own["minutes_since_shown"]) == (1, np.float32(np.log(40_321)))
+    assert not items[:2].any()
+    assert not items[2:, : -len(OWN)].any()  # popularity at one time is that of before
+    assert slates[1, 0] == np.float32(np.log(2))
+    alone = table_of(as_interactions([first, second]))  # of two users
+    assert not alone.items.any()
+
+
+def test_rows_without_a_time_after_others_are_no_time_later() -> None:
+    history = UserHistory.of_showings([Showing((0, 1), (1,), 40 * 24 * HOUR)])
+    history = history.clicking(np.array([1, 2]))
+    rows = interactions_with_list(history, np.array([2]), 0, 40 * 24 * HOUR)
+    assert table_of(rows).items.isfinite().all()
 
 
 def test_without_clock_times_nothing_is_counted_in_hours() -> None:

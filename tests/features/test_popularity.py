@@ -1,5 +1,6 @@
 import json
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,9 @@ from slatewise.features import (
     PopularityState,
     Showing,
     replay,
+    threads,
 )
-from slatewise.features.popularity import Sums, stream
+from slatewise.features.popularity import Sums, stream, time_order
 from slatewise.features.popularity_state import CountedEvents
 from tests.features.logs import HOUR, first_of_showing, random_log, slate, with_other_future
 
@@ -90,6 +92,32 @@ def test_the_index_and_the_pass_in_time_order_agree_to_the_last_bit(
     log, known = random_log(seed), popularity(refresh)
     index = PopularityIndex.of_events(known, log, ITEMS)
     np.testing.assert_array_equal(index.cells(log).numpy(), streamed(known, log))
+
+
+@pytest.fixture
+def three_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let threads share even the smallest log."""
+    before = torch.get_num_threads()
+    monkeypatch.setattr(threads, "ROWS", 4)
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("three_threads")
+@pytest.mark.parametrize("refresh", [1.0, 3_600.0])
+def test_threads_and_checkpoints_change_nothing_in_a_long_log(refresh: float) -> None:
+    log, known = random_log(6, users=200, hours=400), popularity(refresh)
+    index = PopularityIndex.of_events(known, log, ITEMS)
+    assert len(index.checkpoints.sums) > 4 * ITEMS
+    np.testing.assert_array_equal(index.cells(log).numpy(), streamed(known, log))
+
+
+def test_ticks_are_ordered_as_by_a_stable_sort() -> None:
+    ticks = np.random.default_rng(0).integers(-(2**40), 2**40, 500)
+    ticks[::3] = ticks[0]
+    np.testing.assert_array_equal(time_order(ticks), np.argsort(ticks, kind="stable"))
+    assert len(time_order(ticks[:0])) == 0
 
 
 @given(SEEDS, st.integers(1, 4))
@@ -197,7 +225,7 @@ def test_the_index_has_a_row_for_each_item_and_tick_and_no_more() -> None:
     index = PopularityIndex.of_events(popularity(), log, ITEMS)
     ticks = torch.repeat_interleave(log.times // HOUR, log.slate_offsets.diff())
     pairs = set(zip(log.slate_items.tolist(), ticks.tolist(), strict=True))
-    assert len(index.ticks) == len(pairs) <= 4 * ITEMS < len(log.slate_items) / 50
+    assert len(index.counts.ticks) == len(pairs) <= 4 * ITEMS < len(log.slate_items) / 50
 
 
 def test_unknown_items_are_refused() -> None:
@@ -250,6 +278,24 @@ def test_a_dataset_gives_the_same_numbers_in_training_evaluation_and_serving(
     at_last = np.repeat(dataset.times == last, np.diff(dataset.slate_offsets))
     served = PopularityState.of(known, dataset).features(last, dataset.slate_items[at_last])
     np.testing.assert_array_equal(cells.numpy()[at_last], served)
+
+
+def test_indices_of_a_log_share_what_was_counted_while_one_is_in_use(dataset: SlateDataset) -> None:
+    short, long = (
+        Popularity.fit(dataset, PopularityConfig(half_lives=(hours,))) for hours in (3.0, 24.0)
+    )
+    kept, view = (
+        PopularityIndex.of(short, dataset),
+        dataset.with_ends(dataset.train_end, dataset.valid_end),
+    )
+    other, again = PopularityIndex.of(long, view), PopularityIndex.of(short, view)
+    assert other.counts is kept.counts is again.counts
+    assert again.checkpoints is kept.checkpoints is not other.checkpoints
+    minutes = Popularity.fit(dataset, PopularityConfig(refresh=600.0))
+    assert PopularityIndex.of(minutes, dataset).counts is not kept.counts
+    gone = weakref.ref(kept.counts)
+    del kept, other, again
+    assert gone() is None
 
 
 def test_the_result_for_a_dataset_may_be_a_file(dataset: SlateDataset, tmp_path: Path) -> None:

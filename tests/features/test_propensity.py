@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slatewise.data.interactions import Interactions
-from slatewise.features import Propensity, PropensityState, replay
+from slatewise.features import Propensity
 from slatewise.features.propensity import STRENGTHS
+from slatewise.features.user_history import NO_HISTORY, UserHistory
 from tests.features.logs import past_of_user, random_log
 
 KNOWN = Propensity(rates=(0.2, 0.6), rate=0.35, strength=4.0)
@@ -38,15 +39,15 @@ def test_replaying_the_log_through_serving_gives_the_same_numbers(seed: int) -> 
     log = random_log(seed)
     batch = KNOWN.features(log).numpy()
     for user in range(log.num_users):
-        state, n = PropensityState(KNOWN), int(log.user_offsets[user])
-        for showing in replay(log, user):
-            assert state.feature() == batch[n]
-            state.add(showing)
-            n += max(1, len(showing.clicks))
+        whole = UserHistory.of_log(log, user)
+        n = int(log.user_offsets[user])
+        for number in range(len(whole)):
+            assert np.float32(KNOWN.after(whole.until(number))) == batch[n]
+            n += max(1, int((whole.click_slates == number).sum()))
 
 
 def test_a_new_user_has_none() -> None:
-    assert PropensityState(KNOWN).feature() == 0
+    assert KNOWN.after(NO_HISTORY) == 0
 
 
 def test_with_one_source_it_compares_with_the_overall_rate() -> None:
@@ -56,11 +57,13 @@ def test_with_one_source_it_compares_with_the_overall_rate() -> None:
     np.testing.assert_allclose(one.features(log), wanted, rtol=1e-5, atol=1e-6)
 
 
-def test_an_unknown_source_is_refused() -> None:
+@pytest.mark.parametrize("unknown", [2, -1])
+def test_slates_of_an_unknown_source_count_at_the_rate_of_all(unknown: int) -> None:
     log = Interactions.of_clicks(torch.arange(2), torch.tensor([0, 2]))
-    log.sources[1] = 2
-    with pytest.raises(ValueError, match="interaction 1"):
-        KNOWN.features(log)
+    log.sources[:] = unknown
+    whole = Propensity(rates=(KNOWN.rate,), rate=KNOWN.rate, strength=KNOWN.strength)
+    wanted = whole.features(Interactions.of_clicks(torch.arange(2), torch.tensor([0, 2])))
+    torch.testing.assert_close(KNOWN.features(log), wanted)
 
 
 @pytest.mark.parametrize("strength", [2.0, 16.0])

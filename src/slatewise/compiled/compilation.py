@@ -12,6 +12,8 @@ from typing import Any
 
 import numba
 
+from slatewise.compiled.cache import SharedCacheFile
+
 Kernel = Callable[..., Any]
 
 CONTRACT = ("contract",)
@@ -30,15 +32,17 @@ def _compiler(*flags: str) -> Callable[[Kernel], Kernel]:
 
     numba compares only the file of the outermost function to tell whether a result is still
     valid, although the code of other files is compiled into it. The stamp is of all files that a
-    kernel may draw upon: those of its own folder and of this one. Where the stamp cannot be set,
-    or there is no directory to write to, the result is not kept.
+    kernel may draw upon: those of its own folder and of this one. Where there is no directory to
+    write to, or numba keeps files of another kind, the result is not kept.
     """
     options = {"fastmath": set(flags), **_OPTIONS}
 
     def compile_(function: Kernel) -> Kernel:
         try:
             kernel = _njit(cache=True, **options)(function)
-            _set_stamp(kernel._cache._cache_file, stamp_of(function))
+            kernel._cache._cache_file = SharedCacheFile(
+                kernel._cache._cache_file, stamp_of(function)
+            )
         except (RuntimeError, AttributeError):
             kernel = _njit(**options)(function)
         result: Kernel = kernel
@@ -92,13 +96,3 @@ def digest(folder: Path) -> str:
 
 
 _TOOLKIT = digest(Path(__file__).parent)
-
-
-def _set_stamp(file: Any, stamp: str) -> None:
-    # Private to numba, so ask before: without it the cache would be stale instead of slow.
-    if not (hasattr(file, "_source_stamp") and hasattr(file, "_version")):
-        raise AttributeError("numba keeps its stamp elsewhere")
-    file._source_stamp = stamp
-    # numba loads the types in an index before it compares the stamps, and an older index may name
-    # types that are gone; it compares versions first.
-    file._version = f"{file._version} {stamp}"

@@ -42,7 +42,7 @@ def write(builder: Any, start: Any, vector: Any) -> None:
 
 
 def ask_for(builder: Any, start: Any, offsets: list[int]) -> None:
-    """Ask for the cache lines so many bytes after a pointer."""
+    """Prefetch the cache lines at an offset in bytes from a pointer."""
     first = builder.bitcast(start, _BYTES)
     kind = ir.FunctionType(ir.VoidType(), [first.type, INT32, INT32, INT32])
     prefetch = declare(builder.module, kind, "llvm.prefetch.p0")

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from slatewise.lazy import exports
 
 if TYPE_CHECKING:
-    from slatewise.features.cells import cells_of_users as cells_of_users
     from slatewise.features.cells import positions as positions
     from slatewise.features.co_clicks import CO_CLICKS as CO_CLICKS
     from slatewise.features.co_clicks import CoClicks as CoClicks
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from slatewise.features.popularity_index import PopularityIndex as PopularityIndex
     from slatewise.features.popularity_state import PopularityState as PopularityState
     from slatewise.features.propensity import Propensity as Propensity
-    from slatewise.features.propensity import PropensityState as PropensityState
     from slatewise.features.showings import Showing as Showing
     from slatewise.features.showings import replay as replay
     from slatewise.features.user_history import UserHistory as UserHistory
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
 __all__, __dir__, __getattr__ = exports(
     __name__,
     {
-        "cells": "cells_of_users positions",
+        "cells": "positions",
         "co_clicks": "CO_CLICKS CoClicks",
         "half_lives": "HalfLives half_lives_of search_half_lives",
         "history": "HISTORY history_features met_features",
@@ -41,7 +39,7 @@ __all__, __dir__, __getattr__ = exports(
         "popularity": "Popularity PopularityConfig",
         "popularity_index": "PopularityIndex",
         "popularity_state": "PopularityState",
-        "propensity": "Propensity PropensityState",
+        "propensity": "Propensity",
         "showings": "Showing replay",
         "user_history": "UserHistory",
     },

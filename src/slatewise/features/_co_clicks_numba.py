@@ -19,6 +19,7 @@ def count_partners(offsets: Any, items: Any, window: Any, partners: Any, totals:
     """
     for b in range(len(offsets) - 1):
         for here in range(offsets[b], offsets[b + 1]):
+            # Each pair once, and counted for both: the table is symmetric but for its totals.
             for near in range(here + 1, min(here + window + 1, offsets[b + 1])):
                 if items[near] != items[here]:
                     partners[items[here]] += 1
@@ -62,6 +63,7 @@ def add_up(starts: Any, partners: Any, weights: Any, totals: Any, most: Any, kep
     Those of item n are moved to `starts[n]` …, ascending; `kept` [n] is how many. `totals` [I] are
     the weights of all partners of every item.
     """
+    # Both sorts are stable: of partners with equal likeness the lower item stays, everywhere.
     for n in range(len(starts) - 1):
         start, end = starts[n], starts[n + 1]
         order = np.argsort(partners[start:end], kind="mergesort")
@@ -145,6 +147,7 @@ def features(
         own = clicked[first:own_end][clicked[first:own_end] >= 0]
         known = pending = 0
         for n in range(first, end):
+            # Further clicks on a slate know no more than the first: all were made of one slate.
             if begins[n]:
                 known = pending
             for cell in range(slate_offsets[n], slate_offsets[n + 1]):
@@ -157,6 +160,8 @@ def features(
                     if share == 0:
                         continue
                     total, of_item = float(totals[before]), float(totals[item])
+                    # In training her clicks are in the table, also those that are predicted: what
+                    # she added to it is taken out, as if only others had been counted.
                     if n < own_end:
                         pair, every = _own(own, item, before, window)
                         share = max(share * total - pair, 0.0)

@@ -144,16 +144,13 @@ def propensity(
     strength: Any,
     out: Any,
 ) -> Any:
-    """Fill in the propensity [N] before each showing; return -1, or the first bad interaction."""
+    """Fill in the propensity [N] before each showing."""
     for b in range(len(user_offsets) - 1):
         count, clicked, expected, value = np.int64(0), np.int64(0), 0.0, 0.0
         for n in range(user_offsets[b], user_offsets[b + 1]):
-            if sources[n] >= len(rates):
-                return n
             if begins[n]:
                 value = propensity_value(count, clicked, expected, rate, strength)
             out[n] = value
             count += 1
             clicked += clicks[n] >= 0
             expected += rates[sources[n]]
-    return np.int64(-1)

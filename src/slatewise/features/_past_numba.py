@@ -23,8 +23,11 @@ STRENGTH = 5.0
 
 @exact
 def _recency(passed: Any, longest: Any) -> Any:
-    """Return log((1 + longest) / (1 + passed)): greatest just now, 0 once it is forgotten."""
-    return math.log((1.0 + longest) / (1.0 + min(passed, longest)))
+    """Return log((1 + longest) / (1 + passed)): greatest just now, 0 once it is forgotten.
+
+    A user's rows whose times are not known have the time 0: nothing passed between them.
+    """
+    return math.log((1.0 + longest) / (1.0 + max(0.0, min(passed, longest))))
 
 
 # The state of a user: whole numbers, and sums.
@@ -129,8 +132,9 @@ def past(
     """Fill in the features [F, 12] of items seen and [N, 11] of interactions.
 
     `pairs` [F] and `kinds` [F] number the pairs of user and item, and of user and group, of which
-    there are `counts`. What a user did at the time of a slate, or in the same slate, is not its
-    past. Returns -1, or the first bad interaction.
+    there are `counts`. The past of a slate are the user's interactions before it in the order of
+    the log, also at an equal time; those on the same slate (`begins`) share its past. Returns -1,
+    or the first bad interaction.
     """
     shown, clicked = np.zeros((counts[0], 3), np.int64), np.zeros((counts[0], 3), np.int64)
     kind_shown, kind_clicked = np.zeros(counts[1], np.int64), np.zeros((counts[1], 2), np.int64)
@@ -142,8 +146,10 @@ def past(
     for b in range(len(user_offsets) - 1):
         whole[:], sums[:] = 0, 0.0
         done = user_offsets[b]  # interactions before it are taken into account
+        first = done  # where the slate of n begins
         for n in range(user_offsets[b], user_offsets[b + 1]):
-            while done < n and times[done] < times[n]:
+            first = n if begins[n] else first
+            while done < first:
                 start, end = slate_offsets[done], slate_offsets[done + 1]
                 own = (pairs[start:end], kinds[start:end])
                 _count(times[done], rates[sources[done]], clicks[done], begins[done], own, state)
@@ -152,4 +158,43 @@ def past(
             _describe_slate(times[n], end - start, rate, state, steps[n])
             for j in range(start, end):
                 _describe_item(times[n], pairs[j], kinds[j], state, cells[j])
+    return np.int64(-1)
+
+
+@exact
+def past_of_last(
+    times: Any,
+    sources: Any,
+    clicks: Any,
+    begins: Any,
+    slate_offsets: Any,
+    pairs: Any,
+    kinds: Any,
+    counts: Any,
+    rates: Any,
+    rate: Any,
+    cells: Any,
+    step: Any,
+) -> Any:
+    """Fill in what `past` has for the last interaction of one user, later than all others.
+
+    For its K items, [K, 12], and itself, [11]: a ranking asks about one slate after a past of any
+    length, which is counted here and not described. Returns -1, or the first bad interaction.
+    """
+    shown, clicked = np.zeros((counts[0], 3), np.int64), np.zeros((counts[0], 3), np.int64)
+    kind_shown, kind_clicked = np.zeros(counts[1], np.int64), np.zeros((counts[1], 2), np.int64)
+    whole, sums = np.zeros(8, np.int64), np.zeros(4)
+    state = (whole, sums, shown, clicked, kind_shown, kind_clicked)
+    last = len(times) - 1
+    for n in range(last + 1):
+        start, end = slate_offsets[n], slate_offsets[n + 1]
+        if sources[n] >= len(rates) or clicks[n] >= end - start:
+            return np.int64(n)
+        if n < last:
+            own = (pairs[start:end], kinds[start:end])
+            _count(times[n], rates[sources[n]], clicks[n], begins[n], own, state)
+    start, end = slate_offsets[last], slate_offsets[last + 1]
+    _describe_slate(times[last], end - start, rate, state, step)
+    for j in range(start, end):
+        _describe_item(times[last], pairs[j], kinds[j], state, cells[j - start])
     return np.int64(-1)

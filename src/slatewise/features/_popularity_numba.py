@@ -141,93 +141,93 @@ def stream(
 
 
 @exact
-def count_rows(
-    order: Any, ticks: Any, slate_offsets: Any, slate_items: Any, tick: Any, counts: Any
-) -> Any:
-    """Count the ticks with events of each item [I]; return -1, or the first bad interaction."""
-    for m in range(len(order)):
-        n = order[m]
-        for j in range(slate_offsets[n], slate_offsets[n + 1]):
-            item = np.int64(slate_items[j])
-            if item < 0 or item >= len(tick):
-                return n
-            if tick[item] != ticks[n]:
-                tick[item] = ticks[n]
-                counts[item] += 1
-    return np.int64(-1)
+def _move_on(closed: Any, row: Any, row_ticks: Any, row_counts: Any, steps: Any) -> None:
+    """Take the sums [H, 3] before the tick of a row to those before the tick of the next."""
+    for h in range(len(steps)):
+        decay = np.exp2(-steps[h] * (row_ticks[row + 1] - row_ticks[row]))
+        for e in range(3):
+            closed[h, e] = (closed[h, e] + row_counts[row, e]) * decay
 
 
 @exact
-def fill_rows(
-    order: Any,
-    ticks: Any,
-    begins: Any,
-    shares: Any,
-    clicks: Any,
-    slate_offsets: Any,
-    slate_items: Any,
-    steps: Any,
-    sums: Any,
-    ends: Any,
+def write_checkpoints(
+    first: Any,
+    end: Any,
+    every: Any,
+    starts: Any,
     row_ticks: Any,
-    row_sums: Any,
+    row_counts: Any,
+    steps: Any,
+    marks: Any,
+    sums: Any,
 ) -> None:
-    """Write a row for every item and tick with events: the tick and the sums [H, 3] after it.
+    """Write the sums [H, 3] at the checkpoints of the items from `first` to `end`.
 
-    `ends` [I] begins as where the rows of each item begin, and moves to where they end.
+    Those of an item begin at its `marks` [I + 1]: before its first row there is nothing to write.
     """
-    _, tick, closed, opened = sums
-    for m in range(len(order)):
-        n = order[m]
-        start = slate_offsets[n]
-        for j in range(start, slate_offsets[n + 1]):
-            item, click = np.int64(slate_items[j]), np.int64(j - start == clicks[n])
-            if tick[item] != ticks[n]:
-                ends[item] += 1
-            view = np.int64(begins[n])
-            _add(item, ticks[n], click, view, shares[n], steps, sums)
-            row = ends[item] - 1
-            row_ticks[row] = ticks[n]
-            for h in range(len(steps)):
-                for e in range(3):
-                    row_sums[row, h, e] = closed[item, h, e] + np.float32(opened[item, e])
+    closed = np.zeros(sums.shape[1:], np.float32)
+    for item in range(first, end):
+        closed[:] = 0
+        mark = marks[item]
+        for row in range(starts[item], starts[item] + every * (marks[item + 1] - mark)):
+            _move_on(closed, row, row_ticks, row_counts, steps)
+            if (row + 1 - starts[item]) % every == 0:
+                sums[mark] = closed
+                mark += 1
 
 
 @exact
 def look_up(
+    order: Any,
+    items: Any,
     ticks: Any,
-    slate_offsets: Any,
-    slate_items: Any,
+    every: Any,
     starts: Any,
     row_ticks: Any,
-    row_sums: Any,
+    row_counts: Any,
+    marks: Any,
+    sums: Any,
     numbers: Any,
     out: Any,
-) -> Any:
-    """Fill in the features [F, 4 H + 1] of cells from an index; return -1 or the first bad one."""
+) -> None:
+    """Fill in the features [K, 4 H + 1] of items [K] at ticks [K], those in `order`.
+
+    Goes on from the checkpoint before, or from where the last one ended if that is nearer: best
+    where `order` is by item, then by tick.
+    """
     steps, hours, _, _ = numbers
-    for n in range(len(slate_offsets) - 1):
-        now = ticks[n]
-        for j in range(slate_offsets[n], slate_offsets[n + 1]):
-            item = np.int64(slate_items[j])
-            if item < 0 or item >= len(starts) - 1:
-                return np.int64(n)
-            low, high = starts[item], starts[item + 1]
-            while low < high:  # the first row that is not before now
-                middle = (low + high) // 2
-                if row_ticks[middle] < now:
-                    low = middle + 1
+    closed = np.zeros((len(steps), 3), np.float32)
+    at, last = np.int64(-1), np.int64(-1)  # `closed` are the sums before row `at` of item `last`
+    for m in range(len(order)):
+        k = order[m]
+        item, now = np.int64(items[k]), ticks[k]
+        low, high = starts[item], starts[item + 1]
+        while low < high:  # the first row that is not before now
+            middle = (low + high) // 2
+            if row_ticks[middle] < now:
+                low = middle + 1
+            else:
+                high = middle
+        known, row = low > starts[item], low - 1
+        if known:
+            passed = min((row - starts[item]) // every, marks[item + 1] - marks[item])
+            if item != last or at > row or at < starts[item] + every * passed:
+                at, last = starts[item] + every * passed, item
+                if passed:
+                    closed[:] = sums[marks[item] + passed - 1]
                 else:
-                    high = middle
-            known = low > starts[item]
-            for h in range(len(steps)):
-                clicks = views = expected = np.float32(0)
-                decay = 1.0
-                if known:
-                    clicks, views = row_sums[low - 1, h, 0], row_sums[low - 1, h, 1]
-                    expected = row_sums[low - 1, h, 2]
-                    decay = np.exp2(-steps[h] * (now - row_ticks[low - 1]))
-                _describe(clicks * decay, views * decay, expected * decay, numbers, h, out[j])
-            begun = row_ticks[starts[item]] if known else now
-            out[j, 4 * len(steps)] = _age(begun, now, hours)
-    return np.int64(-1)
+                    closed[:] = 0
+            while at < row:
+                _move_on(closed, at, row_ticks, row_counts, steps)
+                at += 1
+        for h in range(len(steps)):
+            clicks = views = expected = np.float32(0)
+            decay = 1.0
+            if known:
+                clicks = closed[h, 0] + row_counts[row, 0]
+                views = closed[h, 1] + row_counts[row, 1]
+                expected = closed[h, 2] + row_counts[row, 2]
+                decay = np.exp2(-steps[h] * (now - row_ticks[row]))
+            _describe(clicks * decay, views * decay, expected * decay, numbers, h, out[k])
+        begun = row_ticks[starts[item]] if known else now
+        out[k, 4 * len(steps)] = _age(begun, now, hours)

@@ -1,26 +1,9 @@
-"""The cells of a log, one for each item seen: which belong to some users, and their positions."""
+"""Where the items of a log were seen: their positions in slates, and how many slates before."""
 
 import torch
 from torch import Tensor
 
 from slatewise.data.interactions import Interactions
-
-
-def cells_of_users(interactions: Interactions, users: Tensor, ends: Tensor | None = None) -> Tensor:
-    """Return which cells of a log `of_users` gathers, in its order: [F of the batch] int64.
-
-    Where values [F, P] stand beside the log, `values.index_select(0, cells_of_users(log, users))`
-    stand beside `log.of_users(users)`. The cells of a user lie together, so this costs no loop.
-    """
-    first = interactions.user_offsets[users]
-    counts = interactions.user_offsets[users + 1] - first
-    counts = counts if ends is None else torch.minimum(counts, ends)
-    start = interactions.slate_offsets[first]
-    lengths = interactions.slate_offsets[first + counts] - start
-    stops = lengths.cumsum(0)
-    total = int(stops[-1]) if len(stops) else 0
-    shift = torch.repeat_interleave(start - (stops - lengths), lengths, output_size=total)
-    return torch.arange(total, device=start.device) + shift
 
 
 def slates_before(interactions: Interactions) -> Tensor:

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from slatewise.data import SlateDataset
-from slatewise.data.ragged import Int64Array, offsets_of
+from slatewise.data.ragged import Int64Array, offsets_of, ranges
 from slatewise.errors import SlatewiseError
 from slatewise.features.linear_choice import LinearChoice
 from slatewise.features.popularity import (
@@ -16,9 +16,8 @@ from slatewise.features.popularity import (
     SECOND,
     Popularity,
     PopularityConfig,
-    Sums,
-    stream,
 )
+from slatewise.features.popularity_index import PopularityIndex
 
 Doubles = npt.NDArray[np.float64]
 
@@ -155,12 +154,12 @@ class _Choices:
     def of(
         cls, popularity: Popularity, dataset: SlateDataset, drawn: Int64Array, between_items: bool
     ) -> "_Choices":
-        offsets = offsets_of(np.diff(dataset.slate_offsets)[drawn])
-        rows = np.full(dataset.num_interactions, -1)
-        rows[drawn] = offsets[:-1]
-        out = np.empty((offsets[-1], len(popularity.names)), dtype=np.float32)
-        sums = Sums.empty(dataset.num_items, popularity)
-        stream(popularity, dataset.interactions(), sums, rows, out)
+        starts = dataset.slate_offsets[drawn]
+        lengths = dataset.slate_offsets[drawn + 1] - starts
+        out = PopularityIndex.for_one_question(popularity, dataset).features(
+            dataset.slate_items[ranges(starts, lengths)], np.repeat(dataset.times[drawn], lengths)
+        )
+        offsets = offsets_of(lengths)
         features = out[:, :-1].astype(np.float64).reshape(len(out), -1, len(FADING))[:, :, :2]
         one = np.eye(len(dataset.source_names))[dataset.sources[drawn].astype(np.int64)]
         return cls(features, offsets, dataset.clicks[drawn], None if between_items else one)

@@ -1,4 +1,4 @@
-"""Columns of an items table as numbers, categories and embeddings, checked row by row."""
+"""Columns of an items table as numbers, categories, tags and embeddings, checked row by row."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -10,7 +10,7 @@ from slatewise.data import SlateDataset, parsing
 from slatewise.data.tables import ROW, Table, open_tables
 from slatewise.errors import InputError
 
-Kind = Literal["number", "category", "embedding"]
+Kind = Literal["number", "category", "tags", "embedding"]
 
 _ID: Final = "__item"
 
@@ -78,7 +78,9 @@ def _require(names: Iterable[str], present: Iterable[str], file: Path) -> None:
 
 
 def typed_columns(items: pl.DataFrame, kinds: Mapping[str, Kind], file: Path) -> pl.DataFrame:
-    """Return the columns named as Float64, String or List(Float64), null where missing.
+    """Return the columns named as Float64, String, List(String) or List(Float64).
+
+    Null where missing.
 
     Empty text and NaN are missing too. A value of another kind is an error with its row.
     """
@@ -104,6 +106,15 @@ def _typed(rows: pl.DataFrame, name: str, kind: Kind, file: Path) -> pl.Series:
             remedy="Leave empty what is unknown.",
         )
         return numbers.fill_nan(None)
+    if kind == "tags":
+        return parsing.parse(
+            rows,
+            name,
+            _tag_lists,
+            file=file,
+            wanted="a list of tags",
+            remedy='Write lists as ["red", "new"] or red|new, and leave empty what is unknown.',
+        )
     vectors = parsing.parse(
         rows,
         name,
@@ -119,6 +130,17 @@ def _texts(values: pl.Series) -> pl.Series:
     if values.dtype.is_nested():
         raise pl.exceptions.SchemaError
     return values.cast(pl.String)
+
+
+def _tag_lists(values: pl.Series) -> pl.Series:
+    if values.dtype == pl.String:
+        values = parsing.lists(values, parsing.guess_delimiter(values))
+    if isinstance(values.dtype, pl.Array):
+        values = values.arr.to_list()
+    if not isinstance(values.dtype, pl.List) or values.dtype.inner.is_nested():
+        raise pl.exceptions.SchemaError
+    text = pl.element().cast(pl.String).str.strip_chars()
+    return values.list.eval(text.filter(text != ""))
 
 
 def _numbers(values: pl.Series) -> pl.Series:

@@ -4,6 +4,7 @@
 |---|---|
 | `number` | (value − mean) / sd |
 | `category` | a 0/1 column for each of the most frequent values, and one for all others |
+| `tags` | a 0/1 column for each of the most frequent tags |
 | `embedding` | vector − mean, divided by one number so that its entries have mean square 1 |
 
 A missing value becomes 0, the mean, with a 0/1 column `… is missing` if any was missing when the
@@ -27,7 +28,7 @@ Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
 
 MOST_CATEGORIES: Final = 100
-"""Values of a category with a column of their own, unless another number is given."""
+"""Values of a category, and tags, with a column of their own, unless another number is given."""
 
 _ITEMS: Final = Path("items")
 
@@ -102,6 +103,37 @@ class CategoryColumn(_Column):
         return out
 
 
+class TagsColumn(_Column):
+    """Any number of names."""
+
+    kind: Literal["tags"] = "tags"
+    values: tuple[str, ...]
+    """The most frequent, then by name."""
+
+    @classmethod
+    def fit(cls, values: pl.Series, most: int) -> "TagsColumn":
+        """Find the tags that most items have."""
+        tags = values.list.unique().explode(empty_as_null=False).drop_nulls()
+        counts = tags.alias("value").to_frame().group_by("value").len()
+        ordered = counts.sort("len", "value", descending=[True, False])["value"].to_list()
+        return cls(name=values.name, missing=values.has_nulls(), values=tuple(ordered[:most]))
+
+    @property
+    def names(self) -> list[str]:
+        """What the columns made of it are called."""
+        return [f"{self.name} has {value}" for value in self.values]
+
+    def encode(self, values: pl.Series, file: Path) -> Doubles:
+        """Return [I, number of tags]."""
+        columns = {value: number for number, value in enumerate(self.values)}
+        out = np.zeros((len(values), len(columns)))
+        for item, tags in enumerate(values):
+            for tag in () if tags is None else tags:
+                if tag in columns:
+                    out[item, columns[tag]] = 1.0
+        return out
+
+
 class EmbeddingColumn(_Column):
     """A vector, of text, of an image or of anything."""
 
@@ -146,7 +178,7 @@ class EmbeddingColumn(_Column):
         return out
 
 
-Column = NumberColumn | CategoryColumn | EmbeddingColumn
+Column = NumberColumn | CategoryColumn | TagsColumn | EmbeddingColumn
 
 
 class ItemEncoder(Config):
@@ -186,6 +218,8 @@ class ItemEncoder(Config):
 def _fit(values: pl.Series, kind: Kind, most: int) -> Column:
     if kind == "category":
         return CategoryColumn.fit(values, most)
+    if kind == "tags":
+        return TagsColumn.fit(values, most)
     return NumberColumn.fit(values) if kind == "number" else EmbeddingColumn.fit(values)
 
 

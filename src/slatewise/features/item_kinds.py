@@ -1,4 +1,4 @@
-"""Kinds of the columns of an items table, named or guessed: number, category or embedding."""
+"""Kinds of the columns of an items table, named or guessed: number, category, tags, embedding."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import Final, get_args
 
 import polars as pl
 
+from slatewise.data import parsing
 from slatewise.data.columns import Columns
 from slatewise.data.tables import ROW, open_tables
 from slatewise.errors import InputError, SlatewiseError
@@ -35,9 +36,9 @@ def parse_kinds(text: str) -> dict[str, Kind | None]:
 def item_kinds(path: str | Path, asked: Mapping[str, Kind | None] | None = None) -> dict[str, Kind]:
     """Return the kind of each column asked for, or of all but the ids and groups of items.
 
-    A kind that is not given is guessed: lists are embeddings; what is written as numbers is a
-    number, and if only most of it is, the first that is not is refused with its row; everything
-    else is a category, unless nearly every row has one of its own.
+    A kind that is not given is guessed: lists of texts are tags, others embeddings; what is
+    written as numbers is a number, and if only most of it is, the first that is not is refused with
+    its row; everything else is a category, unless nearly every row has one of its own.
     """
     table = open_tables(path, "items")[0]
     if asked is None:
@@ -82,7 +83,7 @@ def _guess(values: pl.Series, rows: pl.Series, file: Path) -> Kind:
     if dtype == pl.String:
         return _guess_text(values, rows, file)
     if isinstance(dtype, pl.List | pl.Array):
-        return "embedding"
+        return _guess_lists(values, file)
     if dtype.is_numeric() or dtype == pl.Boolean:
         return "number"
     if isinstance(dtype, pl.Categorical | pl.Enum):
@@ -105,7 +106,7 @@ def _guess_text(values: pl.Series, rows: pl.Series, file: Path) -> Kind:
             "the column is empty.", "Leave it out, or fill it in.", file=file, column=values.name
         )
     if texts.str.contains(_LIST).sum() * 2 > count:
-        return "embedding"
+        return _guess_lists(parsing.lists(texts, None).alias(values.name), file)
     odd = given & texts.cast(pl.Float64, strict=False).is_null()
     if int(odd.sum()) * 2 < count:
         if odd.any():
@@ -119,11 +120,30 @@ def _guess_text(values: pl.Series, rows: pl.Series, file: Path) -> Kind:
                 column=values.name,
             )
         return "number"
+    _refuse_names(values.name, different, count, file)
+    return "category"
+
+
+def _guess_lists(values: pl.Series, file: Path) -> Kind:
+    """Guess the kind of lists: embeddings if of numbers, but not if of ids, more or fewer a row."""
+    parts = values.explode(empty_as_null=False).drop_nulls()
+    of_numbers = parts.dtype.is_numeric() or parts.dtype.is_nested()
+    if of_numbers or parts.cast(pl.Float64, strict=False).count() * 2 > len(parts):
+        one_length = (
+            isinstance(values.dtype, pl.Array) or values.list.len().drop_nulls().n_unique() <= 1
+        )
+        if one_length or not parts.dtype.is_integer():
+            return "embedding"
+    _refuse_names(values.name, parts.n_unique(), len(parts), file)
+    return "tags"
+
+
+def _refuse_names(column: str, different: int, count: int, file: Path) -> None:
+    """Refuse values most of which are those of one item."""
     if different > MOST_CATEGORIES and different * 2 > count:
         raise InputError(
             f"{different:,} different values in {count:,} rows name items and describe none.",
             "Leave the column out by naming the others: --features price,brand.",
             file=file,
-            column=values.name,
+            column=column,
         )
-    return "category"

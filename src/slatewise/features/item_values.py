@@ -19,6 +19,7 @@ from slatewise.features.item_features import (
     Floats,
     ItemEncoder,
     NumberColumn,
+    TagsColumn,
 )
 
 FARTHEST: Final = 1_000.0
@@ -31,6 +32,7 @@ Columns = pl.DataFrame | Mapping[str, Sequence[object]]
 _TYPES: Final = {
     "number": pl.Float64(),
     "category": pl.String(),
+    "tags": pl.List(pl.String()),
     "embedding": pl.List(pl.Float64()),
 }
 
@@ -96,7 +98,14 @@ def misfit(column: Column, value: object) -> str | None:
     if isinstance(column, CategoryColumn):
         fits = isinstance(value, str) or is_finite(value)
         return None if fits else "a category is one text"
+    if isinstance(column, TagsColumn):
+        fits = _is_list(value) and all(isinstance(tag, str) or is_finite(tag) for tag in value)
+        return None if fits else "tags are a list of texts"
     return _of_vector(column, value)
+
+
+def _is_list(value: object) -> TypeGuard[Sequence[object]]:
+    return isinstance(value, Sequence) and not isinstance(value, str)
 
 
 def _of_number(column: NumberColumn, value: object) -> str | None:
@@ -133,6 +142,8 @@ def _plain(column: Column, value: Any) -> object:
         return float(value)
     if isinstance(column, EmbeddingColumn):
         return [float(number) for number in value]
+    if isinstance(column, TagsColumn):
+        return [str(tag) for tag in value]
     # Truth values as polars writes them where it reads a column of them as a category.
     return str(value).lower() if isinstance(value, bool) else str(value)
 

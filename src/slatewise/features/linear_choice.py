@@ -72,9 +72,12 @@ class LinearChoice:
         shares[np.where(clicks < 0, added, ends[:-1] + clicks)] = 1
         return cls(features, ends, shares, mean, sd)
 
-    def fit(self, least: float = -np.inf) -> Doubles:
-        """Return the weights [P] of greatest density whose first is `least` or more."""
-        weights = np.zeros(self.features.shape[1]) + self.mean
+    def fit(self, least: float = -np.inf, start: Doubles | None = None) -> Doubles:
+        """Return the weights [P] of greatest density whose first is `least` or more.
+
+        `start` [P] are weights to begin with: nearer to the best ones, they save time.
+        """
+        weights = np.zeros(self.features.shape[1]) + (self.mean if start is None else start)
         free = np.ones(len(weights), dtype=bool)
         best = self._newton(weights, free)
         if (best[:1] < least).any():

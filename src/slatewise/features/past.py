@@ -4,8 +4,8 @@ The items have their popularity, and what passed before between the user and the
 a slate has what its user did so far, its length, source and hour. Training, evaluation and serving
 ask the same function, so that a network, or any other learner, sees the same numbers everywhere.
 
-Nothing at the time of a slate is its past: neither other users' events, which are known from the
-next tick of popularity on, nor the user's own at the same time.
+Other users' events are known from the next tick of popularity on. Of the user's own, what comes
+before a slate in the log is its past, also at an equal time: many logs know no more than the day.
 
 Shapes: N interactions, F items seen, I items, P features of an item seen, Q of an interaction.
 """
@@ -132,16 +132,65 @@ class PastFeatures(Config):
             item_groups: [I] the group of each item.
             popular: looks up popularity; needed where the log has clock times.
         """
-        own, user = self._own(interactions, item_groups)
-        cells = [own[:, [self._is_known(name) for name in OWN]]]
-        steps = [user[:, [self._is_known(name) for name in USER]]]
-        sources = interactions.sources.cpu().numpy()
-        steps.append(np.eye(len(self.rates), dtype=np.float32)[sources])
+        known = None
         if self.popularity is not None:
             if popular is None:
                 raise ValueError("popularity is a part of these features: give what looks it up")
-            cells.insert(0, popular(interactions).cpu().numpy())
-            angle = (interactions.times.cpu().numpy() % _DAY) * (2 * np.pi / _DAY)
+            known = popular(interactions).cpu().numpy()
+        sources, times = interactions.sources.cpu().numpy(), interactions.times.cpu().numpy()
+        return self._assembled(*self._own(interactions, item_groups), sources, times, known)
+
+    def of_last(
+        self,
+        interactions: Interactions,
+        kinds: Int64Array,
+        num_kinds: int,
+        popular: Floats | None = None,
+    ) -> PastTable:
+        """Return what `table` has for the last of one user's interactions, the others being past.
+
+        The past is counted, not described: what a ranking asks of a long one takes a fraction.
+
+        Args:
+            interactions: of one user, from her first on.
+            kinds: [F] the group of each item seen.
+            num_kinds: how many groups there are.
+            popular: [K, 4 H + 1] popularity of the K items of the last; needed as in `table`.
+        """
+        from slatewise.features import _past_numba  # noqa: PLC0415 (numba takes time to load)
+
+        items = interactions.slate_items.numpy().astype(np.int64)
+        offsets, sources = interactions.slate_offsets.numpy(), interactions.sources.numpy()
+        found = np.unique(items[offsets[-2] :])
+        pairs = np.searchsorted(found, items)
+        asked = pairs < len(found)
+        asked[asked] = found[pairs[asked]] == items[asked]
+        pairs[~asked] = len(found)  # the others share a number
+        cells = np.empty((offsets[-1] - offsets[-2], len(OWN)), np.float32)
+        step, times = np.empty((1, len(USER)), np.float32), interactions.times.numpy()
+        bad = _past_numba.past_of_last(
+            *(times, sources, interactions.clicks.numpy(), showing_starts(interactions).numpy()),
+            *(offsets, pairs, kinds, (len(found) + 1, num_kinds)),
+            *(np.array(self.rates), self.rate, cells, step[0]),
+        )
+        _refuse_bad(bad)
+        return self._assembled(cells, step, sources[-1:], times[-1:], popular)
+
+    def _assembled(
+        self,
+        own: Floats,
+        user: Floats,
+        sources: npt.NDArray[np.integer],
+        times: Int64Array,
+        popular: Floats | None,
+    ) -> PastTable:
+        """Put the columns of items [F] and slates [N] side by side."""
+        cells = [own[:, [self._is_known(name) for name in OWN]]]
+        steps = [user[:, [self._is_known(name) for name in USER]]]
+        steps.append(np.eye(len(self.rates), dtype=np.float32)[sources])
+        if self.popularity is not None and popular is not None:
+            cells.insert(0, popular)
+            angle = (times % _DAY) * (2 * np.pi / _DAY)
             steps.append(np.stack([np.sin(angle), np.cos(angle)], 1).astype(np.float32))
         return PastTable(
             torch.from_numpy(np.concatenate(cells, 1)), torch.from_numpy(np.concatenate(steps, 1))
@@ -176,11 +225,14 @@ class PastFeatures(Config):
             cells,
             steps,
         )
-        if bad >= 0:
-            raise ValueError(
-                f"interaction {bad} has an unknown source or a click outside its slate"
-            )
+        _refuse_bad(bad)
         return cells, steps
+
+
+def _refuse_bad(bad: int) -> None:
+    """Refuse interactions of which one is bad, −1 for none."""
+    if bad >= 0:
+        raise ValueError(f"interaction {bad} has an unknown source or a click outside its slate")
 
 
 def _numbered(users: Int64Array, things: Int64Array) -> tuple[Int64Array, int]:

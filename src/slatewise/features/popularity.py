@@ -64,6 +64,11 @@ class PopularityConfig(Config):
     strength: Positive = 20.0
     """How many views the prior of a click rate is worth."""
 
+    @property
+    def tick(self) -> int:
+        """Microseconds of a tick."""
+        return max(1, round(self.refresh * SECOND))
+
 
 class Popularity(Config):
     """The numbers that the features are computed with; saved as they are."""
@@ -114,7 +119,7 @@ class Popularity(Config):
 
     def ticks(self, times: Int64Array) -> Int64Array:
         """Return the tick of each time."""
-        return times // max(1, round(self.settings.refresh * SECOND))
+        return times // self.settings.tick
 
     def cells(self, dataset: SlateDataset, out: Floats | None = None) -> Tensor:
         """Return the features of every item seen in a dataset, at its time: [F, 4 H + 1] float32.
@@ -123,10 +128,9 @@ class Popularity(Config):
         goes to `out` if that is given: it may be mapped to a file.
         """
         require_clock(dataset)
-        everything = dataset.interactions()
         if out is None:
             out = np.empty((len(dataset.slate_items), len(self.names)), dtype=np.float32)
-        stream(self, everything, Sums.empty(dataset.num_items, self), dataset.slate_offsets, out)
+        stream(self, dataset, Sums.empty(dataset.num_items, self), dataset.slate_offsets, out)
         return torch.from_numpy(out)
 
 
@@ -163,21 +167,22 @@ class Sums:
 
 def stream(
     popularity: Popularity,
-    events: Interactions,
+    log: Interactions | SlateDataset,
     sums: Sums,
     rows: Int64Array | None = None,
     out: Floats | None = None,
 ) -> None:
-    """Add events to the sums in time order; before each, describe its items where asked.
+    """Add the events of a log to the sums in time order; before each, describe its items if asked.
 
     The items of interaction n go to `out` [·, 4 H + 1] from row `rows[n]` on, if that is not -1.
     """
     from slatewise.features import _popularity_numba as loops  # noqa: PLC0415 (numba takes time to load)
 
+    begins = showing_starts(log).numpy()
+    events = log.interactions() if isinstance(log, SlateDataset) else log
     ticks = popularity.ticks(events.times.cpu().numpy())
-    begins = showing_starts(events).numpy()
     bad = loops.stream(
-        np.argsort(ticks, kind="stable"),
+        time_order(ticks),
         ticks,
         begins,
         expected_shares(events, begins),
@@ -193,6 +198,20 @@ def stream(
         raise ValueError(f"interaction {bad} has an unknown item or a click outside its slate")
 
 
+def time_order(ticks: Int64Array) -> Int64Array:
+    """Return the order of ticks [N], equal ones as they come.
+
+    Sixteen bits at a time, which numpy sorts eight times as fast as whole numbers.
+    """
+    low = ticks - ticks.min(initial=np.iinfo(np.int64).max)
+    order = np.argsort(low.astype(np.uint16), kind="stable")
+    high = low >> 16
+    while high.any():
+        order = order[np.argsort(high[order].astype(np.uint16), kind="stable")]
+        high >>= 16
+    return order
+
+
 def expected_shares(events: Interactions, begins: npt.NDArray[np.bool_]) -> Doubles:
     """Return the clicks expected of each item of a slate if all are alike: [N].
 
@@ -200,6 +219,16 @@ def expected_shares(events: Interactions, begins: npt.NDArray[np.bool_]) -> Doub
     """
     out: Doubles = begins / np.maximum(events.scroll_lengths.cpu().numpy(), 1)
     return out
+
+
+def required_log(log: SlateDataset | None, what: str) -> SlateDataset:
+    """Return the log, or refuse to tell what is known from it alone."""
+    if log is None:
+        raise SlatewiseError(
+            f"{what} is not known without a log.",
+            "Give the dataset too, such as ModelRecommender(model, log=dataset).",
+        )
+    return log
 
 
 def require_clock(dataset: SlateDataset) -> None:

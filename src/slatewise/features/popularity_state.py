@@ -82,7 +82,7 @@ class PopularityState:
         """Return the state after everything in a dataset, whatever its split."""
         require_clock(dataset)
         state = cls.empty(popularity, dataset.num_items, sizes)
-        stream(popularity, dataset.interactions(), state.sums)
+        stream(popularity, dataset, state.sums)
         return state
 
     def add(self, showings: Sequence[Showing]) -> None:

@@ -22,7 +22,7 @@ from slatewise.config import Config
 from slatewise.data import SlateDataset
 from slatewise.data.interactions import Interactions
 from slatewise.errors import SlatewiseError
-from slatewise.features.showings import Showing, showing_starts, training_counts
+from slatewise.features.showings import showing_starts, training_counts
 from slatewise.features.user_history import UserHistory
 
 Rate = Annotated[float, Field(gt=0, lt=1)]
@@ -73,22 +73,25 @@ class Propensity(Config):
         return float(torch.nn.functional.logsigmoid(signs * odds).sum())
 
     def features(self, interactions: Interactions) -> Tensor:
-        """Return x before each interaction, from the user's earlier ones: [N] float32."""
+        """Return x before each interaction, from the user's earlier ones: [N] float32.
+
+        Slates of unknown sources count at the rate of all, as in `after`.
+        """
         from slatewise.features import _numba  # noqa: PLC0415 (numba takes time to load)
 
         out = np.empty(len(interactions.clicks), dtype=np.float32)
-        bad = _numba.propensity(
+        sources = interactions.sources.cpu().numpy()
+        known = (sources >= 0) & (sources < len(self.rates))
+        _numba.propensity(
             interactions.user_offsets.cpu().numpy(),
             showing_starts(interactions).numpy(),
-            interactions.sources.cpu().numpy(),
+            np.where(known, sources, len(self.rates)),
             interactions.clicks.cpu().numpy(),
-            np.array(self.rates),
+            np.array([*self.rates, self.rate]),
             self.rate,
             self.strength,
             out,
         )
-        if bad >= 0:
-            raise ValueError(f"interaction {bad} has a source that the rates do not know")
         return torch.from_numpy(out).to(interactions.clicks.device)
 
     def after(self, history: UserHistory) -> float:
@@ -101,31 +104,6 @@ class Propensity(Config):
         expected = float((counts * rates).sum())
         total, clicked = int(counts.sum()), int(clicks.sum())
         return float(_numba.propensity_value(total, clicked, expected, self.rate, self.strength))
-
-
-class PropensityState:
-    """One user's propensity as serving keeps it."""
-
-    def __init__(self, propensity: Propensity) -> None:
-        self._propensity = propensity
-        self._count, self._clicks, self._expected = 0, 0, 0.0
-
-    def add(self, showing: Showing) -> None:
-        """Take a slate and its clicks into account; each click is an interaction, as in a log."""
-        for _ in range(max(1, len(showing.clicks))):
-            self._count += 1
-            self._expected += self._propensity.rates[showing.source]
-        self._clicks += len(showing.clicks)
-
-    def feature(self) -> np.float32:
-        """Return x for the next slate."""
-        from slatewise.features import _numba  # noqa: PLC0415 (numba takes time to load)
-
-        known = self._propensity
-        value = _numba.propensity_value(
-            self._count, self._clicks, self._expected, known.rate, known.strength
-        )
-        return np.float32(value)
 
 
 def _drawn(dataset: SlateDataset, seed: int) -> Interactions:

@@ -6,7 +6,7 @@ clicks counts. Otherwise a model would learn that what was just clicked is never
 nothing but the way the log is written.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,11 +39,17 @@ class Showing:
             raise ValueError(f"clicks {self.clicks} on a slate of {len(self.items)} items")
 
 
-def showing_starts(interactions: Interactions) -> Tensor:
+def showing_starts(interactions: Interactions | SlateDataset) -> Tensor:
     """Mark the interactions that begin a showing: [N] bool.
 
-    The others are further clicks on the slate before; see `slatewise.data.several_clicks`.
+    The others are further clicks on the slate before; see `slatewise.data.several_clicks`. A
+    dataset keeps what was found.
     """
+    if isinstance(interactions, SlateDataset):
+        found = interactions.further_clicks
+        if found is None:
+            return torch.ones(interactions.num_interactions, dtype=torch.bool)
+        return torch.from_numpy(found == 0)
     if interactions.several is not None:
         return interactions.first_choices.cpu()
     further = further_clicks(
@@ -74,6 +80,14 @@ def replay(interactions: Interactions, user: int) -> Iterator[Showing]:
         )
 
 
+def seen_in_slate(seen: int, clicked: Iterable[int]) -> int:
+    """Return how many items of a slate were seen, given how many are said to be.
+
+    What was clicked, at positions from 0, was seen, and so was all above it.
+    """
+    return max(seen, 1 + max(clicked, default=-1))
+
+
 def as_interactions(shown: Sequence[Showing]) -> Interactions:
     """Return showings as interactions, each that of a user of its own."""
     rows = [(s, click) for s in shown for click in s.clicks or (-1,)]
@@ -99,7 +113,7 @@ def training_counts(dataset: SlateDataset) -> Int64Array:
     _numba.count_training(
         dataset.user_offsets,
         dataset.train_end,
-        showing_starts(dataset.interactions()).numpy(),
+        showing_starts(dataset).numpy(),
         dataset.sources,
         dataset.clicks,
         dataset.slate_offsets,

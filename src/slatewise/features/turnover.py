@@ -14,7 +14,7 @@ _THIRDS: Final = 3
 
 
 def items_stay(dataset: SlateDataset) -> bool:
-    """Return whether most of what is shown early in a log is shown as much late."""
+    """Return whether the items shown early in a log are shown about as much late."""
     return share_still_shown(dataset) >= _STAYING
 
 

@@ -26,7 +26,7 @@ Integers = npt.NDArray[np.integer[Any]]
 
 
 class ItemCounts(NamedTuple):
-    """How often a user met the m different items that she saw."""
+    """How often a user saw and clicked each of the m items in her history."""
 
     items: Int64Array
     """[m] ascending"""
@@ -38,7 +38,7 @@ class ItemCounts(NamedTuple):
     """the item clicked last, −1 for none"""
 
     def of(self, items: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Return the clicks and views of some items [k]: [k] each, 0 for what she never met."""
+        """Return the clicks and views of some items [k]: [k] each, 0 for items she never saw."""
         if not len(self.items):
             return np.zeros(len(items), np.int64), np.zeros(len(items), np.int64)
         index = np.searchsorted(self.items, items).clip(max=len(self.items) - 1)
@@ -79,7 +79,8 @@ class UserHistory:
     sources: Integers
     """[V] where slates came from; −1 for a source that the model does not know"""
     times: Integers
-    """[V] microseconds since 1970; 0 where unknown"""
+    """[V] microseconds since 1970; 0 where unknown: just before the request, see
+    `interactions_with_list`"""
 
     @classmethod
     def of_clicks(cls, items: Integers) -> "UserHistory":
