@@ -1,4 +1,4 @@
-"""Configuration: frozen, validated, and refused in words a person can act on."""
+"""Configuration: frozen and validated, with errors that a person can act on."""
 
 import tomllib
 from collections.abc import Mapping
@@ -39,12 +39,12 @@ class Config(BaseModel):
 
     @classmethod
     def setting_names(cls) -> list[str]:
-        """Name all settings, for whoever named another."""
+        """Return the names of all settings, for messages about unknown ones."""
         return list(cls.model_fields)
 
 
 def _settings_beside(config: type[Config], path: tuple[int | str, ...]) -> str:
-    """Name the settings among which the last part of `path` is not."""
+    """List the settings of the section in which the last part of `path` is unknown."""
     for part in path[:-1]:
         if str(part) not in config.model_fields:  # a key of sections by name
             continue
@@ -56,7 +56,7 @@ def _settings_beside(config: type[Config], path: tuple[int | str, ...]) -> str:
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
-    """Read a TOML file, or say what is wrong with it."""
+    """Read a TOML file, or raise an error that names the problem."""
     path = Path(path)
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))

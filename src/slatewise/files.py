@@ -1,11 +1,13 @@
 """Files and directories that appear whole or not at all."""
 
+import json
 import os
 import shutil
 import uuid
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from slatewise.errors import SlatewiseError
 
@@ -23,6 +25,13 @@ def atomic_file(target: Path, *, durable: bool = False) -> Iterator[Path]:
     os.replace(partial, target)  # noqa: PTH105 (the one call that is atomic by contract)
     if durable:
         _flush(target.parent)
+
+
+def write_json(file: Path, value: Any, *, indent: int | None = 2) -> None:
+    """Write a JSON file that appears whole or not at all."""
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    with atomic_file(file) as partial:
+        partial.write_text(text + "\n", encoding="utf-8")
 
 
 def _flush(path: Path) -> None:

@@ -15,6 +15,14 @@ from tests.data.log_rows import GOOD, Write, found, row
 from tests.data.recovery import rows_of
 
 
+def test_several_missing_columns_are_named_at_once(write_log: Write, tmp_path: Path) -> None:
+    log, items = write_log([row()])
+    pl.read_parquet(log).rename({"user_id": "who", "click": "bought"}).write_parquet(log)
+    with pytest.raises(InputError, match=r"no columns 'user_id', 'click'; it has who,") as error:
+        prepare(log, items, tmp_path / "out")
+    assert "--map user_id=COLUMN --map click=COLUMN" in error.value.remedy
+
+
 @pytest.mark.parametrize("missing", ["user_id", "time", "slate", "click", "source"])
 def test_a_missing_column_is_named_with_the_way_to_map_it(
     missing: str, write_log: Write, tmp_path: Path
@@ -164,6 +172,52 @@ def test_times_of_every_kind_are_microseconds(write_log: Write, tmp_path: Path) 
     log, items = write_log([row(time=17)])
     dataset = prepare(log, items, tmp_path / "order")
     assert (dataset.times.tolist(), dataset.meta["clock_times"]) == ([17], False)
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+@pytest.mark.parametrize(("unit", "per_second"), [("s", 1), ("ms", 10**3), ("us", 10**6)])
+def test_integers_that_are_times_of_our_days_in_one_unit_are_read_so(
+    unit: str, per_second: int, as_text: bool, write_log: Write, tmp_path: Path
+) -> None:
+    moments = [631_152_000, 874_724_710, 1_715_949_000, 2_208_988_799]
+    kind = str if as_text else int
+    rows = [row(time=kind(moment * per_second)) for moment in moments]
+    dataset = prepare(*write_log([row(time=None), *rows]), tmp_path / "set")
+    assert dataset.times.tolist() == [moment * 10**6 for moment in moments]
+    assert (dataset.meta["clock_times"], dataset.meta["guessed_time_unit"]) == (True, unit)
+    # The description says how it was read, so that the same is read again.
+    assert dataset.meta["input"]["log"]["format"]["time_unit"] == unit
+
+
+@pytest.mark.parametrize("odd", [631_151_999, 2_208_988_800, 1_715_949_000_000, 5])
+def test_one_integer_outside_our_days_makes_all_an_order(
+    odd: int, write_log: Write, tmp_path: Path
+) -> None:
+    times = [*range(1_715_950_000, 1_715_950_100), odd]
+    log, items = write_log([row(time=time) for time in times])
+    dataset = prepare(log, items, tmp_path / "set")
+    assert dataset.times.tolist() == sorted(times)
+    assert (dataset.meta["clock_times"], dataset.meta["guessed_time_unit"]) == (False, "order")
+
+
+def test_a_unit_or_an_order_that_is_named_is_not_guessed(write_log: Write, tmp_path: Path) -> None:
+    files = write_log([row(time=1_715_949_000)])
+    for unit in ("order", "us"):
+        layout = LogFormat.build({"time_unit": unit}, "test")
+        dataset = prepare(*files, tmp_path / unit, log_format=layout)
+        assert dataset.times.tolist() == [1_715_949_000]
+        assert dataset.meta["clock_times"] == (unit == "us")
+        assert dataset.meta["guessed_time_unit"] is None
+
+
+def test_all_files_of_a_log_are_asked_for_the_unit(tmp_path: Path, write_log: Write) -> None:
+    _, items = write_log([row()])
+    folder = tmp_path / "log"
+    folder.mkdir()
+    for number, time in enumerate((1_715_949_000, 7)):
+        frame = pl.DataFrame([row(time=time, user_id=f"u{number}")])
+        frame.write_parquet(folder / f"{number}.parquet")
+    assert not prepare(folder, items, tmp_path / "set").meta["clock_times"]
 
 
 def test_positions_count_from_one(write_log: Write, tmp_path: Path) -> None:

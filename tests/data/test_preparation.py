@@ -1,6 +1,7 @@
 """Bad input: each kind has the outcome the documentation promises, and nothing is half-done."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -96,6 +97,33 @@ def test_items_without_a_group_go_to_unknown(write_log: Write, tmp_path: Path) -
             tmp_path / "strict",
             PrepareConfig(strict=True),
         )
+
+
+def test_without_items_or_groups_all_items_are_in_one_group(
+    write_log: Write, tmp_path: Path
+) -> None:
+    log, items = write_log([row(slate=[7, 11], click=7), row(time=2, slate=[5, 7], click=None)])
+    (tmp_path / "both").mkdir()
+    for file in (log, items):
+        shutil.copy(file, tmp_path / "both")
+    assert prepare(tmp_path / "both", None, tmp_path / "found").group_names == ["g"]
+    bare = prepare(log, None, tmp_path / "bare", PrepareConfig(strict=True))
+    assert bare.items.to_dict(as_series=False) == {"item_id": [5, 7, 11], "group": ["unknown"] * 3}
+    assert (bare.num_groups, bare.meta["grouped"], bare.meta["input"]["items"]) == (1, False, None)
+    pl.DataFrame({"item_id": [7, 8], "price": [1, 2]}).write_parquet(items)
+    dataset = prepare(log, items, tmp_path / "ungrouped")
+    assert dataset.items.rows() == [
+        (7, "unknown", 1),
+        (8, "unknown", 2),
+        (5, "unknown", None),
+        (11, "unknown", None),
+    ]
+    assert (dataset.num_groups, dataset.meta["grouped"]) == (1, False)
+    assert found(dataset)["item is not in the items table"] == (2, 1)
+    with pytest.raises(InputError, match="no column 'kind'"):  # one that was asked for
+        prepare(log, items, tmp_path / "x", items_format=ItemsFormat(group="kind"))
+    with pytest.raises(SlatewiseError, match="there is none"):
+        prepare(log, None, tmp_path / "x", PrepareConfig(listed_items_only=True))
 
 
 def test_items_never_shown_stay_and_extra_columns_are_carried(

@@ -72,7 +72,7 @@ def test_a_slate_shown_again_is_another_slate_and_counted(
     write_log: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = [row(time=1, click="a"), row(time=2, click="b"), row(time=2, click="c")]
-    dataset = prepare(*write_log(rows), tmp_path / "set")
+    dataset = prepare(*write_log(rows), tmp_path / "set", PrepareConfig(same_slate=0))
     assert dataset.further_clicks is not None
     assert dataset.further_clicks.tolist() == [0, 0, 1]
     assert dataset.meta["counts"]["clicks_on_slates_shown_again"] == 1
@@ -81,6 +81,69 @@ def test_a_slate_shown_again_is_another_slate_and_counted(
     assert "on 1 slates with several clicks" in said
     assert "each further click is a choice among the items left" in said
     assert "1 clicks follow a click on the same slate at another time" in said
+
+
+MINUTE = 60
+NOON = 1_715_949_000
+FIRST, LATER = row(time=NOON, click="a"), row(time=NOON + MINUTE, click="b")
+
+
+@pytest.mark.parametrize(
+    ("rows", "wanted"),
+    [
+        ([FIRST, LATER, row(time=NOON + 30 * MINUTE, click="c")], [0, 1, 2]),
+        ([FIRST, LATER, row(time=NOON + 30 * MINUTE + 1, click="c")], [0, 1, 0]),
+        ([FIRST, LATER, row(time=NOON + 2 * MINUTE, click="a")], [0, 1, 0]),
+        ([FIRST, LATER | {"click": None}, row(time=NOON + 2 * MINUTE, click="c")], [0, 0, 0]),
+        ([FIRST, LATER | {"source": "home"}], [0, 0]),
+        ([FIRST, LATER | {"slate": ["b", "a", "c"]}], [0, 0]),
+        ([FIRST, LATER | {"user_id": "bob"}], [0, 0]),
+        ([row(time=NOON + t, slate=["a"], click="a") for t in range(3)], [0, 0, 0]),
+        # A second click on an item begins a slate that may have further clicks itself.
+        ([*(row(time=NOON + n, click=c) for n, c in enumerate("abacb"))], [0, 1, 0, 1, 2]),
+        # Times that are only an order: whenever, in the order of the rows.
+        ([row(time=n, click=c) for n, c in ((1, "a"), (700, "c"), (10**6, "b"))], [0, 1, 2]),
+    ],
+)
+def test_rows_of_a_click_each_are_one_slate_within_half_an_hour(
+    rows: list[dict[str, Any]], wanted: list[int], write_log: Write, tmp_path: Path
+) -> None:
+    files = write_log(rows)
+    dataset = prepare(*files, tmp_path / "set", PrepareConfig(strict=True))
+    found = dataset.further_clicks
+    assert ([0] * len(wanted) if found is None else found.tolist()) == wanted
+    first = np.arange(len(wanted)) - wanted
+    times = np.sort([one["time"] for one in rows]) * (10**6 if rows[0]["time"] >= NOON else 1)
+    assert dataset.times.tolist() == times[first].tolist()
+    assert dataset.meta["report"]["clicks_joined"] == np.count_nonzero(wanted)
+    apart = prepare(*files, tmp_path / "apart", PrepareConfig(same_slate=0))
+    assert apart.further_clicks is None
+    assert apart.times.tolist() == times.tolist()
+
+
+def test_rows_that_list_clicks_are_whole_slates(write_log: Write, tmp_path: Path) -> None:
+    rows = [row(time=time, click=[click]) for time, click in ((1, "a"), (2, "b"))]
+    lists = prepare(*write_log(rows), tmp_path / "lists")
+    assert lists.further_clicks is None
+    _, items = write_log([row()])
+    text = tmp_path / "log.csv"
+    header = "user_id,time,slate,click,source"
+    text.write_text(f"{header}\nann,1,a|b|c,['a'],s\nann,2,a|b|c,['b'],s\n")
+    assert prepare(text, items, tmp_path / "json").further_clicks is None
+    text.write_text(f"{header}\nann,1,a|b|c,a,s\nann,2,a|b|c,b,s\nann,3,b|c,b|c,s\n")
+    dataset = prepare(text, items, tmp_path / "text")
+    assert dataset.further_clicks is not None
+    assert dataset.further_clicks.tolist() == [0, 0, 0, 1]
+
+
+def test_joined_clicks_are_in_the_account(
+    write_log: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command._show(prepare(*write_log([FIRST, LATER]), tmp_path / "set"))
+    said = " ".join(capsys.readouterr().out.split())
+    assert "clicks on the slate of a row before 1 of one slate" in said
+    assert "1 clicks at later times follow a click on another item of the same slate" in said
+    assert "--same-slate 0" in said
 
 
 def test_a_log_with_one_click_a_slate_is_as_it_was(write_log: Write, tmp_path: Path) -> None:

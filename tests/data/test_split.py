@@ -28,6 +28,23 @@ def test_shares_are_exact_and_prefixes_are_training() -> None:
     assert (cut.train_end[rest] == LENGTHS[rest]).all()
 
 
+@pytest.mark.parametrize(
+    ("lengths", "prefix"),
+    [
+        (np.tile([1, 1, 2, 7], 250), 0),  # of 100 users held out hardly anything would be left
+        (np.tile([6, 7, 8, 19], 250), 5),  # half
+        (np.tile([6, 6, 6, 6], 10_000), 5),  # a sixth, which is enough of so many
+    ],
+)
+def test_users_with_few_interactions_are_held_out_whole(
+    lengths: np.ndarray[tuple[int], np.dtype[np.int64]], prefix: int
+) -> None:
+    keys = mix(np.arange(len(lengths), dtype=np.uint64))
+    cut, given = (split_by_user(c, keys, lengths) for c in (SplitConfig(), SplitConfig(prefix=5)))
+    assert cut.train_end.min() == min(prefix, lengths.min())
+    assert (cut.train_end == given.train_end).all() == (prefix == 5)
+
+
 def test_every_interaction_is_in_exactly_one_part() -> None:
     cut = split_by_user(SplitConfig(valid_share=0.2, test_share=0.3, prefix=2), KEYS, LENGTHS)
     assert (cut.train_end >= 0).all()

@@ -253,7 +253,7 @@ def _is_complete(meta: dict[str, Any]) -> bool:
 
 
 def names_digest(items: "pl.DataFrame", groups: list[str], sources: list[str]) -> str:
-    """Return a digest of what the numbers in the arrays stand for."""
+    """Return a digest of the names that the numbers in the arrays refer to."""
     from slatewise.data.keys import id_keys  # noqa: PLC0415 (needs polars)
 
     digest = hashlib.blake2b(id_keys(items["item_id"]).data, digest_size=16)

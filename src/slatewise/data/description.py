@@ -1,7 +1,7 @@
 """Summary numbers of a dataset, computed piece by piece."""
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -9,9 +9,15 @@ import numpy.typing as npt
 from slatewise.data.dataset import SlateDataset
 from slatewise.data.ragged import Int64Array, pieces
 
+_ROWS: Final = 1 << 18
+"""Slates whose items are counted at once."""
+
 
 def describe(dataset: SlateDataset) -> dict[str, Any]:
-    """Count users, items, interactions and views; rates by source; histograms; the split."""
+    """Count users, items, interactions, views; rates by source; histograms; the split.
+
+    A slate with several clicks is several interactions, and its items were seen once.
+    """
     views = count_views(dataset)
     lengths = np.zeros(1, dtype=np.int64)
     interactions, slates, clicks, clicked_slates = np.zeros(
@@ -87,10 +93,16 @@ def _hints(sources: list[str], *, clicked: Int64Array, slates: Int64Array) -> li
 
 
 def count_views(dataset: SlateDataset) -> Int64Array:
-    """Count how often each item was seen: [I]."""
+    """Count in how many slates each item was seen: [I]."""
     views = np.zeros(dataset.num_items, dtype=np.int64)
-    for part in pieces(len(dataset.slate_items)):
-        views += np.bincount(dataset.slate_items[part], minlength=len(views))
+    further = dataset.further_clicks
+    for start in range(0, dataset.num_interactions, _ROWS):
+        part = slice(start, start + _ROWS)
+        offsets = dataset.slate_offsets[start : start + _ROWS + 1]
+        items = dataset.slate_items[offsets[0] : offsets[-1]]
+        if further is not None:  # a further click repeats the items of its slate
+            items = items[np.repeat(further[part] == 0, np.diff(offsets))]
+        views += np.bincount(items, minlength=len(views))
     return views
 
 

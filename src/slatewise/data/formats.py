@@ -60,8 +60,9 @@ class LogFormat(_Format):
     delimiter: str | None = None
     """What separates the items of a slate in a text file; by default the first of | ; , and tab
     that occurs. JSON lists are recognised by their bracket."""
-    time_unit: Literal["s", "ms", "us", "ns"] | None = None
-    """Unit of a numeric time since 1970; without it an integer time is only an order."""
+    time_unit: Literal["s", "ms", "us", "ns", "order"] | None = None
+    """Unit of a numeric time since 1970, or `order`; without it, integers have the unit in which
+    all are times of the years 1990 to 2040, and are only an order if there is none."""
 
 
 class ItemsFormat(_Format):

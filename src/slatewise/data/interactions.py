@@ -76,9 +76,12 @@ class Interactions:
     slate_items: Tensor
     """[F] int32"""
     cell_features: Tensor | None = None
-    """[F, P] float32: features of each item seen for a model's terms, if computed"""
+    """[F, P] features of each item seen for a model's terms, if computed: float32, on a GPU of half
+    precision or of one byte"""
     step_features: Tensor | None = None
     """[N, Q] float32: features of each interaction, if computed"""
+    cell_scales: Tensor | None = None
+    """[P] by which features of one byte are multiplied; None where they are as they are"""
     several: SeveralClicks | None = None
     """which interactions are further clicks on one slate; None where no slate has several"""
 
@@ -148,6 +151,11 @@ class Interactions:
         seen = torch.repeat_interleave(scored, self.scroll_lengths)
         return seen if self.several is None else seen & ~self.several.taken
 
+    def features_of(self, cells: Tensor) -> Tensor | None:
+        """Return the features of some of the items seen, as numbers: [cells, P]."""
+        found = _taken(self.cell_features, cells)
+        return found if found is None or self.cell_scales is None else found * self.cell_scales
+
     def with_items(self, items: Tensor) -> "Interactions":
         """Return the same interactions with other numbers for the items seen: [F]."""
         return replace(self, slate_items=items)
@@ -179,7 +187,7 @@ class Interactions:
             clicks=self.clicks[rows],
             slate_offsets=_offsets(lengths),
             slate_items=self.slate_items.index_select(0, cells),
-            cell_features=_taken(self.cell_features, cells),
+            cell_features=self.features_of(cells),
             step_features=_taken(self.step_features, rows),
             several=None if self.several is None else self.several.gathered(rows, cells),
         )

@@ -12,6 +12,7 @@ from slatewise.data import parsing
 from slatewise.data.formats import LogFormat
 from slatewise.data.own_split import parse_parts
 from slatewise.data.tables import ROW, Table, open_tables
+from slatewise.errors import InputError
 
 BATCH_ROWS = 250_000
 BATCH_ITEMS = 3_000_000
@@ -29,6 +30,10 @@ class Log:
         self.layout = layout = _with_short_names(layout, head)
         self.has_impressions = _has_impressions(head, layout)
         self._columns = self._choose_columns(head)
+        self.guessed_unit = self._guess_unit()
+        """what integer times are taken for, where the format does not say: a unit, or an order"""
+        if self.guessed_unit is not None:
+            self.layout = layout = layout.model_copy(update={"time_unit": self.guessed_unit})
         self.user_type = parsing.id_type(head.schema[layout.user_id])
         item_column = layout.item_id if self.has_impressions else layout.slate
         self.item_type = parsing.id_type(head.schema[item_column])
@@ -69,10 +74,26 @@ class Log:
 
     def clock_times(self) -> bool:
         """Return whether times are clock times and not only an order, judging by the first rows."""
-        table = self.tables[0]
-        for batch in table.batches([self.layout.time], 100):
-            return parsing.are_clock_times(batch[self.layout.time], self.layout.time_unit)
-        return False
+        times = self._first(self.layout.time)
+        return times is not None and parsing.are_clock_times(times, self.layout.time_unit)
+
+    def _first(self, column: str) -> pl.Series | None:
+        """Return the first values of a column; None if there are no rows."""
+        for batch in self.tables[0].batches([column], 100):
+            return batch[column]
+        return None
+
+    def _guess_unit(self) -> str | None:
+        """Return the unit of integer times by their range in all files, which is read for it."""
+        times = self._first(self.layout.time) if self.layout.time_unit is None else None
+        if times is None or not parsing.are_integers(times):
+            return None
+        known = parsing.whole_numbers(times).drop_nulls().to_list()
+        if known and parsing.plausible_unit(min(known), max(known)) is None:
+            return parsing.ORDER  # one that does not fit is enough
+        spans = [table.span(self.layout.time) for table in self.tables]
+        ends = [end for span in spans if span is not None for end in span]
+        return (parsing.plausible_unit(min(ends), max(ends)) if ends else None) or parsing.ORDER
 
     def batches(self, item_type: parsing.IdType) -> Iterator[pl.DataFrame]:
         """Stream the rows in file order, with item ids of the given type.
@@ -115,6 +136,7 @@ class Log:
             "impressions": ["user_id", "time", "item_id", "clicked"],
             "interactions": ["user_id", "time", "slate"],
         }["impressions" if self.has_impressions else "interactions"]
+        self._require_together(table, needed)
         columns = [
             table.require(getattr(layout, field), "--map", f"{field}=COLUMN") for field in needed
         ]
@@ -133,6 +155,35 @@ class Log:
             )
         # Two fields may be one column, such as a session that is user and slate.
         return list(dict.fromkeys(columns))
+
+    def _require_together(self, table: Table, needed: list[str]) -> None:
+        """Name all columns that a log lacks, if there are several: they are mapped in one go."""
+        layout = self.layout
+        if not self.has_impressions and layout.position not in table.schema:
+            needed = [*needed, "click"]
+        if layout.default_source is None:
+            needed = [*needed, "source"]
+        missing = [field for field in needed if getattr(layout, field) not in table.schema]
+        if len(missing) > 1:
+            names = ", ".join(f"'{getattr(layout, field)}'" for field in missing)
+            options = " ".join(f"--map {field}=COLUMN" for field in missing)
+            raise InputError(
+                f"the table has no columns {names}; it has {', '.join(table.columns)}.",
+                f"Name the right ones, as options ({options}) or under [log] of a --mapping file.",
+                file=table.path,
+            )
+
+    @property
+    def whole_slates(self) -> bool:
+        """Whether the log tells slates apart: by rows that list their clicks, or as impressions.
+
+        In text, by JSON in the first rows; of delimited lists, a row with two clicks says it.
+        """
+        clicks = self.tables[0].schema.get(self.layout.click)
+        if self.has_impressions or isinstance(clicks, pl.List | pl.Array):
+            return True
+        first = self._first(self.layout.click) if clicks == pl.String else None
+        return first is not None and bool(first.str.contains(r"^\s*\[").any())
 
     @property
     def clicks_by_position(self) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,13 @@ IdType = type[pl.Int64] | type[pl.String]
 
 _DELIMITERS = ("|", ";", ",", "\t")
 _MICROSECONDS = {"d": 86_400_000_000, "s": 1_000_000, "ms": 1_000, "us": 1}
+ORDER: Final = "order"
+"""The unit of integers that only grow with time."""
+_EARLIEST, _LATEST = 631_152_000, 2_208_988_800
+"""The beginnings of 1990 and 2040, in seconds since 1970: row numbers and days are far below, and
+the same span in one unit is none in another."""
+_PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_INTEGER = r"^\s*-?\d+\s*$"
 _WHOLE = r"^\s*(-?\d+)\.0\s*$"
 _FIRST, _LAST = (
     (moment - datetime(1970, 1, 1)) // timedelta(microseconds=1)
@@ -210,7 +218,7 @@ def times(values: pl.Series, unit: str | None) -> pl.Series:
     if values.dtype in (pl.Duration, pl.Time):
         raise pl.exceptions.SchemaError
     if not are_clock_times(values, unit):
-        return values.cast(pl.Int64, strict=False)
+        return whole_numbers(values)
     moments = _clock_times(values, unit)
     # A time before the year 1 or after 9999 was given in the wrong unit.
     return moments.set(~moments.is_between(_FIRST, _LAST), None)
@@ -242,12 +250,29 @@ def _in_microseconds(values: pl.Series, factor: int) -> pl.Series:
 
 def are_clock_times(values: pl.Series, unit: str | None) -> bool:
     """Return whether a column holds clock times and not only an order."""
-    if unit is not None or values.dtype.is_temporal() or values.dtype.is_float():
+    if values.dtype.is_temporal():
         return True
-    return (
-        values.dtype == pl.String
-        and not values.drop_nulls().head(1).str.contains(r"^\s*-?\d+\s*$").any()
-    )
+    if unit is not None:
+        return unit != ORDER
+    return not are_integers(values)
+
+
+def are_integers(values: pl.Series) -> bool:
+    """Return whether a column holds integers, as far as the first value shows."""
+    if values.dtype == pl.String:
+        return bool(values.drop_nulls().head(1).str.contains(_INTEGER).any())
+    return values.dtype.is_integer() or values.dtype.is_decimal()
+
+
+def plausible_unit(first: int, last: int) -> str | None:
+    """Return the unit in which integers from `first` to `last` are times of 1990 to 2040, if any.
+
+    No two units fit: the spans of 50 years do not meet.
+    """
+    for unit, per_second in _PER_SECOND.items():
+        if _EARLIEST * per_second <= first and last < _LATEST * per_second:
+            return unit
+    return None
 
 
 def _text_times(values: pl.Series) -> pl.Series:

@@ -120,11 +120,14 @@ class UserReduction:
     split_column: str
     strict: bool
     columns: dict[str, str]
+    window: int | None
+    """microseconds within which clicks in rows of their own are on one slate; None for any"""
 
     def reduced(self, file: Path) -> ReducedUsers:
         """Return what remains of the users of a bucket, by user and time."""
         report = Report(strict=self.strict, columns=self.columns)
-        ordered, held_out = order_by_time(read_bucket(file), report, self.files), 0
+        ordered = order_by_time(read_bucket(file), report, self.files, self.window)
+        held_out = 0
         if self.own_times is not None:
             ordered = self.own_times.with_parts(ordered)
             held_out = int((ordered["part"] > 0).sum())

@@ -25,6 +25,7 @@ from slatewise.data.reductions import PrepareConfig
 from slatewise.data.report import Report
 from slatewise.data.spill import Buckets
 from slatewise.data.split import SplitConfig
+from slatewise.data.tables import has_table
 from slatewise.data.vocabulary import ItemsTable, Vocabulary
 from slatewise.data.writer import DatasetWriter
 from slatewise.errors import SlatewiseError
@@ -36,7 +37,7 @@ Progress = Callable[[str, int, int], None]
 
 def prepare(
     log: str | Path,
-    items: str | Path,
+    items: str | Path | None,
     out: str | Path,
     config: PrepareConfig | None = None,
     *,
@@ -49,6 +50,9 @@ def prepare(
 ) -> SlateDataset:
     """Turn a log and an items table into a dataset; on any error nothing is written.
 
+    Without `items`, or a column of groups there, all items are in one group, `unknown`. A directory
+    with log and items is asked for both.
+
     The account of what was dropped and why is in the dataset's `meta["report"]`.
 
     With `elsewhere`, the Parquet files of a log are read and checked, and its users ordered and
@@ -57,18 +61,18 @@ def prepare(
     config = config or PrepareConfig()
     division = division or SplitConfig()
     source = Log(log, log_format or LogFormat(), split=division.method == "column")
-    division.require_clock(source.clock_times())
+    division = division.in_unit(source.layout.time_unit, clock_times=source.clock_times())
     own_times = None
     if division.file is not None:
         own_times = UserTimes.read(division.file, source.user_type, source.layout)
-    table = ItemsTable(items, items_format or ItemsFormat())
+    table = _items_of(items, log, items_format or ItemsFormat(), config, source)
     report = Report(strict=config.strict, columns=source.columns | table.columns)
     # Integers on one side and text on the other meet as text.
     item_type = source.item_type if source.item_type == table.item_type else pl.String
     listed = table.read(item_type, report)
     encoder = Encoder(Vocabulary(listed))
     with atomic_directory(
-        out, overwrite=overwrite, contents=CONTENTS, apart_from=(log, items)
+        out, overwrite=overwrite, contents=CONTENTS, apart_from=(log, table.path or log)
     ) as directory:
         workspace = directory / "work"
         total = source.rows
@@ -91,7 +95,7 @@ def prepare(
             reading = FileReading.of(source, item_type, config, listed, report, split=split)
             parts = elsewhere(reading.cleaned, range(len(source.files)))
             cleaned = _taken(parts, checker, report, total, progress)
-        _partition(cleaned, checker, encoder, users)
+        _partition(cleaned, checker if table.files else None, encoder, users)
         checker.require_clicks()
         vocabulary = encoder.finish()
         held_out = 0
@@ -105,6 +109,7 @@ def prepare(
                 source.layout.split,
                 report.strict,
                 report.columns,
+                _window(config, source, report),
             )
             reduced = (elsewhere or map)(reduction.reduced, files)
             for number, (file, found) in enumerate(zip(files, reduced, strict=True), start=1):
@@ -130,14 +135,46 @@ def prepare(
                     "prepare": config.model_dump(),
                     "input": {
                         "log": _input(log, source.files, source.format),
-                        "items": _input(items, table.files, table.format),
+                        "items": table.path and _input(table.path, table.files, table.format),
                     },
+                    "grouped": table.has_groups,
                     "clock_times": source.clock_times(),
+                    "guessed_time_unit": source.guessed_unit,
                     "report": report.to_json(),
                 },
             )
         shutil.rmtree(workspace)
     return SlateDataset.open(out)
+
+
+def _items_of(
+    items: str | Path | None,
+    log: str | Path,
+    layout: ItemsFormat,
+    config: PrepareConfig,
+    source: Log,
+) -> ItemsTable:
+    """Open the items table, which may stand beside the log, or be missing."""
+    if items is None and has_table(log, "items"):
+        items = log
+    if items is None and config.listed_items_only:
+        raise SlatewiseError(
+            "only items of the items table are asked for, and there is none.",
+            "Name it: slatewise prepare LOG ITEMS OUT.",
+        )
+    return ItemsTable(items, layout, source.item_type)
+
+
+def _window(config: PrepareConfig, source: Log, report: Report) -> int | None:
+    """Return the microseconds within which clicks in rows of their own are on one slate.
+
+    None for any: where times are only an order. 0 where a row was found to list several clicks.
+    """
+    if source.whole_slates or report.clicks_unfolded or report.clicks_ignored:
+        return 0
+    if config.same_slate and not source.clock_times():
+        return None
+    return round(config.same_slate * 60_000_000)
 
 
 def _input(path: str | Path, files: list[Path], layout: LogFormat | ItemsFormat) -> dict[str, Any]:
@@ -175,12 +212,14 @@ def _taken(
 
 
 def _partition(
-    cleaned: Iterable[pl.DataFrame], checker: Checker, encoder: Encoder, buckets: Buckets
+    cleaned: Iterable[pl.DataFrame], checker: Checker | None, encoder: Encoder, buckets: Buckets
 ) -> None:
+    """Divide usable rows by user; a checker notes items that no table lists."""
     for usable in cleaned:
         if usable.is_empty():
             continue
         users = id_keys(usable["user"])
         numbered, first_seen = encoder.encode(usable, users)
-        checker.unlisted(first_seen)
+        if checker is not None:
+            checker.unlisted(first_seen)
         buckets.add(numbered, users)

@@ -32,6 +32,10 @@ class PrepareConfig(Config):
     """Take items that the items table does not list out of slates, and clicks on them away."""
     several_clicks: Literal["each", "first"] = "each"
     """A slate with several clicks becomes one interaction per click, or one with the first."""
+    same_slate: float = Field(default=30.0, ge=0, le=1e6)
+    """Minutes after the first click within which rows with a click each on one slate, one after the
+    other, are further clicks on it; where times are only an order, whenever. 0: at one time only.
+    Not in logs whose rows list clicks, nor in those of impressions: these tell slates apart."""
     seed: int = 0
     """Seed of the draw of slates without a click."""
     strict: bool = False
@@ -45,10 +49,13 @@ PRESETS: Final = {
 """`all` keeps everything; `paper` has the values of Section 5."""
 
 
-def order_by_time(frame: pl.DataFrame, report: Report, files: list[Path]) -> pl.DataFrame:
+def order_by_time(
+    frame: pl.DataFrame, report: Report, files: list[Path], window: int | None = 0
+) -> pl.DataFrame:
     """Sort interactions by user and time, ties in file order, and drop exact copies.
 
-    `frame` holds all interactions of its users: `file`, `row`, `user`, `time`, `key`, …
+    `frame` holds all interactions of its users: `file`, `row`, `user`, `time`, `key`, … Clicks on
+    one slate within a `window` of the first get its time.
     """
     frame = frame.sort("user", "file", "row", maintain_order=True)
     same_user = pl.col("user") == pl.col("user").shift(1)
@@ -58,26 +65,43 @@ def order_by_time(frame: pl.DataFrame, report: Report, files: list[Path]) -> pl.
         frame = frame.sort("user", "time", maintain_order=True)
     copies = ~pl.struct("user", "time", "key").is_first_distinct()
     report.found(Problem.DUPLICATE_ROW, frame.filter(copies), files)
-    frame = frame.filter(~copies)
+    frame = join_clicks(frame.filter(~copies), report, window)
     same_time = same_user & (pl.col("time") == pl.col("time").shift(1))
     tied = frame.select(same_time).to_series().fill_null(value=False).to_numpy()
     if tied.any():  # several clicks on one slate are no tie
-        report.found(Problem.TIED, frame.filter(tied & ~_is_further(frame)), files)
+        report.found(Problem.TIED, frame.filter(tied & (_further(frame, 0) == 0)), files)
     return frame
 
 
-def _is_further(frame: pl.DataFrame) -> BoolArray:
-    """Return which rows, sorted by user and time, are further clicks on the slate before."""
+def join_clicks(frame: pl.DataFrame, report: Report, window: int | None) -> pl.DataFrame:
+    """Give further clicks on a slate, within a window of its first, the time of that.
+
+    So all that reads a dataset knows them by their time. A window of None is one without end; rows
+    are sorted by user and time.
+    """
+    if window == 0:
+        return frame
+    further = _further(frame, window)
+    times = frame["time"].to_numpy()
+    shown = times[np.arange(len(times)) - further]
+    report.clicks_joined += int((shown != times).sum())
+    return frame.with_columns(time=shown)
+
+
+def _further(frame: pl.DataFrame, window: int | None) -> npt.NDArray[np.int32]:
+    """Count the clicks before each row on the same slate: [N], sorted by user and time."""
     users = frame.group_by("user", maintain_order=True).len()["len"].to_numpy()
-    further = further_clicks(
+    times = frame["time"].to_numpy()
+    found = further_clicks(
         offsets_of(users),
-        frame["time"].to_numpy(),
+        np.zeros_like(times) if window is None else times,
         frame["source"].to_numpy(),
         frame["click"].to_numpy(),
         offsets_of(frame["items"].list.len().to_numpy()),
         frame["items"].explode(empty_as_null=False).to_numpy(),
+        window=window or 0,
     )
-    return np.zeros(frame.height, np.bool_) if further is None else further > 0
+    return np.zeros(frame.height, np.int32) if found is None else found
 
 
 def reduce_users(frame: pl.DataFrame, config: PrepareConfig, report: Report) -> pl.DataFrame:

@@ -149,6 +149,8 @@ class Report:
     """Interactions added because a slate had several clicks."""
     clicks_ignored: int = 0
     """Further clicks on a slate that were left aside."""
+    clicks_joined: int = 0
+    """Clicks that got the time of the first click on their slate."""
     findings: dict[Problem, Finding] = field(default_factory=dict)
     reductions: dict[Reduction, int] = field(default_factory=dict)
     remaining: dict[str, int] = field(default_factory=dict)
@@ -182,6 +184,7 @@ class Report:
         self.slates += other.slates
         self.clicks_unfolded += other.clicks_unfolded
         self.clicks_ignored += other.clicks_ignored
+        self.clicks_joined += other.clicks_joined
         for problem, found in other.findings.items():
             own = self.findings.setdefault(problem, Finding(0, found.first, found.file))
             own.count += found.count
@@ -203,6 +206,7 @@ class Report:
             "slates": self.slates,
             "clicks_unfolded": self.clicks_unfolded,
             "clicks_ignored": self.clicks_ignored,
+            "clicks_joined": self.clicks_joined,
             "problems": [
                 {
                     "what": problem.what,

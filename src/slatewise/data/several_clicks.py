@@ -3,6 +3,8 @@
 A slate with its clicks in order is one thing that happened. A dataset has an interaction for each
 of its clicks, one after the other: of the same user, time and source, with the same items in the
 same order, and a click that was not yet made. A slate shown again later is another slate.
+
+Logs with a row and a time for each click are brought to this form: see `reductions.join_clicks`.
 """
 
 import numpy as np
@@ -21,27 +23,30 @@ def further_clicks(
     clicks: Integers,
     slate_offsets: Int64Array,
     slate_items: Integers,
+    *,
+    window: int = 0,
 ) -> npt.NDArray[np.int32] | None:
-    """Count the clicks made before on the same slate: [N], None where no slate has several."""
-    rows = _alike(user_offsets, times, sources, clicks, slate_offsets)
+    """Count the clicks made before on the same slate: [N], None where no slate has several.
+
+    Clicks on one slate come within `window`, in the unit of the times, of the first.
+    """
+    rows = _alike(user_offsets, times, sources, clicks, slate_offsets, window)
     rows = rows[_same_items(rows, slate_offsets, slate_items)]
-    goes_on = np.zeros(len(clicks), dtype=np.bool_)
-    goes_on[rows] = True
-    while len(rows):
-        number = np.arange(len(clicks), dtype=np.int64)
-        first = np.maximum.accumulate(np.where(goes_on, 0, number))  # [N] where its slate begins
-        chain = np.union1d(rows, rows - 1)
-        key = np.stack([first[chain], clicks[chain]])
-        again = np.ones(len(chain), dtype=np.bool_)
-        again[np.unique(key, axis=1, return_index=True)[1]] = False
-        again &= goes_on[chain]
-        if not again.any():
-            return (number - first).astype(np.int32)
-        # A second click on the same item begins another slate: the first such of each, then again.
-        _, earliest = np.unique(first[chain[again]], return_index=True)
-        goes_on[chain[again][earliest]] = False
-        rows = np.flatnonzero(goes_on)
-    return None
+    further = np.zeros(len(clicks), dtype=np.int32)
+    last, begun, count, clicked = -1, 0, 0, set[int]()
+    for row, click, time in zip(
+        *(x.tolist() for x in (rows, clicks[rows], times[rows])), strict=True
+    ):
+        if last != row - 1:  # the row before begins a slate
+            begun, count, clicked = int(times[row - 1]), 0, {int(clicks[row - 1])}
+        last = row
+        if click in clicked or time - begun > window:
+            begun, count, clicked = time, 0, {click}
+            continue
+        count += 1
+        further[row] = count
+        clicked.add(click)
+    return further if further.any() else None
 
 
 def _alike(
@@ -50,13 +55,14 @@ def _alike(
     sources: Integers,
     clicks: Integers,
     slate_offsets: Int64Array,
+    window: int,
 ) -> Int64Array:
-    """Return interactions that may be further clicks, as far as single numbers tell."""
+    """Return interactions that may be further clicks, judging by single numbers."""
     found = [np.empty(0, np.int64)]
     for piece in pieces(max(0, len(clicks) - 1)):
         here, after = piece, slice(piece.start + 1, piece.stop + 1)
         lengths = np.diff(slate_offsets[piece.start : piece.stop + 2])
-        same = (times[here] == times[after]) & (sources[here] == sources[after])
+        same = (times[after] - times[here] <= window) & (sources[here] == sources[after])
         same &= (clicks[here] >= 0) & (clicks[after] >= 0) & (clicks[here] != clicks[after])
         same &= lengths[:-1] == lengths[1:]
         found.append(piece.start + 1 + np.flatnonzero(same))

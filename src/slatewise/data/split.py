@@ -6,8 +6,8 @@ ways to choose the cuts.
 """
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Literal, Self
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,11 @@ from slatewise.data.ragged import Int64Array, pieces
 from slatewise.errors import SlatewiseError
 
 _BINS = 1 << 16
+_PREFIX: Final = 5
+"""First interactions of held-out users that training sees, as in the paper."""
+_FEW: Final = 600
+"""Interactions held out below which training and judging depend on a few users."""
+_MICROSECONDS: Final = {"s": 1e6, "ms": 1e3, "us": 1, "ns": 1e-3}
 
 
 class SplitConfig(Config):
@@ -31,8 +36,9 @@ class SplitConfig(Config):
     """Share of users, or of the latest interactions, for validation."""
     test_share: float = Field(default=0.05, ge=0, lt=1)
     """Share of users, or of the latest interactions, for test."""
-    prefix: int = Field(default=5, ge=0)
-    """First interactions of validation and test users that training sees (by user)."""
+    prefix: int | None = Field(default=None, ge=0)
+    """First interactions of validation and test users that training sees (by user); without it 5,
+    or 0 where users are so short that 5 leave less than half of theirs, and fewer than 600."""
     seed: int = 0
     """Which users are drawn (by user)."""
     valid_from: str | None = None
@@ -59,14 +65,41 @@ class SplitConfig(Config):
         """Whether the log or a file says what is held out."""
         return self.method in ("column", "file")
 
-    def require_clock(self, clock_times: bool) -> None:
-        """Refuse a date where the log's times are only an order."""
+    def in_unit(self, unit: str | None, *, clock_times: bool) -> "SplitConfig":
+        """Return the same with integers, written in the unit of the log's times, as ISO times.
+
+        A date is refused where the log's times are only an order.
+        """
         for moment in (self.valid_from, self.test_from):
-            if moment is not None and not clock_times and not moment.lstrip("-").isdigit():
+            if moment is not None and not clock_times and not _is_integer(moment):
                 raise SlatewiseError(
                     f"the log's times are integers without a unit: '{moment}' cannot be found.",
                     "Give the integer, or the unit of the times with --time-unit.",
                 )
+        if unit not in _MICROSECONDS:
+            return self
+        changes = {
+            name: _iso(int(moment), unit)
+            for name in ("valid_from", "test_from")
+            if (moment := getattr(self, name)) is not None and _is_integer(moment)
+        }
+        return self.model_copy(update=changes)
+
+
+def _is_integer(moment: str) -> bool:
+    return moment.strip().removeprefix("-").isdigit()
+
+
+def _iso(moment: int, unit: str) -> str:
+    """Write an integer in a unit since 1970 as an ISO time."""
+    try:
+        since = timedelta(microseconds=round(moment * _MICROSECONDS[unit]))
+        return (datetime(1970, 1, 1, tzinfo=UTC) + since).isoformat()
+    except OverflowError as error:
+        raise SlatewiseError(
+            f"'{moment}' is no time in the unit of the log's times, '{unit}'.",
+            "Write it as the log does, or as 2024-05-17T12:30:00.",
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -125,6 +158,30 @@ def split_by_user(config: SplitConfig, keys: Keys, lengths: Int64Array) -> Split
     A user's rank in the draw depends on her own key and the seed alone, so most users keep their
     role when a later log brings new ones.
     """
+    test, valid = _held_out(config, keys)
+    prefix = with_prefix(config, keys, lengths).prefix or 0
+    train_end = lengths.astype(np.int32)
+    valid_end = train_end.copy()
+    train_end[valid] = np.minimum(lengths[valid], prefix)
+    train_end[test] = valid_end[test] = np.minimum(lengths[test], prefix)
+    return Split(train_end, valid_end)
+
+
+def with_prefix(config: SplitConfig, keys: Keys, lengths: Int64Array) -> SplitConfig:
+    """Return the same with the prefix of a log whose users have `lengths` [U] interactions.
+
+    Where hardly anybody comes back, as to search for a hotel, nothing is left after five.
+    """
+    if config.method != "user" or config.prefix is not None:
+        return config
+    own = lengths[np.concatenate(_held_out(config, keys))]
+    left = int(np.maximum(own - _PREFIX, 0).sum())
+    few = left < _FEW and 2 * left < own.sum()
+    return config.model_copy(update={"prefix": 0 if few else _PREFIX})
+
+
+def _held_out(config: SplitConfig, keys: Keys) -> tuple[Int64Array, Int64Array]:
+    """Draw the users of test and of validation."""
     users = len(keys)
     # One user at least, if that leaves any for training.
     tested, validated = (
@@ -132,12 +189,7 @@ def split_by_user(config: SplitConfig, keys: Keys, lengths: Int64Array) -> Split
         for share in (config.test_share, config.valid_share)
     )
     drawn = np.argsort(mix(mix(keys, salt=config.seed)), kind="stable")
-    test, valid = drawn[:tested], drawn[tested : tested + validated]
-    train_end = lengths.astype(np.int32)
-    valid_end = train_end.copy()
-    train_end[valid] = np.minimum(lengths[valid], config.prefix)
-    train_end[test] = valid_end[test] = np.minimum(lengths[test], config.prefix)
-    return Split(train_end, valid_end)
+    return drawn[:tested], drawn[tested : tested + validated]
 
 
 def split_by_time(config: SplitConfig, times: Int64Array, offsets: Int64Array) -> Split:

@@ -46,6 +46,14 @@ class Table:
         with _reading(self.path):
             return int(self.frame.select(pl.len()).collect(engine="streaming").item())
 
+    def span(self, column: str) -> tuple[int, int] | None:
+        """Return the least and greatest integer of a column; None if there is none."""
+        value = pl.col(column).cast(pl.Int64, strict=False)
+        with _reading(self.path):
+            ends = self.frame.select(low=value.min(), high=value.max())
+            low, high = ends.collect(engine="streaming").row(0)
+        return None if low is None else (low, high)
+
     def items(self, column: str) -> int:
         """Estimate how many items the lists of a column hold, without reading them.
 
@@ -82,12 +90,16 @@ class Table:
         empty = pl.DataFrame(schema={name: self.schema[name] for name in [ROW, *columns]})
         return pl.concat([empty, *self.batches(columns, rows=1_000_000)])
 
+    @property
+    def columns(self) -> list[str]:
+        """The names of its columns."""
+        return [name for name in self.schema if name != ROW]
+
     def require(self, column: str, option: str, example: str) -> str:
         """Return the column's name, or raise an error that lists the columns there are."""
         if column not in self.schema:
-            present = ", ".join(name for name in self.schema if name != ROW)
             raise InputError(
-                f"the table has no column '{column}'; it has {present}.",
+                f"the table has no column '{column}'; it has {', '.join(self.columns)}.",
                 f"Name the right one, for example {option} {example}.",
                 file=self.path,
             )
@@ -109,6 +121,14 @@ def open_tables(path: str | Path, name: str) -> list[Table]:
         if table.schema != tables[0].schema:
             raise _different(table.path, tables[0].path)
     return tables
+
+
+def has_table(path: str | Path, name: str) -> bool:
+    """Return whether a path is a directory with a file called `name` (items.parquet, …)."""
+    path = Path(path)
+    return path.is_dir() and any(
+        _kind(file) in _SUFFIXES and _stem(file) == name for file in path.iterdir()
+    )
 
 
 def _files_of(directory: Path, name: str) -> list[Path]:
@@ -181,7 +201,7 @@ def _kind(file: Path) -> str:
 
 
 def _stem(file: Path) -> str:
-    """Return a file's name without what says its kind."""
+    """Return a file's name without its suffixes."""
     return file.name[: file.name.lower().rindex(_kind(file))]
 
 

@@ -18,16 +18,25 @@ _FILE = "__file"
 
 
 class ItemsTable:
-    """An items table that is opened and typed but not yet read."""
+    """An items table that is opened and typed but not yet read; or none, which lists no item."""
 
-    def __init__(self, path: str | Path, layout: ItemsFormat) -> None:
-        self._tables = open_tables(path, "items")
+    def __init__(
+        self, path: str | Path | None, layout: ItemsFormat, log_type: parsing.IdType
+    ) -> None:
+        self._tables = [] if path is None else open_tables(path, "items")
+        self.path = path
         self.format = layout
-        head = self._tables[0]
-        for field in ("item_id", "group"):
-            head.require(getattr(layout, field), "--map-items", f"{field}=COLUMN")
-        self.item_type = parsing.id_type(head.schema[layout.item_id])
         self.columns = layout.model_dump()
+        self.item_type = log_type
+        self.has_groups = False
+        """whether groups are given: else all items are in one"""
+        for head in self._tables[:1]:
+            head.require(layout.item_id, "--map-items", "item_id=COLUMN")
+            self.item_type = parsing.id_type(head.schema[layout.item_id])
+            # A column that was mapped must be there; the usual name may be.
+            self.has_groups = layout.group in head.schema or layout.group != Columns.GROUP
+            if self.has_groups:
+                head.require(layout.group, "--map-items", "group=COLUMN")
 
     @property
     def files(self) -> list[Path]:
@@ -36,6 +45,8 @@ class ItemsTable:
 
     def read(self, item_type: parsing.IdType, report: Report) -> pl.DataFrame:
         """Return `item_id`, `group` and all other columns, each item once, every group named."""
+        if not self._tables:
+            return pl.DataFrame(schema={Columns.ITEM: item_type, Columns.GROUP: pl.String})
         parts = [self._part(table, item_type, number) for number, table in enumerate(self._tables)]
         items = pl.concat(parts)
         if items.is_empty():
@@ -60,15 +71,8 @@ class ItemsTable:
         names = [name for name in table.schema if name != ROW]
         frame = table.read(names)
         ids = parsing.parse_ids(frame, layout.item_id, item_type, table.path)
-        if frame[layout.group].dtype.is_nested():
-            raise InputError(
-                f"values of type {frame[layout.group].dtype} are not a group.",
-                "Each item has one group: choose one, for example the first tag.",
-                file=table.path,
-                column=layout.group,
-            )
-        rest = frame.drop(ROW, layout.item_id, layout.group)
-        columns = {Columns.ITEM: ids, Columns.GROUP: frame[layout.group].cast(pl.String)}
+        columns = {Columns.ITEM: ids, Columns.GROUP: self._groups(frame, table.path)}
+        rest = frame.drop(ROW, layout.item_id, *[layout.group] * self.has_groups)
         for name in rest.columns:
             # Where another column is the group, the one called so is carried as `group_`.
             free = name
@@ -77,6 +81,20 @@ class ItemsTable:
             columns[free] = rest[name]
         file = pl.Series([number], dtype=pl.UInt16).new_from_index(0, frame.height)
         return pl.DataFrame(columns).with_columns(frame[ROW], file.alias(_FILE))
+
+    def _groups(self, frame: pl.DataFrame, file: Path) -> pl.Series:
+        """Return the group of each row, one for all where the table has none."""
+        if not self.has_groups:
+            return pl.Series([UNKNOWN], dtype=pl.String).new_from_index(0, frame.height)
+        groups = frame[self.format.group]
+        if groups.dtype.is_nested():
+            raise InputError(
+                f"values of type {groups.dtype} are not a group.",
+                "Each item has one group: choose one, for example the first tag.",
+                file=file,
+                column=self.format.group,
+            )
+        return groups.cast(pl.String)
 
 
 def _rows_of(items: pl.DataFrame) -> pl.DataFrame:

@@ -17,7 +17,7 @@ from slatewise.data.dataset import ARRAYS, FORMAT, VERSION, content_hash, names_
 from slatewise.data.keys import id_keys
 from slatewise.data.own_split import ends_of
 from slatewise.data.several_clicks import further_clicks
-from slatewise.data.split import Split, SplitConfig, between_slates, split
+from slatewise.data.split import Split, SplitConfig, between_slates, split, with_prefix
 from slatewise.version import __version__
 
 _STREAMED = (
@@ -29,6 +29,8 @@ _STREAMED = (
     "slate_offsets",
     "slate_items",
 )
+_ROWS = ("sources", "clicks", "slate_offsets", "slate_items")
+"""What tells further clicks on a slate from others, beside users and times."""
 
 
 class DatasetWriter:
@@ -101,10 +103,12 @@ class DatasetWriter:
         self._files.close()
         groups = items[Columns.GROUP].unique().sort()
         arrays = {name: self._map(name, lengths[name]) for name in _STREAMED}
-        rows = {name: array for name, array in arrays.items() if name != "user_keys"}
-        further = further_clicks(**rows)
-        whenever = np.broadcast_to(np.int64(0), len(rows["times"]))
-        again = further_clicks(**rows | {"times": whenever})
+        rows = [arrays[name] for name in _ROWS]
+        further = further_clicks(arrays["user_offsets"], arrays["times"], *rows)
+        whenever = np.broadcast_to(np.int64(0), len(arrays["times"]))
+        again = further_clicks(arrays["user_offsets"], whenever, *rows)
+        users = np.diff(arrays["user_offsets"])
+        division = with_prefix(division, arrays["user_keys"], users)
         cuts = self._cuts(division, arrays, further)
         rest: dict[str, npt.NDArray[np.int32]] = {
             "train_end": cuts.train_end,

@@ -44,7 +44,7 @@ class PublishedFile:
             return str(error)
 
     def verdict(self, file: Path) -> str:
-        """Return in words how the file was verified."""
+        """Describe how the file was verified."""
         if self.sha256 is None:
             return "complete (no checksum is published)"
         with file.open("rb") as content:

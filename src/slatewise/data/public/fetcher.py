@@ -35,7 +35,7 @@ class Fetcher:
     timeout_s: float = 60.0
 
     def fetch(self, url: str, part: Path) -> None:
-        """Bring `part` to its full length, going on from what it already holds."""
+        """Complete the download of `part`, continuing from what it already has."""
         opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
         failures = 0
         while True:
