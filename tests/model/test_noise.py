@@ -5,7 +5,7 @@ import math
 import numpy as np
 import torch
 
-from slatewise.model.noise import KeyedNoise, normals, uniforms
+from slatewise.model.noise import KeyedNoise, distinct, normals, uniforms
 
 KEY = torch.tensor([0x0123_4567_89AB_CDEF])
 
@@ -46,3 +46,24 @@ def test_numbers_are_normal_and_keys_are_independent() -> None:
     assert abs(float((one**4).mean()) - 3) < error * math.sqrt(96)
     assert abs(np.corrcoef(one.numpy(), other.numpy())[0, 1]) < error
     assert abs(np.corrcoef(one.numpy()[:-1], one.numpy()[1:])[0, 1]) < error
+
+
+def test_different_numbers_are_drawn_uniformly() -> None:
+    """Of 2,000 draws: each number as often as by chance, and so are two neighbours together."""
+    count, size, draws = 20, 700, 2_000
+    seen, beside = torch.zeros(size), 0
+    for number in range(draws):
+        drawn = distinct(KEY + number, 3, count, size).sort().values
+        assert int(drawn[0]) >= 0
+        assert int(drawn[-1]) < size
+        gaps = drawn.diff()
+        assert int(gaps.min()) > 0
+        seen[drawn] += 1
+        beside += int((gaps == 1).sum())
+    expected = draws * count / size
+    chi_square = float((seen - expected).square().sum()) / expected / (1 - count / size)
+    assert abs(chi_square - size) < 5 * math.sqrt(2 * size)
+    pairs = draws * count * (count - 1) / size
+    assert abs(beside - pairs) < 5 * math.sqrt(pairs)
+    for few, many in ((1, 2), (4, 5), (1_024, 1_025)):
+        assert len(distinct(KEY, 0, few, many).unique()) == few

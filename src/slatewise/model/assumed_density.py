@@ -24,7 +24,8 @@ A utility that is linear in normal parameters θ with slopes g, u_i = m_i + g ·
 of them: μ + σ² g (log Z)' and σ² + σ⁴ g² (log Z)''.
 
 Nothing is random, and no sum depends on what else is computed: the same choices in the same order
-give the same bits. The loop over items and nodes is `kernels.loops.choices`.
+give the same bits. The loop over items and nodes is `kernels.loops.choices`, that over
+whole answers `kernels.loops.answers`.
 
 Shapes: k items of a slate, C parameters of an item, Q nodes.
 """
@@ -37,7 +38,8 @@ import numpy.typing as npt
 Doubles = npt.NDArray[np.float64]
 
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
-_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
+QUADRATURE: Final = _NODES, _WEIGHTS / _WEIGHTS.sum()
+"""[Q] nodes and weights of integrals over a standard normal variable."""
 LEAST: Final = 1e-3
 """The least share of its variance that one choice leaves a parameter: where a utility is far from
 linear, a step of the filter could else end in certainty."""
@@ -63,7 +65,7 @@ def choice_slopes(
 
     found = ChoiceSlopes(np.empty(len(means)), np.empty(len(means)))
     chosen = -1 if clicked is None else clicked
-    choices.choice_slopes(means, variances, no_click, chosen, _NODES, _WEIGHTS, *found)
+    choices.choice_slopes(means, variances, no_click, chosen, *QUADRATURE, *found)
     return found
 
 

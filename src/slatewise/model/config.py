@@ -27,7 +27,7 @@ from slatewise.config import Config, Search
 from slatewise.errors import SlatewiseError
 from slatewise.model.registry import DYNAMICS, INITIAL_STATES, PRIORS, RELEVANCES, TERMS, Registry
 
-_ONE_OF: Mapping[str, Registry[Any]] = {
+ONE_OF: Mapping[str, Registry[Any]] = {
     "relevance": RELEVANCES,
     "dynamics": DYNAMICS,
     "prior": PRIORS,
@@ -124,10 +124,10 @@ class ModelConfig(Config):
             values |= settings
         return values
 
-    @field_validator(*_ONE_OF)
+    @field_validator(*ONE_OF)
     @classmethod
     def _is_a_part(cls, name: str, info: ValidationInfo) -> str:
-        return _known(_ONE_OF[str(info.field_name)], name)
+        return _known(ONE_OF[str(info.field_name)], name)
 
     @field_validator("terms")
     @classmethod
@@ -159,7 +159,7 @@ class ModelConfig(Config):
 
     def part_classes(self) -> Iterator[Any]:
         """Yield the classes of the parts of this model."""
-        for field, registry in _ONE_OF.items():
+        for field, registry in ONE_OF.items():
             yield registry[getattr(self, field)]
         for name in self.terms:
             yield TERMS[name]
@@ -185,16 +185,9 @@ class ModelConfig(Config):
             own |= part.Settings.model_fields
         return own
 
-    def matters(self, name: str) -> bool:
-        """Return whether a setting belongs to the model itself or to one of its parts."""
-        own = type(self).model_fields.keys() | {
-            field for part in self.part_classes() for field in part.Settings.model_fields
-        }
-        return name in own
-
     @classmethod
     def setting_names(cls) -> list[str]:
-        """Name all settings, for whoever named another."""
+        """Return the names of all settings, those of parts too."""
         return list(cls.settings())
 
     @classmethod
@@ -269,7 +262,7 @@ def _parts_with_settings(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]
     from slatewise.model.evidence import Evidence  # noqa: PLC0415 (needs torch)
     from slatewise.model.item_centre import ItemCentre  # noqa: PLC0415
 
-    for field, registry in _ONE_OF.items():
+    for field, registry in ONE_OF.items():
         named = [values[field]] if isinstance(values.get(field), str) else []
         yield from _of_kind(registry, named)
     terms = values.get("terms", ())

@@ -1,6 +1,8 @@
 """A fitted model: the posterior, and what its numbers stand for."""
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +12,7 @@ import torch
 from torch import Tensor
 
 from slatewise.errors import SlatewiseError
+from slatewise.model.gaussian import Gaussian
 from slatewise.model.kernels.slate import split_bias
 from slatewise.model.posterior import Posterior
 from slatewise.model.terms import FittedTerms
@@ -58,11 +61,16 @@ class SlateModel:
         facts: dict[str, object] = {
             "model": self.config.name,
             "terms": ", ".join(self.config.terms) or "none",
+            "evidence": ", ".join(self.config.evidence) or "none",
             "dimensions": self.config.dimensions,
             "items": f"{len(self.item_ids):,}",
             "groups": f"{len(self.group_names):,}",
             "sources": ", ".join(self.source_names),
-            **{name.replace("_", " "): value for name, value in self.metrics.items()},
+            **{
+                name.replace("_", " "): f"{value:.4f}" if isinstance(value, float) else value
+                for name, value in self.metrics.items()
+                if value is not None
+            },
         }
         return html_table("SlateModel", ("", ""), [*facts.items()])
 
@@ -70,6 +78,30 @@ class SlateModel:
     def config(self) -> "ModelConfig":
         """What kind of model this is."""
         return self.posterior.config
+
+    def with_beliefs(
+        self, ids: Sequence[ItemId], means: FloatArray, scales: FloatArray
+    ) -> "SlateModel":
+        """Return the model with other beliefs about items, [R, D + 1] each, biases last.
+
+        Of an id that is given twice, the last counts. Items that the model does not know come last,
+        without a group, which a warm start does not need.
+        """
+        index = {item: number for number, item in enumerate(self.item_ids)}
+        new = [item for item in dict.fromkeys(ids) if item not in index]
+        index |= {item: len(index) + number for number, item in enumerate(new)}
+        posterior, items = copy(self.posterior), self.posterior.items
+        added = items.mean.new_zeros(len(new), items.mean.shape[1])
+        mean, raw = torch.cat([items.mean, added]), torch.cat([items.raw, added])
+        vectors, spreads = (
+            torch.from_numpy(part)[:, : mean.shape[1]].to(mean) for part in (means, scales)
+        )
+        moved = items.raw_of(spreads, least=1e-4, most=0.999)
+        for item, vector, one in zip(ids, vectors, moved, strict=True):
+            mean[index[item]], raw[index[item]] = vector, one
+        posterior.items = Gaussian(mean, raw, items.sigma_max)
+        views = torch.cat([self.views, self.views.new_zeros(len(new))])
+        return replace(self, posterior=posterior, item_ids=[*self.item_ids, *new], views=views)
 
     @property
     def exploration_note(self) -> str | None:

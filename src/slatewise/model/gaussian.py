@@ -33,6 +33,10 @@ class Gaussian:
         """Standard deviations, in the shape of the mean."""
         return self.sigma_max * torch.sigmoid(self.raw)
 
+    def raw_of(self, scale: Tensor, *, least: float = 0.0, most: float) -> Tensor:
+        """Return the free numbers of scales, kept between two shares of σ_max."""
+        return torch.logit((scale / self.sigma_max).clamp(least, most))
+
     def rows(self, rows: Tensor) -> "Gaussian":
         """Take some rows, as tensors of their own."""
         mean, raw = (part.index_select(0, rows) for part in (self.mean, self.raw))

@@ -11,7 +11,6 @@ with. It is in neither for source-aware: there it would learn what is shown much
 clicked where it is shown.
 """
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -34,6 +33,8 @@ from slatewise.model.utility import (
 if TYPE_CHECKING:
     from slatewise.model.config import ModelConfig
 
+SEARCH = "search"
+"""The source whose slates are what people searched for."""
 _OF_SEARCH, _OF_ANY_SOURCE = 1.0, 0.3
 """λ where none is given. What people search for tells where items are, the more so the less groups
 tell. Of slates that another system chose, more of it learns what is shown, not what is clicked."""
@@ -52,7 +53,7 @@ class Exposure:
     is_choice: bool
     """whether no-click and item biases are in the sums, as in a choice; else distance alone is"""
     declined: bool = True
-    """whether anything was, so that terms can tell from choices within slates what they weigh"""
+    """whether any shown item was passed over, from which terms learn their weights"""
     repeats: bool = True
     """whether a user may click an item again; else what she clicked is in no sum after it"""
 
@@ -82,8 +83,9 @@ def exposure_weights(config: "ModelConfig", sources: list[str]) -> dict[str, flo
     """
     given = config.exposure
     if given is None:
-        has_search = "search" in sources
-        given = {"search": _OF_SEARCH} if has_search else dict.fromkeys(sources, _OF_ANY_SOURCE)
+        given = (
+            {SEARCH: _OF_SEARCH} if SEARCH in sources else dict.fromkeys(sources, _OF_ANY_SOURCE)
+        )
     unknown = sorted(given.keys() - set(sources))
     if unknown:
         raise SlatewiseError(
@@ -101,11 +103,6 @@ class Candidates:
     """[K] distinct rows of the item vectors in use, drawn uniformly or all there are"""
     catalogue: int
     """I, the number of items they stand for"""
-
-    @property
-    def log_weight(self) -> float:
-        """Log of how many items each candidate stands for."""
-        return math.log(self.catalogue / len(self.rows))
 
 
 @dataclass(frozen=True)

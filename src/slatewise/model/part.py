@@ -49,12 +49,15 @@ class Part(ABC):
     devices: ClassVar[frozenset[Device]] = frozenset(["cpu", "cuda"])
     """where it can be trained"""
     needs: ClassVar[frozenset[str]] = frozenset(["name"])
-    """attributes without which a class is no such part"""
+    """attributes that a class must have to be a part of this kind"""
     without_past: ClassVar[str | None] = None
-    """note where it goes by the past of users, and no past is known"""
+    """what to note where the part needs the past of users and none is known"""
     restates: ClassVar[Mapping[str, frozenset[str]]] = {}
-    """what says again, faster, what other attributes define, by name, with those: a class that
-    overrides one of these, and inherits what restates it from another part, is refused"""
+    """attributes that repeat, usually faster, what others define, with the names of those: a class
+    that overrides an original and inherits its repetition is refused"""
+
+    has_no: ClassVar[Mapping[str, str]] = {}
+    """methods that nothing would call in parts of this kind, with what to write instead"""
 
     def __init__(self, config: "ModelConfig") -> None:
         self.config = config
@@ -63,6 +66,11 @@ class Part(ABC):
     @classmethod  # noqa: B027 (most parts go with everything)
     def check(cls, config: "ModelConfig") -> None:
         """Raise ValueError where this part does not go with the rest of a configuration."""
+
+    @classmethod
+    def unused(cls, config: "ModelConfig") -> Mapping[str, str]:
+        """Return its settings that change nothing in a model, each with what it is for."""
+        return {}
 
     def parameters(self, noise: Noise) -> dict[str, Parameter]:
         """Return the parameters of the part by name, none by default."""

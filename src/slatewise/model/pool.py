@@ -1,12 +1,12 @@
-"""The model beside terms that see whole slates: a logarithmic pool of what both say of a choice.
+"""A logarithmic pool of the model and of terms that see whole slates.
 
     log P(i | slate)  = κ u_i + Σ_q a_q y_q(i, slate) + …
     log P(no click)   = κ u_0 + c + …
 
 with u the utilities of the model without such terms, by which it was fitted and ranks all items,
-and y what they make of an item in its slate. κ, a and c are fitted last (`training.pool`). Fitted
-beside a network, vectors and weights would learn only what it leaves, and the catalogue, which the
-network does not rank, would be ranked by that.
+and y the utility that such a term gives an item in its slate. κ, a and c are fitted last
+(`training.pool`). Fitted together with a network, vectors and weights would learn only what the
+network leaves unexplained, and would rank the catalogue by that: the network does not rank it.
 
 Parameters hold the weights a / κ beside those of other terms, so that in a slate every utility is κ
 times a sum of terms.
@@ -21,7 +21,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class SlatePool:
-    """How much the utilities of a model count in slates, beside terms that see these."""
+    """The weights of the model in a pool with terms that see whole slates."""
 
     sharpness: float
     """κ"""

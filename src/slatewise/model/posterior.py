@@ -59,6 +59,8 @@ class Posterior:
         """by which terms rank the catalogue, once they are fitted; None: as within slates"""
         self.pool: SlatePool | None = None
         """how much the model counts beside terms that see slates, once that is fitted"""
+        self.training = False
+        """whether interactions lack the features of terms that wait, as in training"""
 
         def noise(*shape: int) -> Tensor:
             return torch.randn(*shape, generator=generator)
@@ -184,7 +186,9 @@ class Posterior:
 
     def _weights(self, shared: Mapping[str, Tensor], acts_on: str) -> Tensor | None:
         """Put the weights of all terms that act on the same side by side: [P]."""
-        parts = [shared[name] for name in self.parts.weight_names(acts_on)]
+        terms = self.parts.terms
+        names = self.parts.weight_names(acts_on)
+        parts = [shared[name] for name in names if not (self.training and terms[name].waits)]
         return torch.cat(parts, dim=-1) if parts else None
 
     def by_term(self, names: Sequence[str], weights: Tensor) -> dict[str, Tensor]:
@@ -200,10 +204,13 @@ class Posterior:
                 total = total + self.shared[name].kl(parameter.prior_scale).sum()
         if self._small:
             total = total + self._together().kl(self._small_scales).sum()
-        for part in (self.parts.dynamics, self.parts.initial_state, self.evidence):
-            own = part.divergence(self.shared)
-            total = total if own is None else total + own
-        return total
+        return total + self._kl_of_parts()
+
+    def _kl_of_parts(self) -> Tensor | float:
+        """KL divergence of the parameters whose part has it in closed form: []."""
+        parts = (self.parts.dynamics, self.parts.initial_state, self.evidence)
+        own = [part.divergence(self.shared) for part in parts]
+        return sum(each for each in own if each is not None)
 
     @property
     def prior_scales(self) -> dict[str, Tensor | float]:
@@ -217,10 +224,7 @@ class Posterior:
         total: Tensor | float = 0.0
         if self.prior.learned.keys() - self.prior.own_scales.keys():
             total = self.prior.kl()
-        for part in (self.parts.dynamics, self.parts.initial_state, self.evidence):
-            own = part.divergence(self.shared)
-            total = total if own is None else total + own
-        return total
+        return total + self._kl_of_parts()
 
     def _together(self) -> Gaussian:
         """Put the small vectors of parts side by side."""
@@ -237,9 +241,15 @@ class Posterior:
         unseen = torch.nonzero(views == 0).squeeze(1)
         with torch.no_grad():
             mean, scale = self.prior.predictive(self.item_groups[unseen], self.features_of(unseen))
-            share = (scale / self.items.sigma_max).clamp(max=0.999)
             self.items.mean[unseen] = mean
-            self.items.raw[unseen] = torch.log(share / (1 - share))
+            self.items.raw[unseen] = self.items.raw_of(scale, most=0.999)
+
+    def set_to_zero(self, names: Sequence[str]) -> None:
+        """Set parameters to 0, for certain."""
+        with torch.no_grad():
+            for name in names:
+                self.shared[name].mean.zero_()
+                self.shared[name].raw.fill_(_CERTAIN)
 
     def widen(self, views: Tensor) -> None:
         """Start the item scales near where training is likely to end, given views [I].
@@ -250,9 +260,8 @@ class Posterior:
         shared_by = torch.ones(self.config.item_columns, device=views.device)
         shared_by[: self.config.dimensions] = self.config.dimensions
         precision = 1 / _UNSEEN_SCALE**2 + _VIEW_PRECISION * views[:, None] / shared_by  # [I, C]
-        share = precision.rsqrt().clamp(max=0.9 * self.items.sigma_max) / self.items.sigma_max
         with torch.no_grad():
-            self.items.raw.copy_(torch.logit(share))
+            self.items.raw.copy_(self.items.raw_of(precision.rsqrt(), most=0.9))
 
     def to_(self, device: torch.device | str) -> None:
         """Move to a device, in place."""
@@ -265,9 +274,7 @@ class Posterior:
         for part in (self.items, *self.shared.values()):
             part.to_(device)
         if self.ranking is not None:
-            self.ranking = RankingWeights(
-                self.ranking.mean.to(device), self.ranking.root.to(device)
-            )
+            self.ranking = self.ranking.to(device)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return every free parameter by name, to be saved."""

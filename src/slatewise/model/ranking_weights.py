@@ -23,19 +23,29 @@ class RankingWeights:
     """[P]"""
     root: Tensor
     """[P, P] a root R of the covariance R Rᵀ"""
+    again: "RankingWeights | None" = None
+    """by which the best of a ranking are ranked again for a slate; None: the same"""
 
     def draw(self, generator: torch.Generator | None = None) -> Tensor:
         """Draw the weights once: [P]."""
         noise = torch.randn(len(self.mean), generator=generator, device=self.mean.device)
         return self.mean + self.root @ noise
 
+    def to(self, device: torch.device | str) -> "RankingWeights":
+        """Return the same on a device."""
+        again = None if self.again is None else self.again.to(device)
+        return RankingWeights(self.mean.to(device), self.root.to(device), again)
+
     def tensors(self) -> dict[str, Tensor]:
-        """Return both by name, to be saved."""
-        return {"ranking.mean": self.mean, "ranking.root": self.root}
+        """Return all by name, to be saved."""
+        more = {} if self.again is None else self.again.tensors()
+        own = {"ranking.mean": self.mean, "ranking.root": self.root}
+        return own | {f"again.{name}": tensor for name, tensor in more.items()}
 
     @classmethod
-    def of_tensors(cls, tensors: Mapping[str, Tensor]) -> "RankingWeights | None":
+    def of_tensors(cls, tensors: Mapping[str, Tensor], prefix: str = "") -> "RankingWeights | None":
         """Take over what `tensors` returned, None where a run has none."""
-        if "ranking.mean" not in tensors:
+        if (name := f"{prefix}ranking.mean") not in tensors:
             return None
-        return cls(tensors["ranking.mean"], tensors["ranking.root"])
+        again = cls.of_tensors(tensors, f"{prefix}again.")
+        return cls(tensors[name], tensors[f"{prefix}ranking.root"], again)

@@ -82,6 +82,11 @@ class Registry(Generic[P]):
                 f"{part.__name__} has no `{missing[0]}`.",
                 f"A {self.kind} needs {', '.join(sorted(needs))}.",
             )
+        for name, remedy in getattr(base, "has_no", {}).items():
+            if getattr(part, name) is not getattr(base, name):
+                raise SlatewiseError(
+                    f"{part.__name__} defines `{name}`, and nothing would call it.", remedy
+                )
         _refuse_restated(part)
         return part
 

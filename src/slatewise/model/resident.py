@@ -10,6 +10,7 @@ b leads from state e + b to state e + b + 1. (`ClickSteps` lays them out by step
 Shapes: B users, N interactions that fit, K events that fit, M = K + B states.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -79,7 +80,7 @@ class ResidentBatch:
             moves = moves | (real & (index >= 0))
         passed = torch.nn.functional.pad(moves.long().cumsum(0), (1, 0))  # [N + 1]
         before = passed[:-1]
-        # What does not move goes to a place of its own, behind all others.
+        # Interactions that move no user go to one slot behind all others.
         events = torch.full((most + 1,), size, device=device)
         events.scatter_(0, torch.where(moves, before, most), torch.where(moves, number, size))
         events = events[:-1]
@@ -168,8 +169,7 @@ class ResidentBatch:
         offsets = torch.nn.functional.pad(lengths.cumsum(0), (1, 0))
         shift = torch.repeat_interleave(self.starts[self.real] - offsets[:-1], lengths)
         cells = torch.arange(len(shift), device=shift.device) + shift
-        features, several = self.log.cell_features, self.log.several
-        chosen = self.choices
+        chosen, several = self.choices, self.log.several
         return replace(
             chosen,
             user_offsets=chosen.user_offsets[:-1],
@@ -180,7 +180,7 @@ class ResidentBatch:
             clicks=chosen.clicks[self.real],
             slate_offsets=offsets,
             slate_items=self.log.slate_items[cells],
-            cell_features=None if features is None else features[cells],
+            cell_features=self.log.features_of(cells),
             step_features=None if chosen.step_features is None else chosen.step_features[self.real],
             several=None if several is None else several.gathered(rows, cells),
         )
@@ -216,10 +216,12 @@ class Room(NamedTuple):
 
 
 def resident(interactions: Interactions, device: torch.device | str) -> Interactions:
-    """Return a log on a device, to stay there; features in half precision.
+    """Return a log on a device, to stay there; features in half precision, or one byte if many.
 
     Features have been divided by their typical size, so that half precision is wrong by a part in
-    two thousand. They are most of the bytes: 2 for each feature of each item seen.
+    two thousand. They are most of the bytes: 2 for each feature of each item seen. From 8 GB on
+    they get one, 255 steps from minus to plus the largest of their column. Counts are logarithms,
+    so that none is far beyond its typical size: in the preset `finn` a step is .06 of it at most.
     """
     if torch.device(device).type == "cpu":
         return interactions
@@ -227,11 +229,32 @@ def resident(interactions: Interactions, device: torch.device | str) -> Interact
     moved = replace(interactions, cell_features=None).to(device)
     if features is None:
         return moved
+    if 2 * features.numel() > MOST_BYTES:
+        kept, scales = in_one_byte(features, device)
+        return replace(moved, cell_features=kept, cell_scales=scales)
     half = torch.empty(features.shape, dtype=torch.float16, device=device)
-    for start in range(0, len(features), _ROWS):
-        half[start : start + _ROWS].copy_(features[start : start + _ROWS])
+    for rows in _pieces(len(features)):
+        half[rows].copy_(features[rows])
     return replace(moved, cell_features=half)
 
 
+def in_one_byte(features: Tensor, device: torch.device | str) -> tuple[Tensor, Tensor]:
+    """Round features [F, P] to whole numbers of one byte; return these, and scales [P]."""
+    largest = torch.zeros(features.shape[1], device=device)
+    for rows in _pieces(len(features)):
+        largest = torch.maximum(largest, features[rows].to(device).abs().amax(0).float())
+    scales = (largest / 127).clamp(min=torch.finfo(torch.float32).tiny)
+    kept = torch.empty(features.shape, dtype=torch.int8, device=device)
+    for rows in _pieces(len(features)):
+        kept[rows] = (features[rows].to(device) / scales).round().to(torch.int8)
+    return kept, scales
+
+
+MOST_BYTES = 8_000_000_000
+"""Bytes that features of half precision may take."""
 _ROWS = 1 << 22
 """Rows of features that are moved at a time: they may lie in a file larger than the memory."""
+
+
+def _pieces(count: int) -> Iterator[slice]:
+    return (slice(start, start + _ROWS) for start in range(0, count, _ROWS))

@@ -45,6 +45,8 @@ def has_kernels(parameters: Parameters, exposure: Exposure | None) -> bool:
         return False
     if not (has_kernel(parameters.parts.relevance) and takes_triton(parameters.items)):
         return False
+    if exposure is None:
+        return True
     from slatewise.model.kernels.gpu.catalogue import fits_candidates  # noqa: PLC0415
 
     return fits_candidates(parameters.dimensions, parameters.items.device)
@@ -98,7 +100,7 @@ def likelihood_in_place(
             candidates,
         )
         return ResidentLikelihood(-found.total / counted, (of_some * found.slate).sum() / counted)
-    from slatewise.model.kernels.gpu.choice import Slates, choice_values  # noqa: PLC0415
+    from slatewise.model.kernels.gpu.choice import SlateBatch, choice_values  # noqa: PLC0415
 
     log, choices = batch.log, batch.choices
     lambdas = None
@@ -109,7 +111,9 @@ def likelihood_in_place(
     cell_weights = parameters.cell_weights
     if exposure is not None and not exposure.declined:
         cell_weights = None
-    slates = Slates(
+    if cell_weights is not None and log.cell_scales is not None:
+        cell_weights = cell_weights * log.cell_scales  # the kernel reads whole numbers
+    slates = SlateBatch(
         log.slate_items,
         batch.starts,
         choices.scroll_lengths,

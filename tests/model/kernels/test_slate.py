@@ -21,7 +21,7 @@ BOTH = pytest.mark.parametrize("relevance", [DISTANCE, Dot()], ids=lambda one: o
 # kernel were 2e-7 at most when it was written.
 FLOAT32 = 2e-6
 
-COMPILED = [(1, 0, DISTANCE), (2, 7, Dot()), (5, 3, DISTANCE), (25, 0, Dot()), (33, 7, DISTANCE)]
+COMPILED = [(1, 0, DISTANCE), (5, 7, Dot()), (5, 3, DISTANCE), (25, 0, Dot()), (33, 7, DISTANCE)]
 """Dimensions, features and relevance: what loops are compiled for, in two seconds each."""
 
 
@@ -267,7 +267,7 @@ def test_nan_stays_nan(backend: str, relevance: RelevanceFunction) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_same_bits_every_time(backend: str) -> None:
-    batch = random_batch(11, count=200, longest=25, dims=25)
+    batch = random_batch(11, count=200, longest=25, dims=33)
     (terms, first), (again, second) = batch.gradients(backend), batch.gradients(backend)
     assert torch.equal(terms.total, again.total)
     assert all(torch.equal(first[name], second[name]) for name in first)
@@ -351,6 +351,7 @@ WITHOUT_NUMBA = """
 import sys
 sys.modules["numba"] = None
 import torch
+from slatewise.model.adam import Adam
 from slatewise.model.kernels import RowAdam, slate_terms, unique_rows
 from tests.model.kernels.batches import random_batch
 from tests.model.kernels.test_items import random_rows
@@ -366,6 +367,10 @@ else:
 rows, local, counts = unique_rows(batch.cells, torch.full((9,), -1, dtype=torch.int32))
 assert torch.equal(rows[local.long()], batch.cells.long())
 RowAdam(torch.zeros(9, 5), lr=0.1).step(rows, torch.ones(len(rows), 5))
+free = torch.zeros(3, requires_grad=True)
+free.sum().backward()
+Adam([free]).step(0.1)
+assert "torch._dynamo" not in sys.modules  # 1.6 s of every process that trains
 """
 
 

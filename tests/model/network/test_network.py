@@ -62,6 +62,33 @@ def test_it_learns_who_clicks_nothing_also_where_slates_have_one_item() -> None:
     assert ((probabilities > 0) & (probabilities < 1)).all()
 
 
+def test_it_ends_after_some_epochs_without_gain_and_keeps_the_best(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fitting, "BATCHES", (8, 8))  # few slates are learned by heart
+    choices = drawn_choices(200, longest=4, passes=True)
+    found, rows = fitted(choices, 200), torch.arange(160, 200)
+    best = max(found.validation)
+    assert found.validation.index(best) == len(found.validation) - 1 - fitting.PATIENCE
+    assert fitting.mean_log_likelihood(choices, found.network, rows) == pytest.approx(best)
+
+
+def test_columns_that_say_nothing_of_items_count_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, seeded = drawn_choices(400, longest=4, passes=True), torch.Generator().manual_seed(1)
+    numbers = torch.randint(30, (len(plain.inputs.items),), generator=seeded)
+    catalogue = torch.randn(31, 8, generator=seeded)
+    choices = replace(plain, inputs=replace(plain.inputs, numbers=numbers, catalogue=catalogue))
+    monkeypatch.setattr(fitting, "EPOCHS", 20)
+    sizes = []
+    for decay in (0.0, fitting.COLUMN_DECAY, 50.0):
+        monkeypatch.setattr(fitting, "COLUMN_DECAY", decay)
+        weight = fitted(choices, 400).network.of_item.weight.detach()
+        sizes.append(float(weight[:, 3:].norm()))
+        others = float(weight[:, :3].norm())
+    assert sizes[0] > sizes[1] > 1.5 * sizes[2]
+    assert others > 1  # what is known of the past is left alone
+
+
 def test_the_same_seed_gives_the_same_network() -> None:
     choices = drawn_choices(600, longest=4, passes=True)
     one, two = (fitted(choices, 600, hidden=4) for _ in range(2))

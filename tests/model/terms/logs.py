@@ -8,6 +8,7 @@ import polars as pl
 from slatewise.data import SlateDataset
 from slatewise.data.formats import LogFormat
 from slatewise.data.preparation import prepare
+from slatewise.data.reductions import PrepareConfig
 from slatewise.data.split import SplitConfig
 
 ITEMS, START = 12, 1_700_000_000
@@ -34,7 +35,9 @@ def rows_of(seed: int, *, users: int = 40) -> Rows:
     return rows
 
 
-def dataset_of(folder: Path, rows: Rows, *, clock: bool = True) -> SlateDataset:
+def dataset_of(
+    folder: Path, rows: Rows, config: PrepareConfig | None = None, *, clock: bool = True
+) -> SlateDataset:
     """Prepare rows; a fifth of the users each for validation and test."""
     folder.mkdir()
     pl.DataFrame(rows, schema_overrides={"click": pl.Int64}).write_parquet(folder / "log.parquet")
@@ -44,6 +47,7 @@ def dataset_of(folder: Path, rows: Rows, *, clock: bool = True) -> SlateDataset:
         folder / "log.parquet",
         folder / "items.parquet",
         folder / "set",
-        log_format=LogFormat(time_unit="s" if clock else None),
+        config,
+        log_format=LogFormat(time_unit="s" if clock else "order"),
         division=SplitConfig(valid_share=0.2, test_share=0.2, prefix=3),
     )

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from slatewise.data import SlateDataset
+from slatewise.data.reductions import PrepareConfig
 from slatewise.evaluation import ModelRecommender, evaluate
 from slatewise.evaluation.baselines import boosting, fit_baselines, sequences
 from slatewise.model.config import ModelConfig
@@ -17,7 +18,7 @@ from tests.model.terms.logs import ITEMS, START, Rows, dataset_of
 
 QUALITY = np.linspace(-1.5, 1.5, ITEMS)
 NO_CLICK, ENOUGH, LONG = 1.0, 0.5, 5
-CONFIG = ModelConfig(dimensions=2, dynamics="linear", terms=("bias",), sigma_bias=1.0)
+CONFIG = ModelConfig(dimensions=3, dynamics="linear", terms=("bias",))
 QUICK = TrainingConfig(max_epochs=15, batch_users=16, learning_rate=0.1)
 
 
@@ -89,7 +90,7 @@ def test_it_predicts_further_clicks_better_than_a_model_that_takes_them_for_slat
         again = bool(rows) and all(rows[-1][name] == row[name] for name in ("user_id", "slate"))
         later = int(str(rows[-1]["time"])) + 1 if again else row["time"]
         rows.append(row | {"time": later})
-    apart = dataset_of(tmp_path / "apart", rows)
+    apart = dataset_of(tmp_path / "apart", rows, PrepareConfig(same_slate=0))
     assert apart.further_clicks is None
     plain = fit(apart, CONFIG, QUICK)
     assert plain.config.terms == ("bias",)

@@ -1,18 +1,26 @@
 """Features come from the strict past, and are the same however they are asked for."""
 
+import threading
 from pathlib import Path
 
 import pytest
 import torch
 
 from slatewise.data import SlateDataset
+from slatewise.data.interactions import Interactions
 from slatewise.errors import SlatewiseError
-from slatewise.features import HISTORY, PopularityIndex, Propensity, history_features
+from slatewise.features import (
+    HISTORY,
+    PopularityIndex,
+    Propensity,
+    history_features,
+    threads,
+)
 from slatewise.model.config import ModelConfig
 from slatewise.model.terms import FittedTerms, feature_terms, features
 from slatewise.model.terms.popularity import PopularityTerm
 from slatewise.model.terms.propensity import PropensityTerm
-from slatewise.model.terms.term import typical_sizes
+from slatewise.model.terms.typical_sizes import typical_sizes
 from tests.model.terms.logs import dataset_of, rows_of
 
 CONFIG = ModelConfig(terms=("propensity", "popularity", "history"), half_lives=(2.0,))
@@ -61,6 +69,34 @@ def test_features_of_some_users_are_those_of_the_whole_log(
         assert (kept.cell_features != 0).any()
 
 
+def test_threads_beside_one_of_torch_describe_a_log_to_the_same_bit(
+    dataset: SlateDataset, terms: FittedTerms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(features, "_USERS", 12)
+    monkeypatch.setattr(threads, "ROWS", 1)
+    alone, before = terms.in_log(dataset).describe_all(dataset), torch.get_num_threads()
+    torch.set_num_threads(3)
+    workers = set()
+    honest = features.Describer.describe
+
+    def describe(self: features.Describer, some: Interactions) -> Interactions:
+        workers.add(threading.get_ident())
+        assert torch.get_num_threads() == 1
+        return honest(self, some)
+
+    monkeypatch.setattr(features.Describer, "describe", describe)
+    try:
+        with threads.one_thread_of_torch():
+            assert (threads.thread_limit(), torch.get_num_threads()) == (3, 1)
+            together = terms.in_log(dataset).describe_all(dataset)
+        assert (threads.thread_limit(), torch.get_num_threads()) == (3, 3)
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(alone.cell_features, together.cell_features)
+    assert torch.equal(alone.step_features, together.step_features)
+    assert len(workers) > 1
+
+
 def test_a_model_without_terms_needs_no_features(dataset: SlateDataset) -> None:
     bare = FittedTerms.fit(ModelConfig(terms=("bias", "position")), dataset)
     assert bare.by_name == {}
@@ -75,7 +111,7 @@ def test_features_that_are_not_zero_have_mean_square_one() -> None:
 
 def test_terms_come_back_as_they_were_saved(terms: FittedTerms) -> None:
     stored = terms.to_json()
-    assert FittedTerms.from_json(stored, CONFIG, "run.json", {}) == terms
+    assert FittedTerms.from_json(stored, CONFIG, "run.json", {}, terms.usual_source) == terms
     with pytest.raises(SlatewiseError, match="not those of the model"):
         FittedTerms.from_json(stored, ModelConfig(), "run.json", {})
     with pytest.raises(SlatewiseError, match=r"terms\.propensity"):

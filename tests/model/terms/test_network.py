@@ -1,7 +1,7 @@
 """What the network adds to a utility, what it reads of items, and whom it is fitted to."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import date
 from pathlib import Path
 
@@ -9,16 +9,19 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from torch import Tensor
 
 from slatewise import ModelConfig
 from slatewise.data import SlateDataset
 from slatewise.features.past import PastFeatures, PastTable
 from slatewise.model.network import fitting, inputs
-from slatewise.model.network.architecture import SlateNetwork, log_sums
+from slatewise.model.network.architecture import SlateInputs, SlateNetwork, log_sums
 from slatewise.model.network.candidates import ALWAYS
+from slatewise.model.network.fitting import Choices
 from slatewise.model.network.inputs import catalogue_rows, in_parts, log_to_fit, with_further
 from slatewise.model.terms import network as module
 from slatewise.model.terms.network import NetworkTerm, _fitted
+from slatewise.training import trainer
 from tests.contract.world import ITEMS, small_log
 from tests.features.logs import random_log
 
@@ -111,6 +114,27 @@ def test_columns_of_items_count_nothing_before_they_are_learned(
     weights = NetworkTerm.fit(quick, dataset).network.of_item.weight
     assert not weights[:, -4:].any()
     assert weights[:, -5].any()
+
+
+def test_it_is_fitted_on_the_device_that_a_fit_is_given(
+    dataset: SlateDataset, quick: ModelConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The device `meta` has shapes alone, and every computer has it."""
+
+    class ReachedError(Exception):
+        pass
+
+    def begin(choices: Choices, training: Tensor, validation: Tensor, **settings: object) -> None:
+        given = [getattr(choices.inputs, field.name) for field in fields(SlateInputs)]
+        found = {part.device.type for part in (*given, choices.clicks, training, validation)}
+        raise ReachedError(found)
+
+    monkeypatch.setattr(module, "fit_network", begin)
+    monkeypatch.setattr(trainer, "require_device", lambda device: None)
+    with pytest.raises(ReachedError, match=r"^{'cpu'}$"):
+        trainer.fit(dataset, quick)
+    with pytest.raises(ReachedError, match=r"^{'meta'}$"):
+        trainer.fit(dataset, quick, device="meta")
 
 
 def test_a_large_log_is_fitted_to_users_drawn_by_chance(

@@ -74,6 +74,7 @@ def takes_triton(*floats: Tensor | None) -> bool:
     return there and has_triton()
 
 
+@functools.cache
 def loops(name: str) -> Any:
     """Return a module of `kernels.loops`."""
     return importlib.import_module(f"slatewise.model.kernels.loops.{name}")

@@ -245,10 +245,10 @@ def _on_gpu(
     **constants: Any,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the same; training has a pass of its own, with gradients of all items."""
-    from slatewise.model.kernels.gpu.choice import Slates, run_choices  # noqa: PLC0415
+    from slatewise.model.kernels.gpu.choice import SlateBatch, run_choices  # noqa: PLC0415
 
     offsets, weights = constants["offsets"], constants["weights"]
-    slates = Slates(
+    slates = SlateBatch(
         constants["cells"],
         offsets[:-1].contiguous(),
         offsets.diff(),

@@ -1,4 +1,4 @@
-"""A small network that sees an item beside the others of its slate.
+"""A small network that sees an item together with the others of its slate.
 
     h_i = relu(W x_i + U s + e(group))                  of each item
     c   = V (max_i h_i, mean_i h_i) + U' s + b          of its slate
@@ -18,11 +18,13 @@ that stay, Q of a slate, M members, H units of a member.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, fields
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
+
+from slatewise.model.kernels.pooled import pooled_units, spread_units
 
 CLIP: Final = 6.0
 """Standard deviations beyond which a feature counts no more."""
@@ -89,6 +91,12 @@ class SlateInputs:
         )
         return taken, cells
 
+    def to(self, device: torch.device | str) -> "SlateInputs":
+        """Return the same on a device."""
+        parts: list[Any] = [getattr(self, field.name) for field in fields(self)]
+        moved: list[Any] = [None if part is None else part.to(device) for part in parts]
+        return SlateInputs(*moved)
+
 
 class MemberLinear(nn.Module):
     """A linear layer for each member, which sees its own inputs alone.
@@ -147,21 +155,19 @@ class SlateNetwork(nn.Module):
 
     def hidden_units(self, inputs: SlateInputs) -> tuple[Tensor, Tensor]:
         """Return the last hidden layer of items [F, M H], and the utility of no click [N]."""
-        units = self.item_units(inputs)
-        greatest, mean = (
-            torch.segment_reduce(units, how, offsets=inputs.offsets, axis=0, initial=0.0)
-            for how in ("max", "mean")
-        )
+        units, greatest, mean = self._pooled_units(inputs)
         seen = self._seen(greatest, mean, inputs.slates)
-        pooled = self.pooled(seen).index_select(0, inputs.rows)
-        last = torch.relu(self.beside(self._by_member(units)) + pooled)
-        return last, self._no_click(seen)
+        beside = self.beside(self._by_member(units))
+        return spread_units(beside, self.pooled(seen), inputs.offsets), self._no_click(seen)
 
     def item_units(self, inputs: SlateInputs) -> Tensor:
         """Return the first hidden layer of items, which knows nothing of the others: [F, M H]."""
-        slates = self.of_slate(inputs.slates).index_select(0, inputs.rows)
-        units = self.of_item(inputs.features) + slates
-        return torch.relu(units + self.of_group(inputs.groups))
+        return self._pooled_units(inputs)[0]
+
+    def _pooled_units(self, inputs: SlateInputs) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the first hidden layer, and its maximum and mean over each slate [N, M H]."""
+        items, slates = self.of_item(inputs.features), self.of_slate(inputs.slates)
+        return pooled_units(items, slates, self.of_group.weight, inputs.groups, inputs.offsets)
 
     def units_beside(self, units: Tensor, slate: Tensor, shown: Tensor) -> tuple[Tensor, Tensor]:
         """Return the last hidden layer of candidates for one slate, and what no click is worth.

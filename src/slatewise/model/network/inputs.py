@@ -53,6 +53,16 @@ def with_column(table: PastTable, column: Tensor) -> PastTable:
     return PastTable(torch.cat([table.items, column[:, None]], 1), table.slates)
 
 
+def with_rates(tensors: Mapping[str, Tensor], table: PastTable, items: Tensor) -> PastTable:
+    """Return the table with the click rate of items [F] where they stay; new ones have the mean."""
+    rates = tensors.get("item_rates")
+    if rates is None:
+        return table
+    known = items < len(rates)
+    found = rates[torch.where(known, items, 0).long()]
+    return with_column(table, torch.where(known, found, tensors["items_mean"][-1]))
+
+
 def with_further(table: PastTable, interactions: Interactions | None) -> PastTable:
     """Return the table with what the clicks made before on a slate tell of the next one.
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from slatewise.features.item_columns import Kind
 
 MOST_CATEGORIES: Final = 30
-"""Values of a category with a column of their own: the network reads all columns of every item."""
+"""Values of a category, and tags, with a column of their own: the network reads all of an item."""
 LONGEST_VECTOR: Final = 64
 """Numbers of an embedding beyond which it is left out, for the same reason."""
 

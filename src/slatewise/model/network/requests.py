@@ -11,8 +11,15 @@ from slatewise.features.user_history import UserHistory
 def interactions_with_list(
     history: UserHistory, items: Int64Array, source: int, time: int
 ) -> Interactions:
-    """Return what a user saw as interactions, and a list of items as the last of them."""
-    time = max(time, int(history.times.max(initial=0)) + 1)  # what she did a moment ago is past
+    """Return what a user saw as interactions, and a list of items as the last of them.
+
+    Slates without a time count as seen just now, or where a later one has a time, just before that;
+    those of an unknown source as of that of the list.
+    """
+    time = max(time, int(history.times.max(initial=0)))  # what she did is past, by any clock
+    times = np.where(history.times > 0, history.times, time)
+    times = np.minimum.accumulate(times[::-1])[::-1]  # [V]
+    sources = np.where(history.sources >= 0, history.sources, source)
     clicks = np.bincount(history.click_slates, minlength=len(history))
     slates = np.repeat(np.arange(len(history)), np.maximum(clicks, 1))  # [N] of each interaction
     clicked = np.full(len(slates) + 1, -1, np.int32)
@@ -24,8 +31,8 @@ def interactions_with_list(
         user_offsets=torch.tensor([0, len(clicked)]),
         train_end=ends,
         valid_end=ends,
-        times=torch.from_numpy(np.append(history.times[slates], time).astype(np.int64)),
-        sources=torch.from_numpy(np.append(history.sources[slates].clip(0), source).astype("u1")),
+        times=torch.from_numpy(np.append(times[slates], time).astype(np.int64)),
+        sources=torch.from_numpy(np.append(sources[slates], source).astype("u1")),
         clicks=torch.from_numpy(clicked),
         slate_offsets=torch.from_numpy(offsets_of(np.append(lengths, len(items)))),
         slate_items=torch.from_numpy(np.append(seen, items).astype(np.int32)),

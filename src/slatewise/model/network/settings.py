@@ -16,9 +16,9 @@ class NetworkSettings(Config):
     network_units: PositiveInt = 64
     """H, units of each hidden layer of the network."""
     network_members: NonNegativeInt = 0
-    """M, networks that begin differently, whose mean counts; 0 for as many as the log calls for."""
+    """M, networks with other starts whose outputs are averaged; 0 for M by the size of the log."""
     network_seed: int = 0
-    """With which the network begins."""
+    """Seed of the starting weights."""
     network_candidates: NonNegativeInt = 200
     """How many of the best items it ranks again for a slate, at most; held-out clicks settle it."""
 

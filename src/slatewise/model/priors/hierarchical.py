@@ -74,6 +74,11 @@ class HierarchicalPrior(ItemPrior):
         total = self.means.kl(self._kappa_mu).sum() + self.spreads.kl(self._kappa_sigma).sum()
         return total if self.centre is None else total + self.centre.kl()
 
+    @property
+    def noise_shape(self) -> tuple[int, ...]:
+        """One for each group scale: (G, C)."""
+        return tuple(self.spreads.mean.shape)
+
     def drawn_kl(self, drawn: ItemDraw, source: Source) -> Tensor:
         """Closed form in v_i and μ_g, one draw of the group scales (their mean if no source)."""
         return grouped_kl(drawn, self.means.scale.square(), self._scales(source))

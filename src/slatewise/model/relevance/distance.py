@@ -43,7 +43,7 @@ class Distance(Relevance):
     def with_spread(
         self, profiles: Tensor, vectors: Tensor, variances: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Add a coordinate in which items are away from everybody: −√(‖z − μ‖² + Σσ²).
+        """Add a coordinate that moves items away from all users: −√(‖z − μ‖² + Σσ²).
 
         The root of the expected square. At the mean alone, items that are hardly known look as
         close as those that are surely there.

@@ -1,5 +1,6 @@
 """The bias b_i of an item, the same for all users, learned beside its vector."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from pydantic import PositiveFloat
@@ -26,6 +27,15 @@ class Bias(Term):
     name = "bias"
     ranks: ClassVar[Ranks] = "all items"
     Settings = BiasSettings
+
+    @classmethod
+    def unused(cls, config: "ModelConfig") -> Mapping[str, str]:
+        """Return the scale of the other prior."""
+        others = {
+            "flat": {"kappa_bias": 'prior = "hierarchical"'},
+            "hierarchical": {"sigma_bias": 'prior = "flat"'},
+        }
+        return others.get(config.prior, {})
 
     @classmethod
     def item_columns(cls, config: "ModelConfig") -> tuple[ItemColumn, ...]:

@@ -14,10 +14,11 @@ from torch import Tensor
 
 from slatewise.data.dataset import SlateDataset
 from slatewise.data.interactions import Interactions
+from slatewise.features.threads import in_threads, thread_limit
 from slatewise.model.terms.term import Describe
 
 _USERS: Final = 1 << 14
-"""Users described at once."""
+"""Users described at once, by all threads together."""
 _IN_MEMORY: Final = 1 << 30
 """Bytes of features beyond which they are kept in a file."""
 
@@ -43,12 +44,14 @@ class Describer:
         )
 
     def describe_all(self, dataset: SlateDataset) -> Interactions:
-        """Return a whole dataset with its features, computed for some users at a time."""
+        """Return a whole dataset with its features: threads compute them for some users each."""
         everything = dataset.interactions()
         if not (self.of_items or self.of_no_click):
             return everything
         cells = steps = None
-        for users in torch.split(torch.arange(everything.num_users), _USERS):
+
+        def write(users: Tensor) -> None:
+            nonlocal cells, steps
             part = self.describe(everything.of_users(users))
             first = int(everything.user_offsets[users[0]])
             if part.cell_features is not None:
@@ -60,6 +63,11 @@ class Describer:
                 shape = len(everything.clicks), part.step_features.shape[1]
                 steps = _room(*shape) if steps is None else steps
                 steps[first : first + len(part.step_features)] = part.step_features
+
+        some = max(1, _USERS // thread_limit())
+        pieces = torch.split(torch.arange(everything.num_users), some)
+        write(pieces[0])  # how many columns there are
+        in_threads(write, pieces[1:])
         return replace(everything, cell_features=cells, step_features=steps)
 
 

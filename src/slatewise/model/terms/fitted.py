@@ -1,6 +1,6 @@
 """The terms of a model, fitted to the log it was trained on and saved with it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +9,7 @@ from torch import Tensor
 
 from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
+from slatewise.features.showings import training_counts
 from slatewise.model.registry import TERMS
 from slatewise.model.terms.features import Describer
 from slatewise.model.terms.term import Describe, FeatureTerm, Ranks
@@ -23,28 +24,36 @@ class FittedTerms:
 
     by_name: dict[str, FeatureTerm] = field(default_factory=dict)
     """in the order of their columns"""
+    usual_source: int = 0
+    """where most training slates were shown: slates are made for it unless another is named"""
 
     @classmethod
-    def fit(cls, config: "ModelConfig", dataset: SlateDataset) -> "FittedTerms":
-        """Fit those that the configuration names; none for the paper's model."""
-        return cls(
-            {name: term.fit(config, dataset) for name, term in feature_terms(config).items()}
-        )
+    def fit(
+        cls,
+        config: "ModelConfig",
+        dataset: SlateDataset,
+        device: str = "cpu",
+        doing: Callable[[str], None] = lambda what: None,
+    ) -> "FittedTerms":
+        """Fit those that the configuration names; none for the paper's model.
+
+        `doing` is called with each that is about to be fitted, in words: networks take minutes.
+        """
+        terms = {}
+        for name, term in feature_terms(config).items():
+            doing(f"fitting the term {name}")
+            terms[name] = term.fit_on(config, dataset, device)
+        usual = int(training_counts(dataset)[:, 0].argmax())
+        return cls(terms, usual)
 
     def in_log(self, log: SlateDataset | None) -> Describer:
         """Return what computes features in a log, of which only some terms need to know."""
-        return self._describer(lambda term: term.describe_in(log))
+        return _describer(self.by_name.values(), lambda term: term.describe_in(log))
 
     def in_training(self, log: SlateDataset) -> Describer:
         """Return what computes features of the log that the terms were fitted to, to train on."""
-        return self._describer(lambda term: term.describe_training(log))
-
-    def _describer(self, describe: Callable[[FeatureTerm], Describe]) -> Describer:
-        of_items, of_no_click = (
-            [describe(term) for term in self.by_name.values() if term.acts_on == target]
-            for target in ("items", "no click")
-        )
-        return Describer(of_items, of_no_click)
+        there = [term for term in self.by_name.values() if not term.waits]
+        return _describer(there, lambda term: term.describe_training(log))
 
     def that_rank(self, ranks: Ranks) -> dict[str, FeatureTerm]:
         """Return the terms that rank in one way, by name and in the order of their columns."""
@@ -79,6 +88,7 @@ class FittedTerms:
         config: "ModelConfig",
         where: str,
         tensors: Mapping[str, Tensor],
+        usual_source: int = 0,
     ) -> "FittedTerms":
         """Take over `to_json` and `tensors`, refusing terms that are not those of the model."""
         wanted = feature_terms(config)
@@ -92,7 +102,17 @@ class FittedTerms:
             own = {key: t.numpy() for key, t in tensors.items() if key.startswith(f"{name}.")}
             arrays = {key.removeprefix(f"{name}."): array for key, array in own.items()}
             terms[name] = term.restore(stored[name], arrays, f"{where}, terms.{name}")
-        return cls(terms)
+        return cls(terms, usual_source)
+
+
+def _describer(
+    terms: Collection[FeatureTerm], describe: Callable[[FeatureTerm], Describe]
+) -> Describer:
+    of_items, of_no_click = (
+        [describe(term) for term in terms if term.acts_on == target]
+        for target in ("items", "no click")
+    )
+    return Describer(of_items, of_no_click)
 
 
 def feature_terms(config: "ModelConfig") -> dict[str, type[FeatureTerm]]:

@@ -16,9 +16,8 @@ from slatewise.model.terms.term import (
     FeatureTerm,
     Floats,
     Ranks,
-    training_sample,
-    typical_sizes,
 )
+from slatewise.model.terms.typical_sizes import training_sample, typical_sizes
 
 if TYPE_CHECKING:
     from slatewise.model.config import ModelConfig

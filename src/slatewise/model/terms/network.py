@@ -9,7 +9,6 @@ ranked; and where a slate is made, on the best of a ranking of all items.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 import numpy as np
@@ -22,11 +21,10 @@ from slatewise.config import Config
 from slatewise.data.dataset import SlateDataset
 from slatewise.data.interactions import Interactions
 from slatewise.data.ragged import Int64Array
-from slatewise.errors import SlatewiseError
 from slatewise.features.item_features import ItemEncoder
 from slatewise.features.item_rates import ItemRates
 from slatewise.features.past import PastFeatures, PastTable
-from slatewise.features.popularity import Popularity, PopularityConfig
+from slatewise.features.popularity import Popularity, PopularityConfig, required_log
 from slatewise.features.popularity_index import PopularityIndex
 from slatewise.features.popularity_state import PopularityState
 from slatewise.features.user_history import UserHistory
@@ -44,6 +42,7 @@ from slatewise.model.network.inputs import (
     standardised,
     with_column,
     with_further,
+    with_rates,
 )
 from slatewise.model.network.item_columns import ItemMatrix, column_notes
 from slatewise.model.network.laplace import covariance_root
@@ -51,7 +50,13 @@ from slatewise.model.network.requests import interactions_with_list
 from slatewise.model.network.responses import responses
 from slatewise.model.network.settings import NetworkSettings, fingerprint
 from slatewise.model.part import Parameter
-from slatewise.model.terms.term import Describe, FeatureTerm, ListMoment, Lookup, Ranks
+from slatewise.model.terms.term import (
+    Describe,
+    FeatureTerm,
+    ListMoment,
+    Lookup,
+    Ranks,
+)
 
 if TYPE_CHECKING:
     from slatewise.model.config import ModelConfig
@@ -76,6 +81,8 @@ class NetworkTerm(FeatureTerm):
     acts_on: ClassVar[Literal["items", "no click"]] = "items"
     ranks: ClassVar[Ranks] = "never"
     in_lists: ClassVar[bool] = True
+    waits: ClassVar[bool] = True
+    by_source: ClassVar[bool] = True
     seed_setting: ClassVar[str | None] = "network_seed"
     without_past: ClassVar[str | None] = "the network knows of no past"
     Settings: ClassVar[type[Config]] = NetworkSettings
@@ -124,22 +131,27 @@ class NetworkTerm(FeatureTerm):
     def obstacle(cls, dataset: SlateDataset) -> str | None:
         """Return why a network cannot be learned from a log: it takes some thousand choices."""
         count = int(dataset.train_end.sum())
-        return None if count >= LEAST else f"it has {count:,} training interactions, of {LEAST:,}"
+        return None if count >= LEAST else f"{count:,} training interactions, {LEAST:,} needed"
 
     @classmethod
     def fit(cls, config: "ModelConfig", dataset: SlateDataset) -> "NetworkTerm":
         """Fit the network to the training part; the validation part ends the fit."""
+        return cls.fit_on(config, dataset, "cpu")
+
+    @classmethod
+    def fit_on(cls, config: "ModelConfig", dataset: SlateDataset, device: str) -> "NetworkTerm":
+        """Fit the network on a device; features are computed on the host, and it ends up there."""
         settings, matrix = config.of(cls), ItemMatrix.of(dataset)
-        key = fingerprint(dataset, settings, matrix)
+        key = f"{fingerprint(dataset, settings, matrix)} {device}"
         if key not in _fitted:
             if len(_fitted) >= _KEPT:
                 _fitted.pop(next(iter(_fitted)))
-            _fitted[key] = cls._fit(settings, dataset, matrix)
+            _fitted[key] = cls._fit(settings, dataset, matrix, device)
         return _fitted[key]
 
     @classmethod
     def _fit(
-        cls, settings: NetworkSettings, dataset: SlateDataset, matrix: ItemMatrix
+        cls, settings: NetworkSettings, dataset: SlateDataset, matrix: ItemMatrix, device: str
     ) -> "NetworkTerm":
         past, (log, users) = PastFeatures.fit(dataset), log_to_fit(dataset, MOST)
         training, validation = parts_of(log)
@@ -159,22 +171,20 @@ class NetworkTerm(FeatureTerm):
         clicks, groups = log.clicks.long(), dataset.num_groups
         can_pass = bool((clicks[training] < 0).any())
         inputs = network_inputs(tensors, table, log)
-        choices = Choices(inputs, clicks, can_pass, log.several)
+        choices = Choices(inputs, clicks, can_pass, log.several).to(device)
         usable = inputs.lengths > 0
         if not can_pass:  # what was never seen cannot be distinguished either
             usable &= clicks >= 0
-        training, validation = (rows[usable[rows]] for rows in (training, validation))
+        training, validation = (rows[usable[rows]].to(device) for rows in (training, validation))
         members = settings.network_members or usual_members(len(training))
         fitted = fit_network(
-            choices,
-            training,
-            validation if len(validation) else training,
+            *(choices, training, validation if len(validation) else training),
             groups=groups,
             hidden=settings.network_units,
             seed=settings.network_seed,
             members=members,
         )
-        tensors |= {f"net.{name}": value for name, value in fitted.network.state_dict().items()}
+        tensors |= {f"net.{n}": v.cpu() for n, v in fitted.network.state_dict().items()}
         tensors["root"] = covariance_root(fitted.network, choices, training)
         term = cls(
             past=past,
@@ -227,7 +237,10 @@ class NetworkTerm(FeatureTerm):
 
     def describe_in(self, log: SlateDataset | None) -> Describe:
         """Return what computes the network's columns for interactions of a log."""
-        table, network = self.past.in_log(_required(log)), self.network
+        table, network = (
+            self.past.in_log(required_log(log, "what the network says of an item")),
+            self.network,
+        )
 
         def describe(interactions: Interactions) -> Tensor:
             found = self._complete(table(interactions), interactions.slate_items, interactions)
@@ -245,17 +258,7 @@ class NetworkTerm(FeatureTerm):
         """
         if self.several:
             table = with_further(table, interactions)
-        rates = self._tensors.get("item_rates")
-        if rates is None:
-            return table
-        unknown = self._tensors["items_mean"][-1]
-        known = items < len(rates)
-        found = torch.where(known, rates[torch.where(known, items, 0).long()], unknown)
-        return with_column(table, found)
-
-    def describe_training(self, log: SlateDataset) -> Describe:
-        """Return nothing: all else is fitted without the network, and pooled with it."""
-        return lambda interactions: torch.zeros(len(interactions.slate_items), 2)
+        return with_rates(self._tensors, table, items)
 
     def _columns(
         self,
@@ -301,7 +304,10 @@ class NetworkTerm(FeatureTerm):
 
     def at_times(self, log: SlateDataset | None) -> Lookup:
         """Return what looks up the popularity of items at any time of a log."""
-        log, popularity = _required(log), self.past.popularity
+        log, popularity = (
+            required_log(log, "what the network says of an item"),
+            self.past.popularity,
+        )
         if popularity is not None:
             return PopularityIndex.of(popularity, log).features
         columns = len(self._popularity.names)
@@ -338,23 +344,14 @@ class NetworkTerm(FeatureTerm):
     ) -> SlateCandidates:
         """Return what the network says of candidates [K] for a slate to a user."""
         log = interactions_with_list(history, items, source, moment.time)
-        first, known = len(log.slate_items) - len(items), self._tensors["item_groups"].numpy()
-        # In numbers of their own: a catalogue of millions is not copied for a request.
-        met, local = np.unique(log.slate_items.numpy(), return_inverse=True)
-        groups = np.full(len(met), self.groups, np.int32)  # what is not known is new
-        groups[met < len(known)] = known[met[met < len(known)]]
-        log = replace(log, slate_items=torch.from_numpy(local.astype(np.int32)))
-
-        def popular(log: Interactions) -> Tensor:
-            found = np.zeros((len(log.slate_items), len(self._popularity.names)), np.float32)
-            found[first:] = moment.features(items)
-            return torch.from_numpy(found)
-
-        table = self.past.table(log, groups, None if self.past.popularity is None else popular)
-        table.slates[-1, self.past.slate_names.index("slate_length")] = np.log(length)
-        own, scales = PastTable(table.items[first:], table.slates[-1:]), self._tensors
+        seen, known = log.slate_items.numpy(), self._tensors["item_groups"].numpy()
+        groups = np.full(len(seen), self.groups, np.int64)  # what is not known is new
+        groups[seen < len(known)] = known[seen[seen < len(known)]]
+        popular = None if self.past.popularity is None else moment.features(items)
+        own, scales = self.past.of_last(log, groups, self.groups + 1, popular), self._tensors
+        own.slates[-1, self.past.slate_names.index("slate_length")] = np.log(length)
         own = self._complete(own, torch.from_numpy(items))
-        of_items = torch.from_numpy(groups[local[first:]]).long()
+        of_items = torch.from_numpy(groups[len(groups) - len(items) :])
         offsets = torch.tensor([0, len(items)])
         catalogue = catalogue_rows(scales, torch.from_numpy(items))
         inputs = SlateInputs(*standardised(scales, own), of_items, offsets, *catalogue)
@@ -385,16 +382,6 @@ class NetworkTerm(FeatureTerm):
         if column == "network":
             return "what a network makes of the item, its slate and the past"
         return "what it makes of the position"
-
-
-def _required(log: SlateDataset | None) -> SlateDataset:
-    """Refuse to do without a log."""
-    if log is None:
-        raise SlatewiseError(
-            "what the network says of an item is not known without a log.",
-            "Give the dataset too, such as ModelRecommender(model, log=dataset).",
-        )
-    return log
 
 
 PART: Final = NetworkTerm

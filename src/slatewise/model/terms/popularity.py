@@ -13,7 +13,13 @@ from slatewise.config import Config
 from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
 from slatewise.features.half_lives import half_lives_of
-from slatewise.features.popularity import AGE, HALF_LIVES, Popularity, PopularityConfig
+from slatewise.features.popularity import (
+    AGE,
+    HALF_LIVES,
+    Popularity,
+    PopularityConfig,
+    required_log,
+)
 from slatewise.features.popularity_index import PopularityIndex
 from slatewise.features.popularity_state import PopularityState
 from slatewise.features.turnover import items_stay
@@ -23,9 +29,8 @@ from slatewise.model.terms.term import (
     ItemState,
     Lookup,
     Ranks,
-    training_sample,
-    typical_sizes,
 )
+from slatewise.model.terms.typical_sizes import training_sample, typical_sizes
 
 if TYPE_CHECKING:
     from slatewise.model.config import ModelConfig
@@ -85,11 +90,7 @@ class PopularityTerm(FeatureTerm):
         return lambda items, times: index.features(items, times) / sizes
 
     def _index(self, log: SlateDataset | None) -> PopularityIndex:
-        if log is None:
-            raise SlatewiseError(
-                "the popularity of an item is not known without a log.",
-                "Give the dataset too, such as ModelRecommender(model, log=dataset).",
-            )
+        log = required_log(log, "the popularity of an item")
         return PopularityIndex.of(self.popularity, log)
 
     def item_state(self, num_items: int) -> PopularityState:
@@ -128,12 +129,12 @@ class PopularityTerm(FeatureTerm):
 
     @classmethod
     def default_obstacle(cls, dataset: SlateDataset) -> str | None:
-        """Return the same, or that items stay.
+        """Return the same where there is an obstacle, or that items stay.
 
         Its weights within slates rank a catalogue badly: in a world of searches, greedy slates were
         clicked .13 of the time instead of .32. Where items come and go, the next click weighs it.
         """
-        return "items stay" if items_stay(dataset) else cls.obstacle(dataset)
+        return cls.obstacle(dataset) or ("items stay" if items_stay(dataset) else None)
 
     @classmethod
     def usual_settings(cls, config: "ModelConfig", dataset: SlateDataset) -> dict[str, Any]:

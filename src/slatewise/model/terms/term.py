@@ -31,10 +31,6 @@ Floats = npt.NDArray[np.float32]
 Describe = Callable[[Interactions], Tensor]
 """Computes features of any users' interactions: [F, P] of the items seen, or [N, Q]."""
 
-MOST_USERS: Final = 20_000
-"""Users by whom the size of features is judged, at most."""
-
-
 Ranks = Literal["all items", "items met", "never"]
 """How a term ranks: by features that all items have at a time, by features of the few items that a
 user's history leads to, such as those that she met (0 for all others), or not at all."""
@@ -61,15 +57,18 @@ class ItemState(Protocol):
         """Make room for `num_items` items; new ones have had no events."""
 
     def features(self, time: int) -> Floats:
-        """Return the features of all items at a time, as the model has them: [I, P]."""
+        """Return the numbers of all items at a time that `FeatureTerm.of_rows` takes: [I, S].
+
+        For most terms these are the features themselves.
+        """
 
     @property
     def newest(self) -> int:
-        """The earliest time that may be asked for: no event is later."""
+        """The time of the last event, before which the state cannot be asked."""
 
     @property
     def arrays(self) -> Mapping[str, npt.NDArray[Any]]:
-        """All that is known of items, [I, ...] by name; what is written to them is known."""
+        """The arrays of the state, [I, ...] by name; writing to them changes the state."""
 
 
 class ListMoment(NamedTuple):
@@ -78,11 +77,11 @@ class ListMoment(NamedTuple):
     time: int
     """microseconds since 1970"""
     features: Callable[[Int64Array], Floats]
-    """Returns what its state said of items [K] then, 0 for those it has not met: [K, P]."""
+    """Returns what its state said of items [K] then, 0 for items without events: [K, P]."""
 
 
 class ListFeatures(Protocol):
-    """What a term that acts in lists makes of K candidates for a slate to a user.
+    """Features that a term that acts in lists gives K candidates for a slate to a user.
 
     What a position would add is left out.
     """
@@ -129,17 +128,30 @@ class Term(Config):
     """whether models have it wherever the log can teach it, named or not"""
     in_lists: ClassVar[bool] = False
     """whether it sees whole slates: it acts where a given list is ranked, although not where all
-    items are, and comes in once all else is fitted (`slatewise.model.pool`)"""
+    items are"""
+    pooled: ClassVar[bool] = True
+    """whether a term that acts in lists comes in once all else is fitted: see
+    `slatewise.model.pool`"""
+    first_stage: ClassVar[bool] = False
+    """whether it only ranks all items, by weights of the next click that are fitted once all else
+    is: within slates, and where the best are ranked again, it says nothing"""
+    waits: ClassVar[bool] = False
+    """whether training goes without its features: its weights are fitted once all else is"""
     keeps_out_clicked: ClassVar[bool] = False
     """whether it can keep items clicked before out of rankings (`repeats = false`)"""
     seed_setting: ClassVar[str | None] = None
     """the setting that has the seed of a run where it is not given"""
     without_past: ClassVar[str | None] = None
-    """note where it ranks by the past of users, and no past is known"""
+    """what to note where the term ranks by the past of users and none is known"""
 
     @classmethod
     def check(cls, config: "ModelConfig") -> None:
         """Raise ValueError where this term does not go with the rest of a configuration."""
+
+    @classmethod
+    def unused(cls, config: "ModelConfig") -> Mapping[str, str]:
+        """Return its settings that change nothing in a model, each with what it is for."""
+        return {}
 
     @classmethod
     def obstacle(cls, dataset: SlateDataset) -> str | None:
@@ -181,7 +193,7 @@ class FeatureTerm(Term):
     restates: ClassVar[Mapping[str, frozenset[str]]] = {
         "describe_in": frozenset(["met", "at_times"]),
         "describe_training": frozenset(["met", "at_times", "describe_in"]),
-        "at_times": frozenset(["item_state"]),
+        "at_times": frozenset(["item_state", "of_rows"]),
         "item_state": frozenset(["at_times"]),
         "state_after": frozenset(["item_state"]),
         "before_slate": frozenset(["describe_in"]),
@@ -230,6 +242,11 @@ class FeatureTerm(Term):
     def fit(cls, config: "ModelConfig", dataset: SlateDataset) -> Self:
         """Read off the training part what the features are computed with; nothing by default."""
         return cls()
+
+    @classmethod
+    def fit_on(cls, config: "ModelConfig", dataset: SlateDataset, device: str) -> Self:
+        """Fit the term with the help of a device; by default, as on the host."""
+        return cls.fit(config, dataset)
 
     def describe_in(self, log: SlateDataset | None) -> Describe:
         """Return the function that computes the features of interactions of a log.
@@ -283,12 +300,20 @@ class FeatureTerm(Term):
         raise NotImplementedError
 
     def weights_expected(self, config: "ModelConfig") -> Sequence[float]:
-        """Return the weights of the next click that are likeliest before any is seen: 0 each."""
+        """Return the prior means of the weights of the next click: 0 each."""
         return [0.0] * len(self.columns(config))
 
     def item_state(self, num_items: int) -> ItemState:
         """Return the state before any event. For terms that rank all items, or in lists."""
         raise NotImplementedError
+
+    def of_rows(self, known: Floats, rows: Int64Array, groups: npt.NDArray[np.integer]) -> Floats:
+        """Return the features [R, P] of items in rows [R] and groups [R] of the model.
+
+        `known` [R, S] is what a state says of them, 0 for those it has not met; by default, it is
+        the features. For terms that rank all items.
+        """
+        return known
 
     def in_list(
         self,
@@ -372,17 +397,3 @@ class FeatureTerm(Term):
                 found += [rows] * max(1, len(showing.clicks))
         empty = self.met(NO_HISTORY, np.empty(0, np.int64))[1]
         return torch.from_numpy(np.concatenate([empty, *found])).to(interactions.clicks.device)
-
-
-def typical_sizes(features: Tensor) -> tuple[float, ...]:
-    """Return the root mean square of what is not 0 in each column of [K, P]; 1 for none."""
-    known = (features != 0).sum(0).clamp(min=1)
-    sizes = (features.double().square().sum(0) / known).sqrt()
-    return tuple(torch.where(sizes > 0, sizes, 1.0).tolist())
-
-
-def training_sample(dataset: SlateDataset) -> Interactions:
-    """Return the training interactions of some users, always the same."""
-    users = np.flatnonzero(dataset.train_end > 0)
-    drawn = torch.from_numpy(np.random.default_rng(0).permutation(users)[:MOST_USERS])
-    return dataset.interactions().of_users(drawn, torch.from_numpy(dataset.train_end)[drawn])

@@ -23,12 +23,15 @@ _SHORT, _LONG, _WARPS = 8, 8, 2
 further piece, which is read twice, and warps of a program. Registers decide how many programs run
 side by side, and these hide how long memory takes: at FINN.no's size on an H200, 1.7 ms; with
 pieces of 16 and one warp 4.9."""
+_SHORT_WITH_FEATURES, _WARPS_WITH_FEATURES = 4, 1
+"""The same where items have features, which need registers too: a whole step takes 8.1 ms and not
+8.8."""
 _REPLICAS = 2_048
 """Rows in which the gradients of a few shared weights are added up, to be summed in the end."""
 
 
 @dataclass(frozen=True)
-class Slates:
+class SlateBatch:
     """Which slates of a log were chosen from, and what was chosen."""
 
     cells: Tensor
@@ -44,7 +47,7 @@ class Slates:
     weights: Tensor
     """[N]"""
     features: Tensor | None = None
-    """[F, P], of single or half precision"""
+    """[F, P], of single or half precision, or whole numbers of one byte"""
     taken: Tensor | None = None
     """[F] bool"""
     stops: Tensor | None = None
@@ -68,7 +71,7 @@ def choice_values(
     states: Tensor,
     items: Tensor,
     no_click: Tensor,
-    slates: Slates,
+    slates: SlateBatch,
     *,
     feature_weights: Tensor | None = None,
     positions: Tensor | None = None,
@@ -90,7 +93,7 @@ def choice_values(
 def run_choices(
     inputs: tuple[Tensor | None, ...],
     items: Tensor,
-    slates: Slates,
+    slates: SlateBatch,
     gradient: RowGradient | None,
     *,
     wanted: bool,
@@ -133,6 +136,7 @@ def run_choices(
             kappa=slates.kappa,
             include_bias=slates.is_choice,
             distance=slates.distance,
+            wanted=wanted,
         )
         if sampled:
             is_candidate = torch.zeros(len(items), dtype=torch.uint8, device=items.device)
@@ -143,6 +147,9 @@ def run_choices(
         return values if tensor is None else tensor
 
     taken = None if slates.taken is None else slates.taken.view(torch.uint8)
+    short, warps = _SHORT, _WARPS
+    if features is not None:
+        short, warps = _SHORT_WITH_FEATURES, _WARPS_WITH_FEATURES
     if count:
         choice_kernel[(count,)](
             states, items, no_click, slates.cells, slates.starts, slates.lengths, slates.clicks,
@@ -154,12 +161,12 @@ def run_choices(
             slates.cells if gradient is None else gradient.slots, len(items), of_states, of_none,
             of_features, of_positions, of_factors, of_enough, of_sums, slates.kappa, multiplicity,
             last, C=items.shape[1], D=dims, P=num_features, DP=width(dims),
-            PP=width(max(1, num_features)), SHORT=_SHORT, LONG=_LONG, REPLICAS=_REPLICAS,
+            PP=width(max(1, num_features)), SHORT=short, LONG=_LONG, REPLICAS=_REPLICAS,
             COPIES=COPIES, DISTANCE=slates.distance, BIAS=items.shape[1] > dims,
             FEATURES=features is not None, POSITIONS=positions is not None,
             FACTORS=factors is not None, TAKEN=taken is not None, STOPS=stops is not None,
             EXPOSURE=slates.lambdas is not None, IS_CHOICE=slates.is_choice, SAMPLED=sampled,
-            SUMS=sums is not None, ITEMS=gradient is not None, GRADIENT=wanted, num_warps=_WARPS,
+            SUMS=sums is not None, ITEMS=gradient is not None, GRADIENT=wanted, num_warps=warps,
         )  # fmt: skip
     if not wanted:
         return values, within, []

@@ -236,7 +236,10 @@ def choice_kernel(
                 if SAMPLED:
                     mine = tl.where(click >= 0, kappa * own, -1e30)
                     high = tl.maximum(everything, mine)
-                    # A clicked item that is a candidate too must not be counted twice.
+                    # A clicked item that is a candidate too must not be counted twice: a candidate
+                    # stands for `multiplicity` items, so 1 − multiplicity is added, not 1. Where
+                    # the rest then vanishes in rounding (`drowned`), the clicked item is the whole
+                    # sum; else a logarithm of 0, or of less, would follow.
                     alone = tl.exp(mine - high)
                     share = tl.where(twice, 1.0 - multiplicity, 1.0) * alone
                     rough = tl.exp(everything - high)

@@ -4,7 +4,7 @@ Noise is counted, not streamed: a normal depends on the key of a step and on the
 alone. So it is made again where it is needed again, and never kept in memory.
 """
 
-from typing import Any, Final
+from typing import Final
 
 import torch
 import triton
@@ -106,12 +106,3 @@ class RowGradient:
         summed = copies.view(len(self.popular), COPIES, -1).sum(1)
         self.total.index_add_(0, self.popular, summed)
         copies.zero_()
-
-    def arguments(self) -> dict[str, Any]:
-        """Return what kernels take."""
-        return {
-            "gradient": self.buffer,
-            "slots": self.slots,
-            "num_items": self.rows,
-            "COPIES": COPIES,
-        }

@@ -115,7 +115,7 @@ def _sum_without(relevances: Any, column: Any) -> Any:
 
 @part
 def _sum_left(relevances: Any, gone: Any, number: Any) -> Any:
-    """Sum the relevances of what is not gone in an interaction, by its number."""
+    """Sum the relevances of the items left in an interaction, by its number."""
     total = _ZERO
     for k in range(len(relevances)):
         total += relevances[k] if gone[k] != number else _ZERO
@@ -124,7 +124,7 @@ def _sum_left(relevances: Any, gone: Any, number: Any) -> Any:
 
 @part
 def _add_left(slope: Any, gone: Any, number: Any, apart: Any) -> None:
-    """Add a slope to all candidates [K] that are not gone in an interaction."""
+    """Add a slope to all candidates [K] left in an interaction."""
     for k in range(len(apart)):
         apart[k] += slope if gone[k] != number else _ZERO
 

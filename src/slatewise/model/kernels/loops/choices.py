@@ -22,7 +22,10 @@ def choice_slopes(
     first: Any,
     second: Any,
 ) -> None:
-    """Fill in the slopes [k]; `clicked` is −1 for no click."""
+    """Fill in the slopes [k]; `clicked` is −1 for no click.
+
+    Nodes come in ascending order, an even number, as far below 0 as above.
+    """
     count = len(means)
     top = no_click
     for i in range(count):
@@ -39,10 +42,11 @@ def choice_slopes(
             if j != i:
                 rest += shares[j]
         rest = max(rest, 1e-300)
+        inverse = 1.0 / rest
         spread, bend = 0.0, 0.0
         for j in range(count):
             if j != i:
-                weight = shares[j] / rest
+                weight = shares[j] * inverse
                 spread += weight * weight * variances[j]
                 bend += weight * (1.0 - weight) * variances[j]
         sign, shift = -1.0, -spread
@@ -53,13 +57,15 @@ def choice_slopes(
         middle = sign * (means[i] - top - math.log(rest) - 0.5 * bend - shift)
         reach = math.sqrt(variances[i] + spread)
         total, slope, curve = 0.0, 0.0, 0.0
-        for q in range(len(nodes)):
-            x = middle + reach * nodes[q]
-            lower = math.exp(-abs(x))
-            share = (1.0 if x > 0 else lower) / (1.0 + lower)  # σ(x), without overflow
-            change = weights[q] * lower / ((1.0 + lower) * (1.0 + lower))  # σ (1 − σ)
-            total += weights[q] * share
-            slope += change
-            curve += change * (1.0 - 2.0 * share)
+        central = math.exp(-middle)
+        # Nodes lie symmetrically: e^{-x} of both of a pair is one exponential and its inverse.
+        for q in range(len(nodes) // 2):
+            apart = math.exp(reach * nodes[q])  # of the negative node
+            for lower in (min(central * apart, 1e300), min(central / apart, 1e300)):
+                share = 1.0 / (1.0 + lower)  # σ(x); lower is e^{-x}
+                change = weights[q] * share * (lower * share)  # σ (1 − σ)
+                total += weights[q] * share
+                slope += change
+                curve += change * (1.0 - 2.0 * share)
         first[i] = sign * slope / total
         second[i] = min(curve / total - (slope / total) ** 2, 0.0)

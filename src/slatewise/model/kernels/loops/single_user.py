@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from slatewise.compiled.compilation import fast
+from slatewise.compiled.functions import sigmoid, tanh
 
 
 @fast
@@ -55,9 +56,9 @@ def follow_gru(
                 _slate_step(inputs, fractions[j, kinds[step]], state[j])
                 continue
             for h in range(hidden):
-                reset = 1 / (1 + np.exp(-(inputs[h] + own[h])))
-                update = 1 / (1 + np.exp(-(inputs[hidden + h] + own[hidden + h])))
-                new = np.tanh(inputs[2 * hidden + h] + reset * own[2 * hidden + h])
+                reset = sigmoid(inputs[h] + own[h])
+                update = sigmoid(inputs[hidden + h] + own[hidden + h])
+                new = tanh(inputs[2 * hidden + h] + reset * own[2 * hidden + h])
                 state[j, h] = new + update * (state[j, h] - new)
         for d in range(dims):
             total = np.float32(0)

@@ -1,0 +1,104 @@
+"""The network that ranks all items, as a term: weights of its own, and none within slates."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from slatewise import ModelConfig, Recommender, TrainingConfig, fit
+from slatewise.data import SlateDataset
+from slatewise.model.terms.item_network import ItemNetworkTerm
+from slatewise.model.terms.popularity import PopularityTerm
+from slatewise.selection.candidates import candidates_of, first_stage_of
+from slatewise.slates.additions import TermWeights
+from slatewise.slates.logs import refresh_from
+from slatewise.training import load, save
+from tests.contract.world import END, ITEMS, small_log
+
+NAMES = ("history", "item_network", "popularity")
+QUICK = TrainingConfig(max_epochs=2)
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> SlateDataset:
+    return small_log(tmp_path_factory.mktemp("item_network"))
+
+
+@pytest.fixture(scope="module")
+def term(dataset: SlateDataset) -> ItemNetworkTerm:
+    return ItemNetworkTerm.fit(ModelConfig(item_network_units=4), dataset)
+
+
+@pytest.mark.parametrize("ranking", ["slate", "next-click"])
+def test_it_ranks_all_items_and_says_nothing_within_slates(
+    ranking: str, dataset: SlateDataset
+) -> None:
+    config = {"ranking": ranking, "dimensions": 2, "item_network_units": 4, "terms": NAMES}
+    model = fit(dataset, ModelConfig.build(config, "the test"), QUICK)
+    posterior = model.posterior
+    read = (TermWeights.in_slates, TermWeights.in_made_slates, TermWeights.of_rankings)
+    in_slates, again, ranked = (one(posterior, NAMES) for one in read)
+    for silent in (in_slates, again):
+        assert not silent.means["item_network"].any()
+        assert np.abs(silent.draws(8, np.random.default_rng(0))["item_network"]).max() < 1e-4
+    assert ranked.means["item_network"].all()
+    assert ranked.draws(8, np.random.default_rng(0))["item_network"].std(0).min() > 1e-3
+    # Others have the weights that they have without it wherever it says nothing.
+    for name in ("history", "popularity"):
+        if ranking == "slate":
+            assert (again.means[name] == in_slates.means[name]).all()
+            assert (ranked.means[name] == in_slates.means[name]).all()
+        else:
+            assert (ranked.means[name] != again.means[name]).all()
+            assert (again.means[name] != in_slates.means[name]).all()
+
+
+def test_a_saved_model_ranks_by_the_same_network(dataset: SlateDataset, tmp_path: Path) -> None:
+    config = ModelConfig(terms=("item_network",), dimensions=2, item_network_units=4)
+    model = fit(dataset, config, QUICK)
+    save(model, tmp_path / "run")
+    again = load(tmp_path / "run")
+    rankings = [model.posterior.ranking, again.posterior.ranking]
+    assert rankings[0] is not None
+    assert rankings[1] is not None
+    assert torch.equal(rankings[0].mean, rankings[1].mean)
+    assert rankings[1].again is not None
+    found = []
+    for one in (model, again):
+        recommender = Recommender(one)
+        refresh_from(recommender, dataset)
+        found.append(recommender.ranker.table.features_of(np.arange(ITEMS)))
+        # Items that come later have what their group says, as soon as they are there.
+        recommender.add_items(["new", "of a new group"], ["a", "c"])
+        later = recommender.ranker.table.features_of([ITEMS, ITEMS + 1])
+        assert later.any(axis=1).all()
+        assert (later[0] != later[1]).any()
+    np.testing.assert_array_equal(*found)
+
+
+def test_what_it_says_at_a_time_is_what_a_state_says_then(
+    dataset: SlateDataset, term: ItemNetworkTerm
+) -> None:
+    every, state = np.arange(ITEMS), term.state_after(dataset)
+    there = term.of_rows(state.features(END)[:ITEMS], every, dataset.item_groups)
+    np.testing.assert_allclose(there, term.at_times(dataset)(every, np.full(ITEMS, END)), atol=1e-5)
+
+
+def test_it_is_for_logs_with_hours_many_interactions_and_items_that_come_and_go(
+    dataset: SlateDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert ItemNetworkTerm.obstacle(dataset) == "268 training interactions, 2,000 needed"
+    with monkeypatch.context() as only_an_order:
+        only_an_order.setitem(dataset.meta, "clock_times", False)
+        for term in (ItemNetworkTerm, PopularityTerm):  # items "stay" where there are no hours
+            assert term.default_obstacle(dataset) == "the times of the log are only an order"
+    monkeypatch.setattr("slatewise.model.terms.item_network.LEAST", 100)
+    assert ItemNetworkTerm.obstacle(dataset) is None
+    assert ItemNetworkTerm.default_obstacle(dataset) == "items stay"
+    # `--auto` does not judge it by slates, of which it says nothing.
+    tried, _ = candidates_of(ModelConfig(), dataset)
+    assert "item_network" not in tried
+    assert first_stage_of(ModelConfig(), dataset) == ([], {"item_network": "items stay"})
+    monkeypatch.setattr("slatewise.model.terms.item_network.items_stay", lambda dataset: False)
+    assert first_stage_of(ModelConfig(), dataset) == (["item_network"], {})
