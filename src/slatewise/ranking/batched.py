@@ -8,13 +8,13 @@ are decided for all items side by side. A GPU is limited by how often the R x I 
 written: the product is the whole of m, the pilot comes from the best items of blocks, which is
 one look at it and not a sort, and the bounds are one compiled pass.
 
-Shapes: R profiles, I items, D dimensions, P items of the pilot, E events.
+Shapes: R profiles, I items, D dimensions, P items of the pilot, E events, or offsets.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 import torch
 from torch import Tensor
@@ -29,6 +29,25 @@ _BITS: Final = 24
 """Events have probabilities in multiples of 2^−24, rounded up: a whole number decides exactly."""
 _AGAIN: Final = 32
 """Further items that are looked at in double precision where floats say what the best are."""
+
+
+class BatchedAdditions(NamedTuple):
+    """What is added to −√E D: to every item, and to a few for each profile."""
+
+    of_items: Tensor
+    """[I]"""
+    pairs: tuple[Tensor, Tensor]
+    """[E] each: profiles and items, no pair twice"""
+    offsets: Tensor
+    """[E] what is added to these"""
+
+    def of_rows(self, rows: slice) -> "BatchedAdditions":
+        """Return those of some profiles, which are renumbered."""
+        row, item = self.pairs
+        here = (row >= rows.start) & (row < rows.stop)
+        return BatchedAdditions(
+            self.of_items, (row[here] - rows.start, item[here]), self.offsets[here]
+        )
 
 
 @dataclass(frozen=True)
@@ -63,7 +82,13 @@ class BatchedTable:
         squares = self.scale.square()
         return 2 * squares.square().sum(1), 4 * squares.amax(1)
 
-    def rank_means(self, profiles: Tensor, k: int, exclude: tuple[Tensor, Tensor]) -> Tensor:
+    def rank_means(
+        self,
+        profiles: Tensor,
+        k: int,
+        exclude: tuple[Tensor, Tensor],
+        added: BatchedAdditions | None = None,
+    ) -> Tensor:
         """Rank by −√(‖z − μ‖² + Σσ²), the closed form that predictions use: [R, D] -> [R, k].
 
         `exclude` are pairs of a profile and an item that it is not shown.
@@ -71,9 +96,17 @@ class BatchedTable:
         parts = []
         for rows, pairs in self._blocks(profiles, exclude):
             near = self._expected(profiles[rows], pairs)
+            offsets = None
+            if added is not None:
+                here = added.of_rows(rows)
+                offsets = here.of_items.repeat(len(near), 1)
+                offsets[here.pairs] += here.offsets
+                near = near.clamp(min=0).sqrt_().sub_(offsets)
             found = near.topk(min(k + _AGAIN, near.shape[1]), largest=False)
             gaps = profiles[rows, None].double() - self.mean[found.indices]
             exact = gaps.square().sum(2) + self._variance[found.indices]
+            if offsets is not None:
+                exact = exact.sqrt() - offsets.gather(1, found.indices)
             exact = torch.where(found.values.isfinite(), exact, torch.inf)
             parts.append(_best(exact, found.indices, k))
         return torch.cat(parts)

@@ -24,7 +24,7 @@ _ROWS_AT_ONCE = 1 << 16
 _REMEDY = "Create the table again."
 
 
-class Columns(NamedTuple):
+class TableColumns(NamedTuple):
     """What is known of the items, laid out for one pass over all means."""
 
     means: Floats32  # [C / 16, D, 16]
@@ -42,7 +42,7 @@ class Columns(NamedTuple):
 
 
 _MADE = ("offers", "features")
-FILES = {name: f"{name}.bin" for name in Columns._fields if name not in _MADE}
+FILES = {name: f"{name}.bin" for name in TableColumns._fields if name not in _MADE}
 CONTENTS = (HEADER, *FILES.values())
 
 
@@ -51,12 +51,12 @@ def capacity_for(num_items: int) -> int:
     return -(-(num_items + num_items // 8 + 64) // LANES) * LANES
 
 
-def allocate(capacity: int, dimensions: int, spreads: int = 2) -> Columns:
+def allocate(capacity: int, dimensions: int, spreads: int = 2) -> TableColumns:
     """Return columns in memory without items; the system gives the pages as they are used."""
     return _arrays(capacity, dimensions, spreads, lambda _, dtype, shape: np.zeros(shape, dtype))
 
 
-def grown(columns: Columns, capacity: int, spreads: int) -> Columns:
+def grown(columns: TableColumns, capacity: int, spreads: int) -> TableColumns:
     """Return a copy in memory with more rows, or with scales of biases too."""
     features = np.zeros((capacity // LANES, *columns.features.shape[1:]), np.float32)
     larger = allocate(capacity, columns.rows.shape[2], spreads)._replace(features=features)
@@ -78,7 +78,7 @@ def in_blocks(rows: npt.NDArray[Any], capacity: int) -> Floats32:
 
 
 def fill(
-    columns: Columns,
+    columns: TableColumns,
     start: int,
     means: npt.NDArray[Any],
     scales: npt.NDArray[Any],
@@ -96,7 +96,7 @@ def fill(
 
 
 def put(
-    columns: Columns,
+    columns: TableColumns,
     indices: npt.NDArray[np.int64],
     means: npt.NDArray[Any],
     scales: npt.NDArray[Any],
@@ -116,7 +116,11 @@ def put(
 
 
 def write(
-    path: Path, num_items: int, dimensions: int, spreads: int, fill_in: Callable[[Columns], None]
+    path: Path,
+    num_items: int,
+    dimensions: int,
+    spreads: int,
+    fill_in: Callable[[TableColumns], None],
 ) -> None:
     """Make a directory of columns that `fill_in` fills; it appears whole or not at all."""
     capacity = capacity_for(num_items)
@@ -138,7 +142,7 @@ def write(
         (directory / HEADER).write_text(text + "\n", encoding="utf-8")
 
 
-def read(path: Path) -> tuple[Columns, int]:
+def read(path: Path) -> tuple[TableColumns, int]:
     """Map a directory of columns; return them with the number of items.
 
     The maps are private: what a process changes is a copy of its own, page by page. Offers are
@@ -182,9 +186,9 @@ def _arrays(
     dimensions: int,
     spreads: int,
     make: Callable[[str, type, tuple[int, ...]], npt.NDArray[Any]],
-) -> Columns:
+) -> TableColumns:
     flat = (capacity,)
-    return Columns(
+    return TableColumns(
         means=make("means", np.float32, (capacity // LANES, dimensions, LANES)),
         rows=make("rows", np.float32, (capacity, 2, dimensions)),
         spreads=make("spreads", np.float32, (spreads, capacity)),

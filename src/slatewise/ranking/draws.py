@@ -101,7 +101,7 @@ def _rank(
     heaps = _Heaps(held, np.zeros(count, np.int64), scores, items)
     if size and count:
         added = added.only(rule.passing(added.items))
-        rest = rule.without(np.union1d(known.items, added.items))
+        rest = rule.without(np.concatenate([known.items, added.items]))
         words = np.random.SeedSequence(seed).generate_state(5, np.uint64)
         random = words[:4], words[4:].view(np.int32)
         featured = added.weights.shape[1] > 0

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from slatewise.ranking import plain
 from slatewise.ranking.additions import NO_ADDITIONS, AdditionArrays, Additions, arrays_of
-from slatewise.ranking.columns import LANES, Columns, Floats32
+from slatewise.ranking.columns import LANES, Floats32, TableColumns
 from slatewise.ranking.filters import NO_FILTER, Filter, Rules, narrowed, rules
 from slatewise.ranking.loops import expected, heap
 from slatewise.ranking.loops.pieces import Distance, Dot
@@ -65,7 +65,7 @@ def rank_expected(
 
 def _distance(
     num_items: int,
-    columns: Columns,
+    columns: TableColumns,
     zs: Floats32,
     rule: Rules,
     added: AdditionArrays,
@@ -88,7 +88,7 @@ def _distance(
 
 def _dot(
     num_items: int,
-    columns: Columns,
+    columns: TableColumns,
     zs: Floats32,
     rule: Rules,
     added: AdditionArrays,
@@ -109,13 +109,13 @@ def _dot(
     best[items >= 0] = np.exp(best[items >= 0])
 
 
-def _logs(columns: Columns, items: Ints, added: AdditionArrays) -> Floats:
+def _logs(columns: TableColumns, items: Ints, added: AdditionArrays) -> Floats:
     """Return what is added to the utility of items in each profile, as a log: [n, M]."""
     logs = added.offsets_of(items) + added.weights @ _features(columns, items, added).T
     return np.ascontiguousarray(logs.T + _log_biases(columns, items)[:, None])
 
 
-def _log_biases(columns: Columns, items: Ints | slice) -> Floats:
+def _log_biases(columns: TableColumns, items: Ints | slice) -> Floats:
     """Return log E exp(b_i) of items [n]: the mean of a Gaussian plus half its variance."""
     logs = columns.offers[items].astype(np.float64)
     if len(columns.spreads) > 2:
@@ -123,7 +123,7 @@ def _log_biases(columns: Columns, items: Ints | slice) -> Floats:
     return logs
 
 
-def _features(columns: Columns, items: Ints, added: AdditionArrays) -> Floats:
+def _features(columns: TableColumns, items: Ints, added: AdditionArrays) -> Floats:
     """Return the features of items [n, P], or none where the request has no weights."""
     rows = columns.features[items // LANES, :, items % LANES].astype(np.float64)
     return rows[:, : added.weights.shape[1]]
@@ -143,7 +143,7 @@ def nodes(first: float, last: float, step: float) -> tuple[Floats, Floats]:
 
 
 def _shortlist(
-    columns: Columns,
+    columns: TableColumns,
     rule: Rules,
     added: AdditionArrays,
     lower: npt.NDArray[Any],
@@ -167,7 +167,7 @@ def _shortlist(
 
 
 def _bounds(
-    num_items: int, columns: Columns, zs: Floats32, added: AdditionArrays
+    num_items: int, columns: TableColumns, zs: Floats32, added: AdditionArrays
 ) -> tuple[Floats32, Floats32]:
     """Return bounds [I] of the expected relevance of distances, from below and above.
 

@@ -19,7 +19,7 @@ from slatewise.ranking.request import (
     checked_profiles,
     loops_of,
     no_ranking,
-    one_for_each,
+    one_per_profile,
     whole_ranking,
 )
 from slatewise.ranking.table import Ints, ItemTable
@@ -82,8 +82,8 @@ def rank_means_many(
             table, profiles, k, filters, additions, relevance=relevance, spread=spread
         )
     rows = checked_profiles(table, profiles, k, 2)
-    each = one_for_each(filters, rows, "filters")
-    given = one_for_each(additions, rows, "additions")
+    each = one_per_profile(filters, rows, "filters")
+    given = one_per_profile(additions, rows, "additions")
     listed = [b for b, filter in enumerate(each) if filter.allow is not None]
     others = [b for b, filter in enumerate(each) if filter.allow is None]
     result = no_ranking(len(rows), k)

@@ -21,7 +21,7 @@ from slatewise.ranking.request import (
     checked_profiles,
     checked_seed,
     no_ranking,
-    one_for_each,
+    one_per_profile,
 )
 from slatewise.ranking.table import Ints, ItemTable
 
@@ -70,7 +70,7 @@ def rank_means_many(
 ) -> Ranking:
     """Rank for many profiles [J, D], each with its filter and additions or all with one: [J, k]."""
     zs = checked_profiles(table, profiles, k, 2).astype(np.float64)
-    each = one_for_each(filters, zs, "filters"), one_for_each(additions, zs, "additions")
+    each = one_per_profile(filters, zs, "filters"), one_per_profile(additions, zs, "additions")
     every, ranking = np.arange(table.num_items), no_ranking(len(zs), k)
     for j, (filter, more) in enumerate(zip(*each, strict=True)):
         scores = np.empty(table.num_items)

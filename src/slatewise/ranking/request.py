@@ -76,8 +76,8 @@ def checked_profiles(table: ItemTable, profiles: npt.ArrayLike, k: int, axes: in
     return rows
 
 
-def one_for_each(given: Sequence[T] | T, profiles: Floats32 | Floats, name: str) -> list[T]:
-    """Return one of something for each profile, where there may be one for all."""
+def one_per_profile(given: Sequence[T] | T, profiles: Floats32 | Floats, name: str) -> list[T]:
+    """Return a list with one entry a profile, repeating a single one for all."""
     if not isinstance(given, Sequence):
         return [given] * len(profiles)
     if len(given) != len(profiles):
@@ -107,7 +107,8 @@ def checked_known(
             f"another shape: {list(values.shape)}.",
             "Give known_vectors [J, C, D].",
         )
-    if len(np.unique(known)) < len(known) or not np.isfinite(values).all():
+    in_order = (known[1:] > known[:-1]).all()  # then each is there once
+    if not (in_order or len(np.unique(known)) == len(known)) or not np.isfinite(values).all():
         raise SlatewiseError(
             "A known item is named twice, or its vector is not finite.", "Give each once."
         )

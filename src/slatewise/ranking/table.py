@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from slatewise.errors import SlatewiseError
 from slatewise.ranking import columns as layout
-from slatewise.ranking.columns import Columns, Floats32
+from slatewise.ranking.columns import Floats32, TableColumns
 
 Ints = npt.NDArray[np.int64]
 
@@ -27,7 +27,7 @@ class ItemTable:
     for requests that begin later.
     """
 
-    def __init__(self, columns: Columns, num_items: int) -> None:
+    def __init__(self, columns: TableColumns, num_items: int) -> None:
         self._columns = columns
         self._num_items = num_items
         self._num_groups = int(columns.groups[:num_items].max(initial=-1)) + 1
@@ -67,7 +67,7 @@ class ItemTable:
         """Map the table in a directory that `create` wrote."""
         return cls(*layout.read(Path(path)))
 
-    def snapshot(self) -> tuple[int, Columns]:
+    def snapshot(self) -> tuple[int, TableColumns]:
         """Return the number of items, and arrays that hold at least these."""
         num_items = self._num_items  # first: the arrays may be replaced by longer ones meanwhile
         return num_items, self._columns
@@ -297,7 +297,7 @@ def _spreads(rows: Rows) -> int:
     return 3 if rows[4].any() else 2
 
 
-def _in_memory(rows: Rows) -> Columns:
+def _in_memory(rows: Rows) -> TableColumns:
     capacity = layout.capacity_for(len(rows[0]))
     columns = layout.allocate(capacity, rows[0].shape[1], _spreads(rows))
     columns.offers[:] = -np.inf

@@ -1,6 +1,6 @@
 """Bounds of the chance that a drawn item gets among the best, sixteen at a time.
 
-docs/thompson.md derives them; what they are for is in `thinning`.
+docs/thompson-proofs.md derives them; what they are for is in `thinning`.
 """
 
 import math

@@ -161,11 +161,11 @@ def fill_bounds(relevance: Any, columns: Any, item: Any, near: Any, most: Any, d
 
 
 @inlined
-def best_profile(relevance: Any, blocks: Any, tiles: Any, lengths: Any) -> Any:
-    """Measure the columns of the one block [1, D, 16] against the nearest of the profiles."""
+def best_profile(relevance: Any, means: Any, block: Any, tiles: Any, lengths: Any) -> Any:
+    """Measure the columns of a block of means [D, 16] against the nearest of the profiles."""
     nearest = everywhere(np.float32(np.inf))
     for first in range(0, len(tiles), 4):
-        for near in squared_distances(blocks, 0, tiles, first, 4):
+        for near in squared_distances(means, block, tiles, first, 4):
             nearest = smaller(near, nearest)
     return nearest
 
@@ -184,6 +184,7 @@ def drawn_score(
     """Make the event of an item in draw j one of its law; return its score, or -inf if none."""
     mean, scale, profile = columns.rows[item, 0], columns.rows[item, 1], draws.profiles[j]
     bound = np.float64(draws.bounds[j])
+    total, widest = np.float64(columns.spreads[0, item]), np.float64(columns.spreads[1, item])
     low, bias_sd, tau = -np.inf, 0.0, np.inf
     if heaps.sizes[j] == heaps.scores.shape[1]:
         low = heaps.scores[j, 0]
@@ -192,11 +193,12 @@ def drawn_score(
     if len(columns.spreads) > 2:
         bias_sd = np.float64(columns.spreads[2, item])
     if bias_sd > 0.0 and low > -np.inf:
-        excess = raised(mean, scale, profile, offer - low, bias_sd, bound, state)
+        given = mean, scale, profile, total, widest, offer - low, bias_sd, bound, state
+        excess = raised(*given, draws.room)
         return low + excess if excess >= 0.0 else -np.inf
     if offer < low:
         return -np.inf
-    squared = drawn(mean, scale, profile, tau, bound, state)
+    squared = drawn(mean, scale, profile, total, widest, tau, bound, state, draws.room)
     if squared < 0.0:
         return -np.inf
     if bias_sd > 0.0:

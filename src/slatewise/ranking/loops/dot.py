@@ -2,7 +2,7 @@
 
 A measure of closeness, `near`, is here a dot product, and the more the better: bounded from above,
 with what rounding may have taken. In a draw a score is a normal number, so that its chance to reach
-another and its law beyond that are closed forms; docs/thompson.md has the proof.
+another and its law beyond that are closed forms; docs/thompson-proofs.md has the proof.
 """
 
 import math
@@ -219,11 +219,11 @@ def fill_bounds(relevance: Any, columns: Any, item: Any, near: Any, most: Any, d
 
 
 @inlined
-def best_profile(relevance: Any, blocks: Any, tiles: Any, lengths: Any) -> Any:
-    """Measure the columns of the one block [1, D, 16] against the best of the profiles."""
+def best_profile(relevance: Any, means: Any, block: Any, tiles: Any, lengths: Any) -> Any:
+    """Measure the columns of a block of means [D, 16] against the best of the profiles."""
     best = everywhere(np.float32(-np.inf))
     for first in range(0, len(tiles), 4):
-        for near in _four(blocks, 0, tiles, lengths, first):
+        for near in _four(means, block, tiles, lengths, first):
             best = larger(near, best)
     return best
 

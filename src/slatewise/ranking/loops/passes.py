@@ -86,11 +86,13 @@ def greedy(
     every = 0, len(added.items)
     given = added, 0, every, profiles, rule.caps, held
     size = _keep_offset(relevance, columns, *given, scores, items)
+    # The least of a full heap, rounded down to a float: what cannot reach it need not be settled.
     low = lowered(scores[0]) if size == len(scores) else np.float32(-np.inf)
     ends, lengths = extremes(added.weights, 0, 1), lengths_of(profiles)
     for block in range((num_items + WIDTH - 1) // WIDTH):
         at = block * WIDTH
         near = one(relevance, columns, block, profiles, lengths, 0)
+        # A bit for each of 16 items that may get in: soon after the start hardly any block has one.
         found = within(relevance, near, ceilings(columns, block, ends), low)
         if found == 0:
             continue
@@ -127,6 +129,7 @@ def greedy_many(
     """
     count, held = len(profiles), np.zeros(caps.shape, np.int64)
     sizes = np.zeros(count, np.int64)
+    # Of a profile that asks for nothing, no item gets in.
     lows = np.where(limits > 0, -np.inf, np.inf).astype(np.float32)
     weights, ends, lengths = added.weights, same_ends(added.weights), lengths_of(profiles)
     for b in range(count):
@@ -139,6 +142,7 @@ def greedy_many(
     for block in range((num_items + WIDTH - 1) // WIDTH):
         at = block * WIDTH
         top = load(columns.offers, at)
+        # Four profiles share each read of the block: memory is what bounds a pass.
         for first in range(0, count, TILE):
             nears = four(relevance, columns, block, profiles, lengths, first)
             for which in range(TILE):
