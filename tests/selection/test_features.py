@@ -12,7 +12,14 @@ from slatewise.data.preparation import prepare
 from slatewise.data.split import SplitConfig
 from slatewise.model.config import ModelConfig
 from slatewise.model.item_features import ItemFeatures
-from slatewise.selection import Choice, Selection, SelectionConfig, leave_out, read_choice, select
+from slatewise.selection import (
+    ModelChoice,
+    Selection,
+    SelectionConfig,
+    leave_out,
+    read_choice,
+    select,
+)
 from slatewise.training import TrainingConfig
 
 MODEL = ModelConfig(dimensions=2, dynamics="linear", prior="flat", evidence=("feed",))
@@ -67,7 +74,7 @@ def test_features_that_tell_of_new_items_are_kept_with_a_bias(
     assert found.described
     assert "bias" in found.model.terms
     found.write(tmp_path)
-    assert read_choice(tmp_path, MODEL) == Choice(found.model, described=True)
+    assert read_choice(tmp_path, MODEL) == ModelChoice(found.model, described=True)
     assert found.to_json()["name"].endswith("+features")
 
 

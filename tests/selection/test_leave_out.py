@@ -14,8 +14,8 @@ from slatewise.model.config import ModelConfig
 from slatewise.model.registry import TERMS
 from slatewise.selection import (
     SELECTION,
-    Choice,
     Comparison,
+    ModelChoice,
     Selection,
     SelectionConfig,
     leave_out,
@@ -71,7 +71,7 @@ def test_parts_that_stand_in_for_each_other_are_kept_together(
 ) -> None:
     """Each alone can be done without; both together cannot."""
 
-    def judge(self: object, choice: Choice, stage: str, **options: object) -> Estimate:
+    def judge(self: object, choice: ModelChoice, stage: str, **options: object) -> Estimate:
         value = 0.0 if {"history", "position"} & {*choice.model.terms} else -0.1
         return Estimate.of(value, value + 0.001 * np.linspace(-1, 1, 101), 1, "users")
 
@@ -95,7 +95,7 @@ def test_the_same_seed_chooses_the_same_for_the_same_reasons(dataset: SlateDatas
 def test_a_choice_is_read_back(found: Selection, tmp_path: Path) -> None:
     assert read_choice(tmp_path, MODEL) is None
     found.write(tmp_path)
-    assert read_choice(tmp_path, MODEL) == Choice(found.model)
+    assert read_choice(tmp_path, MODEL) == ModelChoice(found.model)
     stored = json.loads((tmp_path / SELECTION).read_text())
     assert stored["candidates"][0]["name"] == found.results[0].name
     assert stored["comparisons"][0]["name"] == "the model to begin with"
@@ -114,7 +114,7 @@ def test_what_a_log_cannot_have_is_not_tried(tmp_path: Path) -> None:
     sources = ["evidence from front page", "evidence from search"]
     assert names == ["bias", "co_clicks", "propensity", "source", *sources]
     assert {"popularity", "position"} <= set(impossible)
-    grown = with_all(Choice(ModelConfig(terms=("history",))), ["bias", "evidence from search"])
+    grown = with_all(ModelChoice(ModelConfig(terms=("history",))), ["bias", "evidence from search"])
     assert (grown.model.terms, grown.model.evidence) == (("history", "bias"), ("search",))
     assert not grown.described
     assert without(grown, "evidence from search").model.evidence == ()
@@ -125,12 +125,12 @@ def test_features_bring_the_bias_they_speak_of(dataset: SlateDataset) -> None:
     names, _ = candidates_of(MODEL, dataset, described=True)
     assert "features" in names
     assert "features" not in candidates_of(MODEL, dataset)[0]
-    described = with_all(Choice(MODEL), ["features"])
+    described = with_all(ModelChoice(MODEL), ["features"])
     assert (described.model.terms, described.described) == (("bias",), True)
     assert described.name == "slate-linear-flat+bias+features"
-    assert with_all(Choice(MODEL), ["bias", "features"]) == described
-    assert without(described, "features") == Choice(described.model)
-    assert without(described, "bias") == Choice(MODEL)
+    assert with_all(ModelChoice(MODEL), ["bias", "features"]) == described
+    assert without(described, "features") == ModelChoice(described.model)
+    assert without(described, "bias") == ModelChoice(MODEL)
 
 
 def test_what_sees_whole_slates_is_tried_beside_what_was_chosen(
@@ -138,7 +138,7 @@ def test_what_sees_whole_slates_is_tried_beside_what_was_chosen(
 ) -> None:
     """A network that explains all that popularity does must not push out what ranks."""
 
-    def judge(self: object, choice: Choice, stage: str, **options: object) -> Estimate:
+    def judge(self: object, choice: ModelChoice, stage: str, **options: object) -> Estimate:
         terms = {*choice.model.terms}
         value = 0.2 if "network" in terms else 0.1 if "popularity" in terms else 0.0
         return Estimate.of(value, value + 0.001 * np.linspace(-1, 1, 101), 1, "users")
@@ -149,3 +149,15 @@ def test_what_sees_whole_slates_is_tried_beside_what_was_chosen(
     found = select(dataset, MODEL, QUICK, training=TRAINING)
     assert found.model.terms == ("popularity", "network")
     assert [one.name for one in found.results if one.kept] == ["popularity", "network"]
+
+
+def test_a_term_that_another_model_names_by_its_import_path_is_no_candidate(
+    dataset: SlateDataset,
+) -> None:
+    before = candidates_of(MODEL, dataset)
+    named = "tests.contract.toys:Beside"
+    assert TERMS[named].obstacle(dataset) is None
+    assert candidates_of(MODEL, dataset) == before
+    assert candidates_of(MODEL.changed(terms=(named,)), dataset) == before
+    TERMS.register(TERMS[named])
+    assert TERMS[named].name in candidates_of(MODEL, dataset)[0]

@@ -19,13 +19,14 @@ from slatewise.model.kernels.backend import has_triton, takes_triton
 from slatewise.model.likelihood import Candidates, Exposure
 from slatewise.model.noise import KeyedNoise, normals
 from slatewise.model.posterior import Posterior
-from slatewise.model.resident import ResidentBatch, Room, resident
+from slatewise.model.resident import ResidentBatch, Room, in_one_byte, resident
 from slatewise.training import TrainingConfig, dense
 from slatewise.training.dense import DenseSteps
 from slatewise.training.objective import ItemRows, negative_elbo
 from slatewise.training.steps import SCALE_RATE, SparseSteps
 from tests.model.ragged import histories, random_interactions
 from tests.model.ragged import normals as seeded_normals
+from tests.parts import all_parts, parts_of
 from tests.training.dense import Dense, leaves
 from tests.training.test_objective import CONFIGS, SOURCES
 from tests.training.test_objective import posterior_of as a_posterior
@@ -145,6 +146,7 @@ PARTS: dict[str, dict[str, Any]] = {
     "dot, all items": {"relevance": "dot", "likelihood": "all-item"},
     "source": {"terms": ("source",)},
     "co_clicks": {"terms": ("co_clicks", "bias")},
+    "contrast": {"terms": ("contrast", "item_network")},
     "network": {"terms": ("network", "position")},
     "enough": {"terms": ("enough",)},
     "enough, source-aware": {"terms": ("enough", "bias"), "likelihood": "source-aware"},
@@ -154,6 +156,18 @@ PARTS: dict[str, dict[str, Any]] = {
     "sampled candidates, source-aware": {"likelihood": "source-aware", "negatives": 5},
     "nothing clicked twice": {"likelihood": "all-item", "terms": ("history",), "repeats": False},
 }
+WITH_REFERENCE: dict[str, dict[str, Any]] = {
+    "gru": {"prior": "flat"},
+    "linear": {"dynamics": "linear", "terms": ("bias",)},
+    "evidence": {"evidence": ("search",)},
+    "amortised": {"initial_state": "amortised"},
+    "terms": {"terms": ("bias", "history", "popularity", "propensity", "position", "source")},
+}
+"""What `Dense` has, by the kernels."""
+
+
+def test_every_part_of_a_model_is_compared() -> None:
+    assert parts_of([*PARTS.values(), *WITH_REFERENCE.values()]) == all_parts()
 
 
 @pytest.mark.parametrize("name", PARTS)
@@ -205,6 +219,26 @@ def test_parts_without_a_reference_of_their_own_are_those_of_the_sparse_step(
         part, _, field = key.rpartition(".")
         right = getattr(own[part], field).grad
         torch.testing.assert_close(gradient, right, rtol=1e-5, atol=1e-8, msg=key)
+
+
+def test_terms_that_wait_cost_training_no_columns() -> None:
+    posterior = posterior_of(terms=("history", "item_network", "network"))
+    whole = described(data(3), posterior)
+    sizes = {name: len(posterior.shared[name].mean) for name in posterior.config.terms}
+    assert whole.cell_features is not None
+    whole.cell_features[:, sizes["history"] :] = 0
+    short = replace(whole, cell_features=whole.cell_features[:, : sizes["history"]])
+    found = []
+    for posterior.training, log in ((False, whole), (True, short)):
+        steps = steps_of(posterior, log)
+        with steps.shared.differentiable():
+            ends = log.train_end[steps.users]
+            loss, _ = steps.negative_elbo(steps.users, ends, torch.tensor([1]))
+            loss.backward()
+        found.append({"loss": loss.detach(), **gradients(steps)})
+    assert bool((found[0]["network.mean"] != 0).all())  # it is drawn towards its prior
+    for name, value in found[0].items():
+        torch.testing.assert_close(found[1][name], value, msg=name)
 
 
 def test_a_batch_has_the_same_shapes_whoever_is_in_it() -> None:
@@ -316,21 +350,42 @@ def test_features_stay_as_they_are_where_nothing_is_moved() -> None:
     assert resident(log, "cpu") is log
 
 
+def test_features_of_one_byte_are_right_to_half_a_step() -> None:
+    posterior = posterior_of(torch.float32, terms=("history", "popularity"))
+    log = described(data(0), posterior)
+    assert log.cell_features is not None
+    features = log.cell_features.float() * torch.logspace(-2, 2, log.cell_features.shape[1])
+    features[:, 1] = 0
+    kept, scales = in_one_byte(features, "cpu")
+    assert kept.dtype == torch.int8
+    assert torch.equal(kept.abs().amax(0), torch.where(torch.arange(len(scales)) == 1, 0, 127))
+    short = replace(log, cell_features=kept, cell_scales=scales)
+    users = torch.tensor([3, 1])
+    found, right = (
+        each.of_users(users).cell_features for each in (short, replace(log, cell_features=features))
+    )
+    assert found is not None
+    assert right is not None
+    assert bool(((found - right).abs() <= 0.5001 * scales).all())
+    # A step takes the rounded numbers, however they are kept.
+    long = replace(log, cell_features=kept * scales, step_features=None)
+    losses = [
+        steps_of(posterior_of(torch.float32, terms=("history", "popularity")), each)
+        .step(torch.tensor([3, 1]), torch.Generator().manual_seed(0), 0.02)
+        .loss
+        for each in (replace(short, step_features=None), long)
+    ]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+
+
 @pytest.mark.skipif(
     not (has_triton() and takes_triton(torch.zeros(1))),
     reason="NO INTERPRETED TRITON: recorded steps are tested on a GPU alone",
 )
-@pytest.mark.parametrize("name", [*PARTS, "gru", "linear", "evidence", "amortised", "terms"])
+@pytest.mark.parametrize("name", [*PARTS, *WITH_REFERENCE])
 def test_steps_by_kernels_are_those_of_plain_torch(name: str) -> None:
     """Two steps, of which the second is filled up."""
-    more: dict[str, dict[str, Any]] = {
-        "gru": {"prior": "flat"},
-        "linear": {"dynamics": "linear", "terms": ("bias",)},
-        "evidence": {"evidence": ("search",)},
-        "amortised": {"initial_state": "amortised"},
-        "terms": {"terms": ("bias", "history", "popularity", "propensity", "position", "source")},
-    }
-    config = ModelConfig(dimensions=3, **(more | PARTS)[name])
+    config = ModelConfig(dimensions=3, **(WITH_REFERENCE | PARTS)[name])
     features = torch.randn(ITEMS, 2) if "features" in name else None
     ends = []
     log = random_interactions(3, users=9, items=ITEMS)

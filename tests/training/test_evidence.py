@@ -15,7 +15,7 @@ from slatewise.model.fitted import SlateModel
 from slatewise.simulation import load_config, write_log
 from slatewise.training import TrainingConfig, fit, load, save
 
-BOTH = ModelConfig(dynamics="linear", dimensions=5, evidence=("search", "recommendation"))
+BOTH = ModelConfig(dynamics="linear", dimensions=3, evidence=("search", "recommendation"))
 SHORT = TrainingConfig(max_epochs=2)
 NEVER = TrainingConfig(max_epochs=1, learning_rate=1e3)
 """Does not improve: what comes back is where training set out."""
@@ -74,9 +74,9 @@ def test_a_later_model_takes_it_over_by_source(model: SlateModel, dataset: Slate
 def test_two_steps_carry_it_from_one_to_the_other(dataset: SlateDataset) -> None:
     """Three epochs of each: the second goes on from where the first came to, not from .1."""
     once = TrainingConfig(max_epochs=3, optimisation="two-step", batch_users=64)
-    linear = fit(dataset, BOTH, once).evidence["search"][0]
-    gru = fit(dataset, BOTH.model_copy(update={"dynamics": "gru"}), once).evidence["search"][0]
     joint = once.model_copy(update={"optimisation": "joint"})
+    linear = fit(dataset, BOTH, joint).evidence["search"][0]
+    gru = fit(dataset, BOTH.model_copy(update={"dynamics": "gru"}), once).evidence["search"][0]
     alone = fit(dataset, BOTH.model_copy(update={"dynamics": "gru"}), joint).evidence["search"][0]
     assert gru > linear > 0.1
     assert gru > alone

@@ -16,6 +16,7 @@ from slatewise.evaluation import ModelRecommender, evaluate
 from slatewise.evaluation.parts import scored_interactions
 from slatewise.features.turnover import share_still_shown
 from slatewise.features.user_history import UserHistory
+from slatewise.files import write_json
 from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
 from slatewise.model.profiles import known_profiles
@@ -25,6 +26,7 @@ from slatewise.slates import Recommender
 from slatewise.training import TrainingConfig, fit, load, next_click, runs, save
 
 ITEMS = 40
+PLAIN = ModelConfig(likelihood="all-item", dimensions=3)
 CONFIG = ModelConfig(
     likelihood="all-item", dimensions=3, terms=("bias", "history", "co_clicks"), neighbours=2
 )
@@ -84,7 +86,7 @@ def slow_choices(model: SlateModel, dataset: SlateDataset) -> tuple[torch.Tensor
 def test_the_weights_have_the_greatest_density_of_held_out_clicks(
     dataset: SlateDataset,
 ) -> None:
-    model = fit(dataset, CONFIG.changed(terms=("bias", "history")), QUICK)
+    model = fit(dataset, PLAIN.changed(terms=("bias", "history")), QUICK)
     features, clicked = slow_choices(model, dataset)
     ranking = model.posterior.ranking
     assert ranking is not None
@@ -123,7 +125,7 @@ def test_a_sample_of_a_large_catalogue_gives_nearly_the_same_weights(
 def test_they_rank_better_than_the_latent_model_alone(
     model: SlateModel, dataset: SlateDataset
 ) -> None:
-    alone = fit(dataset, CONFIG.changed(terms=("bias",)), QUICK)
+    alone = fit(dataset, PLAIN.changed(terms=("bias",)), QUICK)
     found, without = (
         evaluate(ModelRecommender(one, log=dataset), dataset, k=5, resamples=20)["recall@5"].value
         for one in (model, alone)
@@ -144,7 +146,7 @@ def test_they_are_saved_and_a_run_without_them_ranks_by_slates(
     before.posterior.ranking = None
     save(before, tmp_path / "old")
     description = runs.read_run(tmp_path / "old")
-    runs.write_json(
+    write_json(
         tmp_path / "old" / "run.json", {k: v for k, v in description.items() if k != "ranking"}
     )
     assert load(tmp_path / "old").posterior.ranking is None
@@ -178,7 +180,8 @@ def test_thompson_slates_draw_them(model: SlateModel) -> None:
 def test_who_ranks_by_the_next_click(
     settings: dict[str, object], fitted: bool, dataset: SlateDataset
 ) -> None:
-    found = fit(dataset, CONFIG.changed(**settings), TrainingConfig(max_epochs=1))
+    asked = PLAIN.changed(**{"terms": CONFIG.terms} | settings)
+    found = fit(dataset, asked, TrainingConfig(max_epochs=1))
     assert (found.posterior.ranking is not None) == fitted
 
 

@@ -68,7 +68,7 @@ def log() -> Interactions:
 
 
 def training(log: Interactions, peers: Peers, **settings: Any) -> Training:
-    model = ModelConfig(dimensions=5, **settings)
+    model = ModelConfig(dimensions=3, **settings)
     mine = log if peers.size == 1 else log.of_users(peers.share(log.num_users))
     groups, names = torch.arange(ITEMS) % GROUPS, [str(g) for g in range(GROUPS)]
     config = TrainingConfig(batch_users=USERS, max_epochs=6, optimisation="joint")

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from slatewise import ModelConfig, ModelRecommender, SlateModel, TrainingConfig, fit
+from slatewise import ModelConfig, ModelRecommender, SlateModel, TrainingConfig
 from slatewise.data import SlateDataset
 from slatewise.model.network import fitting
 from slatewise.model.pool import SlatePool
 from slatewise.model.terms.network import _fitted
-from slatewise.training import load, save
+from slatewise.training import fit, load, save
 from tests.contract.world import small_log
 
 
@@ -55,6 +55,17 @@ def test_the_pool_is_what_predicts_held_out_choices(
         model.posterior.pool = pool
         with torch.no_grad():
             weights.copy_(kept)
+
+
+def test_what_is_pooled_takes_no_memory_in_training(
+    model: SlateModel, dataset: SlateDataset
+) -> None:
+    trained = model.terms.in_training(dataset).describe_all(dataset).cell_features
+    predicted = model.terms.in_log(dataset).describe_all(dataset).cell_features
+    assert trained is not None
+    assert predicted is not None
+    assert torch.equal(trained, predicted[:, :-2])
+    assert len(model.posterior.mean().cell_weights) == predicted.shape[1]  # type: ignore[arg-type]
 
 
 def test_a_saved_model_is_pooled_as_before(

@@ -116,7 +116,7 @@ def test_a_bias_helps_where_items_differ_in_quality_and_costs_nothing_where_not(
     dataset = prepare(tmp_path / "log", tmp_path / "log", tmp_path / "set", division=division)
     found = []
     for terms in ((), ("bias",)):
-        config = ModelConfig(dynamics="linear", dimensions=5, terms=terms)
+        config = ModelConfig(dynamics="linear", dimensions=3, terms=terms)
         model = fit(dataset, config, TrainingConfig(batch_users=128))
         judged = evaluate(ModelRecommender(model), dataset, resamples=2)
         found.append(judged["log_likelihood"].value)

@@ -41,7 +41,7 @@ def dataset(
     items = [*items, *(hidden or [])]
     groups = [f"g{item % 3}" for item in items]
     pl.DataFrame({"item_id": items, "group": groups}).write_parquet(folder / "items.parquet")
-    division = SplitConfig(valid_share=0.2, test_share=0.0)
+    division = SplitConfig(valid_share=0.2, test_share=0.0, prefix=5)
     return prepare(
         folder / "log.parquet", folder / "items.parquet", folder / "dataset", division=division
     )

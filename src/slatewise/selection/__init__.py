@@ -1,7 +1,14 @@
-"""Which terms a model should have for a log: left out one after the other, kept if they pay."""
+"""Which model a log gets: settings that follow the log, terms chosen by held-out likelihood."""
 
-from slatewise.selection.candidates import FEATURES, Choice
+from slatewise.selection.candidates import FEATURES, ModelChoice
 from slatewise.selection.config import SelectionConfig
+from slatewise.selection.fitting import (
+    FittingPlan,
+    finish_fit,
+    fit,
+    plan_fit,
+    with_usual_likelihood,
+)
 from slatewise.selection.leave_out import select
 from slatewise.selection.record import (
     CHOSEN,
@@ -17,10 +24,15 @@ __all__ = [
     "FEATURES",
     "SELECTION",
     "CandidateResult",
-    "Choice",
     "Comparison",
+    "FittingPlan",
+    "ModelChoice",
     "Selection",
     "SelectionConfig",
+    "finish_fit",
+    "fit",
+    "plan_fit",
     "read_choice",
     "select",
+    "with_usual_likelihood",
 ]

@@ -11,7 +11,7 @@ EVIDENCE: Final = "evidence from "
 FEATURES: Final = "features"
 
 
-class Choice(NamedTuple):
+class ModelChoice(NamedTuple):
     """A model that a selection may choose."""
 
     model: ModelConfig
@@ -29,9 +29,11 @@ def candidates_of(
 ) -> tuple[list[str], dict[str, str]]:
     """Return the names of the candidates, and of those that are impossible with the reason.
 
-    Item features are a candidate only if there are any (`described`).
+    Item features are a candidate only if there are any (`described`). A term named by its import
+    path belongs to the model that names it, and is no candidate for others.
     """
-    terms = [term for term in TERMS if term not in model.terms and not TERMS[term].automatic]
+    others = [term for term in TERMS if ":" not in term and term not in model.terms]
+    terms = [t for t in others if not (TERMS[t].automatic or TERMS[t].first_stage)]
     obstacles = {term: TERMS[term].obstacle(dataset) for term in terms}
     impossible = {term: why for term, why in obstacles.items() if why is not None}
     sources = [name for name in dataset.source_names if name not in model.evidence]
@@ -39,7 +41,18 @@ def candidates_of(
     return [name for name in names if name not in impossible], impossible
 
 
-def with_all(choice: Choice, names: Sequence[str]) -> Choice:
+def first_stage_of(model: ModelConfig, dataset: SlateDataset) -> tuple[list[str], dict[str, str]]:
+    """Return the terms of the first stage that a model has or should have, and why not others.
+
+    Slates say nothing of these: held-out clicks weigh them in the training of the chosen model.
+    """
+    terms = [term for term in TERMS if ":" not in term and TERMS[term].first_stage]
+    obstacles = {t: TERMS[t].default_obstacle(dataset) for t in terms if t not in model.terms}
+    unfit = {term: why for term, why in obstacles.items() if why is not None}
+    return [term for term in terms if term not in unfit], unfit
+
+
+def with_all(choice: ModelChoice, names: Sequence[str]) -> ModelChoice:
     """Return a choice with candidates added; item features also predict, and so add, biases."""
     terms = [name for name in names if name in TERMS]
     terms += ["bias"] * (FEATURES in names)
@@ -48,10 +61,12 @@ def with_all(choice: Choice, names: Sequence[str]) -> Choice:
         "terms": tuple(dict.fromkeys([*choice.model.terms, *terms])),
         "evidence": (*choice.model.evidence, *sources),
     }
-    return Choice(choice.model.model_copy(update=update), choice.described or FEATURES in names)
+    return ModelChoice(
+        choice.model.model_copy(update=update), choice.described or FEATURES in names
+    )
 
 
-def without(choice: Choice, name: str) -> Choice:
+def without(choice: ModelChoice, name: str) -> ModelChoice:
     """Return a choice without one of its candidates; without biases, it has no features either."""
     model = choice.model
     update = {
@@ -59,4 +74,4 @@ def without(choice: Choice, name: str) -> Choice:
         "evidence": tuple(one for one in model.evidence if EVIDENCE + one != name),
     }
     described = choice.described and name not in {FEATURES, "bias"}
-    return Choice(model.model_copy(update=update), described)
+    return ModelChoice(model.model_copy(update=update), described)

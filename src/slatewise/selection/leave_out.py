@@ -33,12 +33,19 @@ from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
 from slatewise.model.item_features import ItemFeatures
 from slatewise.model.registry import TERMS
-from slatewise.selection.candidates import Choice, candidates_of, with_all, without
+from slatewise.selection.candidates import (
+    ModelChoice,
+    candidates_of,
+    first_stage_of,
+    with_all,
+    without,
+)
 from slatewise.selection.config import SelectionConfig, trial_recipe
 from slatewise.selection.memory import Memory
 from slatewise.selection.record import ANOTHER_SEED, CandidateResult, Comparison, Selection
-from slatewise.selection.trial import Trial, trial_of
+from slatewise.selection.trial import TrialSplits, trial_of
 from slatewise.training import TrainingConfig, fit
+from slatewise.training.unused import training_of, unused_settings, without_unused
 
 Progress = Callable[[str, int, int], None]
 """Called with what is tried, how many trials are done, and how many there are in all."""
@@ -66,10 +73,16 @@ def select(
     there, and an interrupted selection resumes after the last.
     """
     model, config = model or ModelConfig(), config or SelectionConfig()
+    asked = set(model.model_dump(exclude_unset=True))
     trial = trial_of(dataset, config, seed)
     if not model.is_given("half_lives"):
         model = model.changed(half_lives=half_lives_of(trial.fitting))
     names, impossible = candidates_of(model, dataset, described=item_features is not None)
+    first, unfit = first_stage_of(model, dataset)
+    impossible |= unfit
+    begin = model
+    if set(first) & set(model.terms):
+        begin = model.changed(terms=tuple(name for name in model.terms if name not in first))
     recipe = trial_recipe(trial.fitting, training or TrainingConfig(), config)
     about = {
         "seed": seed,
@@ -85,17 +98,33 @@ def select(
     trials = len(names) + _TRIALS
     work = _Trials(trial, recipe, config, item_features, seed, known, progress, trials)
     # Trials rank nothing: fitting the weights of rankings would be in vain.
-    bare = Choice(model.changed(likelihood="slate", ranking="slate", **_one_member(model)))
+    bare = ModelChoice(begin.changed(likelihood="slate", ranking="slate", **_one_member(model)))
     chosen, results = _choose(work, bare, names)
-    kept = {name: getattr(chosen.model, name) for name in ("terms", "evidence")}
+    kept = {"terms": (*chosen.model.terms, *first), "evidence": chosen.model.evidence}
+    found = model.model_copy(update=kept)
+    unused = unused_settings(found, item_features=chosen.described)
     return Selection(
-        model.model_copy(update=kept),
+        without_unused(found, item_features=chosen.described),
         results,
         _comparisons(work, bare, chosen),
         impossible,
-        list(_notes(dataset, trial)),
+        [
+            *_notes(dataset, trial),
+            *map(_first_stage_note, first),
+            *(
+                f"The setting {name} is not used: it is for {unused[name]}."
+                for name in sorted(asked & unused.keys())
+            ),
+        ],
         about,
         described=chosen.described,
+    )
+
+
+def _first_stage_note(name: str) -> str:
+    return (
+        f"'{name}' finds what slates are made of, and predicts nothing within them: it is in the "
+        "model, with weights that training fits to held-out clicks."
     )
 
 
@@ -108,14 +137,15 @@ def _one_member(model: ModelConfig) -> dict[str, int]:
 
 
 def _choose(
-    work: "_Trials", bare: Choice, names: list[str]
-) -> tuple[Choice, list[CandidateResult]]:
-    """Leave out one candidate after the other, then all that gain nothing; add what sees slates.
+    work: "_Trials", bare: ModelChoice, names: list[str]
+) -> tuple[ModelChoice, list[CandidateResult]]:
+    """Leave out each candidate in turn, then all that gain nothing; then try terms that see slates.
 
-    A term that sees whole slates explains what others would, and does not rank the catalogue: so
-    it is tried beside what was chosen without it.
+    A term that sees whole slates explains what other terms would, but does not rank the catalogue.
+    So it is tried last, in addition to the terms that were chosen without it.
     """
-    seeing = [name for name in names if name in TERMS and TERMS[name].in_lists]
+    terms = [name for name in names if name in TERMS]
+    seeing = [name for name in terms if TERMS[name].in_lists and TERMS[name].pooled]
     chosen, results = _left(work, bare, [name for name in names if name not in seeing])
     for name in seeing:
         before = work.judge(chosen, "with what gains")
@@ -127,7 +157,9 @@ def _choose(
     return chosen, sorted(results, key=lambda one: -one.gain)
 
 
-def _left(work: "_Trials", bare: Choice, names: list[str]) -> tuple[Choice, list[CandidateResult]]:
+def _left(
+    work: "_Trials", bare: ModelChoice, names: list[str]
+) -> tuple[ModelChoice, list[CandidateResult]]:
     """Return what is left of a model with candidates, and what each gains."""
     if not names:
         return bare, []
@@ -154,7 +186,7 @@ def _left(work: "_Trials", bare: Choice, names: list[str]) -> tuple[Choice, list
     return chosen, results
 
 
-def _comparisons(work: "_Trials", bare: Choice, chosen: Choice) -> list[Comparison]:
+def _comparisons(work: "_Trials", bare: ModelChoice, chosen: ModelChoice) -> list[Comparison]:
     """Compare the chosen model with what it began with, baselines, and itself by another seed."""
     score = work.judge(chosen, "with what gains")
     others = {"the model to begin with": work.judge(bare, "the model to begin with")}
@@ -168,7 +200,7 @@ def _comparisons(work: "_Trials", bare: Choice, chosen: Choice) -> list[Comparis
 class _Trials:
     """Fits and scores models, always in the same way."""
 
-    trial: Trial
+    trial: TrialSplits
     training: TrainingConfig
     config: SelectionConfig
     item_features: ItemFeatures | None
@@ -181,7 +213,12 @@ class _Trials:
     _fitted: dict[str, SlateModel] = field(default_factory=dict)
 
     def judge(
-        self, choice: Choice, stage: str, *, start: Choice | None = None, seed: int | None = None
+        self,
+        choice: ModelChoice,
+        stage: str,
+        *,
+        start: ModelChoice | None = None,
+        seed: int | None = None,
     ) -> Estimate:
         """Fit a model, from what another has learned if given, and score it on later users."""
         self._begin(stage)
@@ -216,18 +253,22 @@ class _Trials:
             self.progress(stage, len(self._done), self.trials)
             self._done.add(stage)
 
-    def _kept(self, choice: Choice) -> SlateModel:
+    def _kept(self, choice: ModelChoice) -> SlateModel:
         """Return the fit of a model, made once; after a resumed selection, made again."""
         if choice.name not in self._fitted:
             self._fitted[choice.name] = self._fit(choice, self.seed)
         return self._fitted[choice.name]
 
-    def _fit(self, choice: Choice, seed: int, *, start: SlateModel | None = None) -> SlateModel:
+    def _fit(
+        self, choice: ModelChoice, seed: int, *, start: SlateModel | None = None
+    ) -> SlateModel:
         epochs = self.training.max_epochs if start is None else self.config.further_epochs
+        model = without_unused(choice.model, item_features=choice.described)
+        training = self.training.model_copy(update={"max_epochs": epochs})
         return fit(
             self.trial.fitting,
-            choice.model,
-            self.training.model_copy(update={"max_epochs": epochs}),
+            model,
+            training_of(model, training),
             seed=seed,
             start=start,
             item_features=self.item_features if choice.described else None,
@@ -244,7 +285,7 @@ class _Trials:
         return bootstrap(LogLikelihood(), judged, seed=self.seed)
 
 
-def _notes(dataset: SlateDataset, trial: Trial) -> list[str]:
+def _notes(dataset: SlateDataset, trial: TrialSplits) -> list[str]:
     """Return remarks on the split that terms were judged by."""
     if not trial.by_time:
         return [

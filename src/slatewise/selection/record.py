@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from slatewise.errors import InputError
+from slatewise.files import write_json
 from slatewise.model.config import ModelConfig
-from slatewise.selection.candidates import FEATURES, Choice
-from slatewise.training.runs import write_json
+from slatewise.selection.candidates import FEATURES, ModelChoice
+from slatewise.training.unused import without_unused
 from slatewise.version import __version__
 
 SELECTION: Final = "selection.json"
@@ -24,7 +25,7 @@ ANOTHER_SEED: Final = "itself by another seed"
 
 @dataclass(frozen=True)
 class CandidateResult:
-    """The gain of a candidate beside all others."""
+    """The gain of a candidate over the model without it."""
 
     name: str
     gain: float
@@ -69,9 +70,9 @@ class Selection:
     """whether it has item features"""
 
     @property
-    def choice(self) -> Choice:
+    def choice(self) -> ModelChoice:
         """The model to train, with or without item features."""
-        return Choice(self.model, self.described)
+        return ModelChoice(self.model, self.described)
 
     @property
     def better(self) -> list[Comparison]:
@@ -99,7 +100,7 @@ class Selection:
         write_json(run / SELECTION, self.to_json())
 
 
-def read_choice(run: Path, model: ModelConfig) -> Choice | None:
+def read_choice(run: Path, model: ModelConfig) -> ModelChoice | None:
     """Return `model` with the choice of an earlier selection; None if the run has none."""
     file = run / SELECTION
     if not file.exists():
@@ -113,4 +114,5 @@ def read_choice(run: Path, model: ModelConfig) -> Choice | None:
             "the selection is damaged.", "Remove the file; it will be made again.", file=file
         ) from error
     given = model.model_dump(exclude_unset=True)
-    return Choice(ModelConfig.build(given | values, str(file)), described)
+    chosen_model = ModelConfig.build(given | values, str(file))
+    return ModelChoice(without_unused(chosen_model, item_features=described), described)

@@ -25,7 +25,7 @@ _USERS: Final = 20_000
 
 
 @dataclass(frozen=True)
-class Trial:
+class TrialSplits:
     """One log under two splits."""
 
     fitting: SlateDataset
@@ -51,7 +51,7 @@ class Trial:
         return int((self.judging.valid_end - self.judging.train_end).sum())
 
 
-def trial_of(dataset: SlateDataset, config: SelectionConfig, seed: int) -> Trial:
+def trial_of(dataset: SlateDataset, config: SelectionConfig, seed: int) -> TrialSplits:
     """Draw the users of the fit, of its end and of judging, leaving test interactions alone."""
     rng = np.random.default_rng([seed, 6])
     end = np.minimum(dataset.valid_end, np.diff(dataset.user_offsets)).astype(np.int64)
@@ -70,7 +70,7 @@ def trial_of(dataset: SlateDataset, config: SelectionConfig, seed: int) -> Trial
     half = len(able) // 2
     ending = _within(config.ending, end - cut, able[:half])
     judging = _within(config.judged, end - cut, able[half:])
-    return Trial(
+    return TrialSplits(
         dataset.with_ends(train, _until(train, end, ending)),
         dataset.with_ends(train, _until(train, end, judging)),
         by_time,

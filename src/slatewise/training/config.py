@@ -35,10 +35,9 @@ class TrainingConfig(Config):
     """Posterior draws over which the validation likelihood averages; 0 takes the closed form that
     predictions use, which knows how uncertain items are."""
     optimisation: Literal["auto", "joint", "two-step", "terms-last"] = "auto"
-    """All parameters together, or first the items under linear dynamics and then, with the items
-    frozen, the GRU. `auto` is two-step for a GRU on a million interactions or more. `terms-last` is
-    the same for a model without its terms, and then the terms alone, beside vectors that rank as
-    they would without."""
+    """All parameters together, which is `auto` too, or first the items under linear dynamics and
+    then, with the items frozen, the GRU. `terms-last` is joint for a model without its terms, and
+    then the terms alone, beside vectors that rank as they would without."""
     gradient_limit: PositiveFloat = 1.0
     """Largest norm of the gradient of everything but the items; a guard, rarely active."""
 

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from slatewise.data.interactions import Interactions
 from slatewise.errors import SlatewiseError
-from slatewise.model.dynamics import Recurrent
 from slatewise.model.likelihood import Candidates, Exposure
 from slatewise.model.noise import KeyedNoise
 from slatewise.model.parts import refuse_device
@@ -178,14 +177,12 @@ class DenseSteps:
         batch = ResidentBatch.of(self._log, users, ends, self._room, parameters.evidence)
         moving = moving_in_place(parameters, batch, self.items.gradient, kernels=self._fused)
         start = parts.initial_state.in_place_start(batch, moving, parameters.initial_state, noise)
-        dynamics = parts.dynamics
-        assert isinstance(dynamics, Recurrent)  # others are refused: they have no "cuda" device
-        states = dynamics.in_place(
+        profiles = parts.dynamics.in_place_profiles(
             batch, moving, start.states, parameters.weights, parameters.evidence, self._longest
         )
         likelihood = likelihood_in_place(
             parameters,
-            dynamics.output(states, parameters.weights),
+            profiles,
             batch,
             start.weights,
             self._exposure,
@@ -193,11 +190,10 @@ class DenseSteps:
             self.items.gradient,
             kernels=self._fused,
         )
-        spread = None
-        if "group_spreads" in posterior.shared:
-            shape = tuple(posterior.shared["group_spreads"].mean.shape)
-            spread = noise.normals(shape).to(drawn.squares.dtype)
-        divergence = posterior.other_kl() / self.total + posterior.prior.drawn_kl(drawn, spread)
+        shape, normals = posterior.prior.noise_shape, None
+        if shape is not None:
+            normals = noise.normals(shape).to(drawn.squares.dtype)
+        divergence = posterior.other_kl() / self.total + posterior.prior.drawn_kl(drawn, normals)
         if not isinstance(start.divergence, float):
             divergence = divergence + start.divergence / batch.real.sum().clamp(min=1)
         temperature = posterior.config.temperature
@@ -210,8 +206,7 @@ class DenseSteps:
         catalogue, wanted = len(self.views), self.posterior.config.negatives
         if catalogue <= wanted:
             return Candidates(torch.arange(catalogue, device=self.views.device), catalogue)
-        drawn = torch.topk(noise.uniforms(catalogue), wanted, sorted=False).indices
-        return Candidates(drawn, catalogue)
+        return Candidates(noise.distinct(wanted, catalogue), catalogue)
 
     def _refuse_too_large(self) -> None:
         size, most = self.posterior.parts.dynamics.state_size, self._room.interactions

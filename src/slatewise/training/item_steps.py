@@ -92,12 +92,12 @@ class PlainItems:
 
     @property
     def slopes(self) -> Tensor | None:
-        """Those of the means."""
+        """The gradient of the means: [I, C]."""
         return self._leaves[0].grad
 
 
 class FusedItems:
-    """Two kernels: the noise is made twice and never stored, and gradients go where rows are."""
+    """Draws and updates items by two kernels; both make the same noise, so that none is stored."""
 
     def __init__(
         self, posterior: Posterior, weights: Tensor, views: Tensor, *, frozen: bool
@@ -146,7 +146,7 @@ class FusedItems:
 
     @property
     def slopes(self) -> Tensor | None:
-        """Those of the likelihood."""
+        """The gradient of the likelihood: [I and copies, C]."""
         return None if self.gradient is None else self.gradient.buffer
 
 

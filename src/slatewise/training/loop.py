@@ -27,8 +27,6 @@ from slatewise.training.validation import Validation
 
 _LOOSE = 0.1
 """τ of the first stage where items are found in a whole catalogue."""
-_LARGE = 1_000_000
-"""Interactions from which `auto` trains in two steps."""
 _WORST = -1e30
 """A validation likelihood below any other; JSON has no infinity."""
 FIRST_IS_BEST = (
@@ -109,9 +107,7 @@ class Stage:
     """whether what moves users stays as it is too: then terms and no click are learned alone"""
 
 
-def stages_of(
-    model: ModelConfig, training: TrainingConfig, interactions: int, *, warm: bool = False
-) -> list[Stage]:
+def stages_of(model: ModelConfig, training: TrainingConfig, *, warm: bool = False) -> list[Stage]:
     """Return the optimisation stages in order (two-step optimisation, Section posterior).
 
     With an exposure term, a first one under a weak prior comes before them. Items begin together,
@@ -124,11 +120,12 @@ def stages_of(
     """
     early = model.terms
     waiting = [name for name in early if not _is_latent(name, model)]
-    # Those that see whole slates come in after all stages, by themselves.
-    if training.optimisation == "terms-last" and not all(TERMS[one].in_lists for one in waiting):
+    # Those that are pooled come in after all stages, by themselves.
+    pooled = [name for name in waiting if TERMS[name].in_lists and TERMS[name].pooled]
+    if training.optimisation == "terms-last" and pooled != waiting:
         early = tuple(name for name in early if name not in waiting)
     last = Stage(model.dynamics, False, model.temperature, early)
-    stages = [last] if warm else _cold(last, training, interactions)
+    stages = [last] if warm else _cold(last, training)
     if not (warm or model.likelihood == "slate" or model.temperature <= _LOOSE):
         stages.insert(0, replace(stages[0], temperature=_LOOSE))
     if early != model.terms:
@@ -136,10 +133,10 @@ def stages_of(
     return stages
 
 
-def _cold(last: Stage, training: TrainingConfig, interactions: int) -> list[Stage]:
+def _cold(last: Stage, training: TrainingConfig) -> list[Stage]:
     """Return one stage, or the two of which the first learns items."""
-    how, first = training.optimisation, DYNAMICS[last.dynamics].first_stage
-    if first is None or how == "joint" or (how != "two-step" and interactions < _LARGE):
+    first = DYNAMICS[last.dynamics].first_stage
+    if first is None or training.optimisation != "two-step":
         return [last]
     return [replace(last, dynamics=first), replace(last, frozen_items=True)]
 
@@ -178,15 +175,8 @@ class Training:
         self.longest = peers.greatest(int(self.interactions.scroll_lengths.max()))
         declined = self.longest > 1 or peers.any(bool((self.interactions.clicks < 0).any()))
         self.exposure = Exposure.of(self.model, self.sources, declined=declined)
-        self.total = peers.total(int(self.interactions.train_end.sum()))
         warm = self.start is not None
-        self.stages = stages_of(self.model, self.config, self.total, warm=warm)
-        held_out = self.interactions.valid_end > self.interactions.train_end
-        if not peers.any(bool(held_out.any())):
-            raise SlatewiseError(
-                "the dataset has no validation interactions, by which training knows when to stop.",
-                "Prepare it with more users, a larger --valid-share or a smaller --prefix.",
-            )
+        self.stages = stages_of(self.model, self.config, warm=warm)
         self._earlier_views = torch.zeros_like(self.item_groups)
         self._waiting: list[Result] = []
         self._enter_stage()
@@ -223,6 +213,7 @@ class Training:
             self.sources,
             self.item_features,
         )
+        self.posterior.training = True
         if self.start is not None:
             self._earlier_views = self.start(self.posterior)
         if previous is not None:
@@ -301,7 +292,8 @@ class Training:
         score = self.validation.score(self.posterior)
         if score > at.best:
             at.best = score
-            self.best = {name: t.clone() for name, t in self.posterior.tensors().items()}
+            for name, tensor in self.posterior.tensors().items():
+                self.best[name].copy_(tensor)  # a second copy would be a fifth of an item's bytes
         if score > at.mark + config.least_gain:
             at.mark, at.since_best = score, 0
         else:
@@ -361,6 +353,7 @@ class Training:
 
     def result(self) -> Posterior:
         """Return the posterior, with the group's predictive for items that were never seen."""
+        self.posterior.training = False
         return self.posterior
 
 

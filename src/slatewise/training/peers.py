@@ -34,7 +34,7 @@ class Peers:
 
     @classmethod
     def join(cls, rank: int, size: int, address: str) -> "Peers":
-        """Meet the others at an address such as tcp://10.0.0.1:29500."""
+        """Join the other workers at an address such as tcp://10.0.0.1:29500."""
         dist.init_process_group(
             "gloo", init_method=address, rank=rank, world_size=size, timeout=PATIENCE
         )
@@ -42,7 +42,7 @@ class Peers:
 
     @classmethod
     def of_environment(cls) -> "Peers":
-        """Meet those that `torchrun` started, if it did."""
+        """Join the workers that `torchrun` started, if any."""
         size = int(os.environ.get("WORLD_SIZE", "1"))
         if size == 1 or "RANK" not in os.environ:
             return cls()

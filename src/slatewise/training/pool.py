@@ -1,8 +1,8 @@
-"""Fitting how much a model counts in slates beside terms that see these, on held-out choices.
+"""Fit the weights of a logarithmic pool of the model and terms that see slates (`model.pool`).
 
-Both have been fitted to the training part, each by itself. Few numbers, held-out choices and a
-concave likelihood: Newton's method finds them in a second. A further click on a slate, given that
-there was one, is a choice among what is left.
+Model and terms were fitted to the training part separately; their weights are fitted to held-out
+choices. They are few and the likelihood is concave, so Newton's method takes a second. A further
+click on a slate, given that there was one, is a choice among what is left.
 
 Shapes: N interactions, F items seen, M held-out choices, P columns of terms that see slates.
 """
@@ -27,11 +27,11 @@ from slatewise.model.utility import item_utilities, no_click_utilities
 from slatewise.training.validation import held_out
 
 _USERS: Final = 20_000
-"""Most users whose choices are looked at."""
+"""Most users whose choices are used."""
 _LEAST: Final = 0.05
 """κ at least: weights are divided by it."""
 _HALF: Final = 0.5
-"""What each of two opinions counts before anything is known, and how sure that is."""
+"""Prior mean and standard deviation of the weight of the model and of each column."""
 
 
 def fit_pool(
@@ -40,26 +40,24 @@ def fit_pool(
     """Fit the pool to validation choices, and set it; return their mean log-likelihood.
 
     `described` has the features that the posterior was fitted with. None, and no pool, for a model
-    without terms that see slates.
+    without terms that are pooled.
     """
-    seeing = {name: term for name, term in terms.by_name.items() if term.in_lists}
+    seeing = {n: term for n, term in terms.by_name.items() if term.in_lists and term.pooled}
     if not seeing:
         return None
     rng = torch.Generator().manual_seed(0)
     users = torch.nonzero(described.valid_end > described.train_end).squeeze(1)
     ends = described.valid_end
-    if not len(users):
-        users, ends = torch.nonzero(described.train_end > 0).squeeze(1), described.train_end
     users = users[torch.randperm(len(users), generator=rng)[:_USERS].sort().values]
     batch = described.of_users(users, ends[users])
-    chosen = batch.scroll_lengths > 0
-    if bool((described.valid_end > described.train_end).any()):
-        chosen &= held_out(batch).bool()
+    chosen = (batch.scroll_lengths > 0) & held_out(batch).bool()
     columns = [term.describe_in(dataset)(batch) for term in seeing.values()]
     with torch.no_grad():
         for name in seeing:
             posterior.shared[name].mean.zero_()  # so far the model says nothing of it
+        posterior.training = True
         logit = _choices(posterior, batch, chosen, torch.cat(columns, 1))
+        posterior.training = False
     best = logit.fit(least=_LEAST)
     kappa, precision = float(best[0]), logit.precision(best)[1:-1, 1:-1]
     spread = np.sqrt(np.diag(np.linalg.inv(precision)))
@@ -76,7 +74,7 @@ def fit_pool(
 def _set(own: Gaussian, mean: Tensor, sd: Tensor) -> None:
     with torch.no_grad():
         own.mean.copy_(mean)
-        own.raw.copy_(torch.logit((sd / own.sigma_max).clamp(max=0.99)))
+        own.raw.copy_(own.raw_of(sd, most=0.99))
 
 
 def _choices(

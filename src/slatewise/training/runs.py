@@ -15,15 +15,17 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from slatewise.data.columns import Columns
-from slatewise.errors import InputError
+from slatewise.data.dataset import SlateDataset
+from slatewise.errors import InputError, SlatewiseError
 from slatewise.features.item_features import ItemEncoder
-from slatewise.files import atomic_directory, atomic_file
+from slatewise.files import atomic_directory, atomic_file, write_json
 from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
 from slatewise.model.pool import SlatePool
 from slatewise.model.posterior import Posterior
 from slatewise.model.ranking_weights import RankingWeights
 from slatewise.model.terms import FittedTerms
+from slatewise.training.unused import as_if_given
 from slatewise.version import __version__
 
 FORMAT: Final = "slatewise-run"
@@ -42,6 +44,16 @@ PREDICTIONS: Final = "closed form"
 taken over, and fitted anew where it is needed."""
 _HASHED: Final = (POSTERIOR, ITEMS, GROUPS)
 """The files of every model, whose digests are in its description; so is that of TERMS, if any."""
+
+
+def require_room(run: Path, *, resume: bool) -> None:
+    """Refuse a directory that has something in it, or to resume where there is no checkpoint."""
+    if resume and not (run / CHECKPOINT).exists():
+        raise SlatewiseError(f"{run} has no checkpoint to resume from.", "Leave out --resume.")
+    if not resume and run.exists() and any(run.iterdir()):
+        raise SlatewiseError(
+            f"{run} exists already.", "Resume it with --resume, or choose another directory."
+        )
 
 
 def save(model: SlateModel, path: str | Path, *, overwrite: bool = False) -> None:
@@ -78,11 +90,13 @@ def write_model(model: SlateModel, path: Path, about: dict[str, Any]) -> None:
         "model": model.config.model_dump(mode="json"),
         "longest_slate": len(model.posterior.shared["no_click"].mean),
         "sources": model.source_names,
+        "usual_source": model.terms.usual_source,
         "calibration": model.calibration,
         "predictions": PREDICTIONS,
         "metrics": model.metrics,
         "terms": model.terms.to_json(),
         "ranking": model.posterior.ranking is not None,
+        "ranking_again": bool(model.posterior.ranking and model.posterior.ranking.again),
         "pool": model.posterior.pool is not None,
         "item_encoder": model.item_encoder and model.item_encoder.model_dump(mode="json"),
         "digests": {name: _digest(path / name) for name in written},
@@ -122,7 +136,7 @@ def load(path: str | Path) -> SlateModel:
     if run.get("item_encoder") is not None:
         encoder = ItemEncoder.build(run["item_encoder"], str(path / RUN))
     posterior = Posterior(
-        ModelConfig.build(run["model"], str(path / RUN)),
+        _config(run, path, described=encoder is not None),
         torch.from_numpy(numbers.to_numpy().copy()),
         names.to_list(),
         int(run["longest_slate"]),
@@ -135,8 +149,9 @@ def load(path: str | Path) -> SlateModel:
         expected["item_features"] = posterior.item_features.shape
     if run.get("ranking"):
         columns = sum(len(posterior.shared[name].mean) for name in posterior.parts.ranking_names)
-        expected |= {"ranking.mean": torch.Size([columns])}
-        expected |= {"ranking.root": torch.Size([columns, columns])}
+        for prefix in ("", *["again."] * bool(run.get("ranking_again"))):
+            expected[f"{prefix}ranking.mean"] = torch.Size([columns])
+            expected[f"{prefix}ranking.root"] = torch.Size([columns, columns])
     if run.get("pool"):
         expected["pool"] = torch.Size([2])
     tensors = read_tensors(path / POSTERIOR, expected, posterior.added)
@@ -157,10 +172,33 @@ def load(path: str | Path) -> SlateModel:
             posterior.config,
             str(path / RUN),
             read_tensors(path / TERMS) if has_arrays else {},
+            int(run.get("usual_source", 0)),
         ),
         encoder,
         read_log(path),
     )
+
+
+def _config(run: dict[str, Any], path: Path, *, described: bool) -> ModelConfig:
+    """Return what a run was fitted with; it may be fitted again."""
+    config = ModelConfig.build(run["model"], str(path / RUN))
+    return as_if_given(config, item_features=described)
+
+
+def dataset_of(run: Path) -> SlateDataset:
+    """Open the dataset that a run was trained on; raise an error if it is missing or changed."""
+    about = read_run(run).get("dataset")
+    if about is None:
+        raise InputError("the run does not name its dataset.", "Name a log yourself.", file=run)
+    path = Path(about["path"])
+    # A path that is not absolute began where training was started: here, or beside the run.
+    there = next((p for p in (path, run.parent / path) if (p / "dataset.json").is_file()), None)
+    if there is None:
+        raise InputError(f"its dataset {path} is not there.", "Name a log yourself.", file=run)
+    dataset = SlateDataset.open(there)
+    if dataset.content_hash != about["content_hash"]:
+        raise InputError("it has changed since training.", "Name a log yourself.", file=there)
+    return dataset
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
@@ -216,12 +254,6 @@ def fingerprint(path: Path) -> str:
 def content_digest(path: Path) -> str:
     """Return an identifier of all that a run is: its description names the digests of its files."""
     return _digest(path / RUN)[:16]
-
-
-def write_json(file: Path, value: dict[str, Any]) -> None:
-    """Write a JSON file that appears whole or not at all."""
-    with atomic_file(file) as partial:
-        partial.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
 
 
 def write_tensors(file: Path, tensors: dict[str, Tensor], about: dict[str, str]) -> None:

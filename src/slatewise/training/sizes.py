@@ -13,8 +13,9 @@ from slatewise.data.dataset import SlateDataset
 from slatewise.features.half_lives import hours_of, usual_half_lives
 from slatewise.features.turnover import items_stay
 from slatewise.model.config import ModelConfig
+from slatewise.model.likelihood import SEARCH
 from slatewise.model.registry import DYNAMICS, TERMS
-from slatewise.model.terms.term import training_sample
+from slatewise.model.terms.typical_sizes import training_sample
 from slatewise.training.config import TrainingConfig
 
 EXACT: Final = 2_048
@@ -22,7 +23,8 @@ EXACT: Final = 2_048
 NEGATIVES: Final = 1_024
 """Candidates that stand for a larger catalogue; fewer mislead the score that ends training."""
 TEMPERATURE: Final = 0.1
-"""τ where items are found in the whole catalogue: at 1 the prior holds them in their groups."""
+"""τ of the all-item likelihood: at 1 the prior holds items in their groups. In the source-aware one
+slates hold against it, and τ = 1 ranks as well and keeps a posterior that explores."""
 
 SIGMA_MAX: Final = 3.0
 """Where the prior counts nearly in full. To find one item among thousands, distances span ten nats
@@ -35,9 +37,12 @@ _MANY: Final = 20_000
 CLICK_TERMS: Final = ("bias", "history", "co_clicks")
 """What ranks beside the vectors in a log of clicks alone, and popularity where it has clock times:
 recall@20 of shop sessions .596 to .687, of grocery baskets .095 to .133."""
-SLATE_TERMS: Final = ("history", "network", "popularity", "position", "propensity", "source")
-"""What predicts choices within slates beside the vectors, where a log can teach it. A bias gains
-nothing beside them, and takes from what the vectors learn."""
+SLATE_TERMS: Final = (
+    *("history", "item_network", "network", "popularity", "position", "propensity", "source"),
+)
+"""What predicts choices within slates beside the vectors, where a log can teach it; of these
+`item_network` only finds what slates are made of. A bias gains nothing beside them, and takes from
+what the vectors learn."""
 _REPEATING: Final = 0.01
 """Share of clicks on items clicked before, below which nothing is clicked twice."""
 
@@ -57,6 +62,8 @@ class LogSize:
     """from the first event to the last, 0 where times are only an order"""
     repeats: bool = True
     """whether users click items again, as in a shop; they rate a film once"""
+    searched: bool = False
+    """whether there are slates of what people searched for: a source called search"""
 
     @classmethod
     def of(cls, dataset: SlateDataset) -> "LogSize":
@@ -70,17 +77,19 @@ class LogSize:
             clicks_only=clicks_only,
             hours=hours_of(dataset),
             repeats=not clicks_only or share_repeated(dataset) >= _REPEATING,
+            searched=SEARCH in dataset.source_names and not clicks_only,
         )
 
 
 def with_likelihood(model: ModelConfig, size: LogSize) -> ModelConfig:
     """Return the model with the likelihood that suits a log, if none was given.
 
-    The choice within slates says nothing where nothing was declined: there it is all-item.
+    The choice within slates says nothing where nothing was declined: there it is all-item. What
+    people searched for also says where items are among all others: there it is source-aware.
     """
-    if size.clicks_only and not model.is_given("likelihood"):
-        return model.changed(likelihood="all-item")
-    return model
+    if model.is_given("likelihood") or not (size.clicks_only or size.searched):
+        return model
+    return model.changed(likelihood="all-item" if size.clicks_only else "source-aware")
 
 
 def with_terms(
@@ -88,12 +97,12 @@ def with_terms(
 ) -> tuple[ModelConfig, dict[str, str]]:
     """Return the model with the terms that suit a log with slates, and why some are missing.
 
-    Only if no terms were given, and for the slate likelihood: others are chosen for the sake of
-    rankings, and these terms predict.
+    Only if no terms were given, and not for the all-item likelihood, which is chosen for the sake
+    of rankings: these terms predict.
     """
-    if model.is_given("terms") or model.likelihood != "slate":
+    if model.is_given("terms") or model.likelihood == "all-item":
         return model, {}
-    obstacles = {name: _obstacle(name, dataset, device) for name in SLATE_TERMS}
+    obstacles = {name: _obstacle(name, model, dataset, device) for name in SLATE_TERMS}
     missing = {name: why for name, why in obstacles.items() if why is not None}
     model = model.changed(terms=tuple(n for n in SLATE_TERMS if n not in missing))
     for term in model.terms:
@@ -101,11 +110,16 @@ def with_terms(
     return model, missing
 
 
-def _obstacle(term: str, dataset: SlateDataset, device: str) -> str | None:
-    """Return why a term is not for a log, None if it is."""
-    if device not in TERMS[term].devices:
+def _obstacle(term: str, model: ModelConfig, dataset: SlateDataset, device: str) -> str | None:
+    """Return why a term is not for a log, None if it is.
+
+    Some are left out by default for the sake of rankings, unless the next click weighs them.
+    """
+    part = TERMS[term]
+    if device not in part.devices:
         return "it is trained on the CPU"
-    why: str | None = TERMS[term].default_obstacle(dataset)
+    weighed = model.ranking == "next-click" and part.ranks == "all items"
+    why: str | None = part.obstacle(dataset) if weighed else part.default_obstacle(dataset)
     return why
 
 
@@ -142,12 +156,14 @@ def settled(
 
     A model that starts from another has the settings of that one, whatever the log has grown to.
     """
-    model = with_likelihood(model, size)
+    if size.clicks_only:  # the slate likelihood has nothing to learn there
+        model = with_likelihood(model, size)
     usual = _usual(model, size)
     if size.clicks_only and model.likelihood == "all-item":
         usual["terms"] = (*CLICK_TERMS, *["popularity"] * (size.hours > 0))
-        usual["half_lives"] = usual_half_lives(size.hours)
         terms = model.terms if model.is_given("terms") else usual["terms"]
+        if "popularity" in terms:
+            usual["half_lives"] = usual_half_lives(size.hours)
         usual["repeats"] = size.repeats or not any(TERMS[t].keeps_out_clicked for t in terms)
     if start is not None:
         usual = {name: getattr(start, name) for name in usual}
@@ -164,7 +180,8 @@ def _usual(model: ModelConfig, size: LogSize) -> dict[str, Any]:
     """Return the settings of a model with this likelihood and temperature."""
     if model.likelihood == "slate":
         return {}
-    temperature = model.temperature if model.is_given("temperature") else TEMPERATURE
+    temperature = TEMPERATURE if model.likelihood == "all-item" else 1.0
+    temperature = model.temperature if model.is_given("temperature") else temperature
     dimensions = 32 if size.interactions >= _MANY else 16
     dimensions = model.dimensions if model.is_given("dimensions") else dimensions
     usual = {

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from slatewise.data.interactions import Interactions
+from slatewise.model.adam import Adam
 from slatewise.model.kernels.rows import RowAdam, unique_rows
 from slatewise.model.likelihood import Candidates, Exposure
 from slatewise.model.posterior import Posterior
@@ -40,7 +41,7 @@ class StepResult:
 
 
 class Result(Protocol):
-    """What a step came to; asking for it may wait for the device."""
+    """The result of a step; reading it may wait for the device."""
 
     @property
     def loss(self) -> float:
@@ -98,9 +99,7 @@ class SparseSteps:
             for field in ("mean", "raw")
             if name not in frozen
         }
-        self._adam = torch.optim.Adam(
-            self._shared.values(), lr=rate, betas=BETAS, eps=EPSILON, foreach=True
-        )
+        self._adam = Adam(self._shared.values(), betas=BETAS, epsilon=EPSILON)
         self._scratch = torch.full((len(posterior.item_groups),), -1, dtype=torch.int32)
 
     def step(self, users: Tensor, generator: torch.Generator, rate: float) -> StepResult:
@@ -115,6 +114,8 @@ class SparseSteps:
             candidates = Candidates(local[len(batch.slate_items) :].long(), len(self.views))
         items = self.posterior.items.rows(rows).requires_grad_(not self._frozen_items)
         groups = self.posterior.item_groups.index_select(0, rows)
+        # Each cell of a row carries its share of the row's divergence, so that an epoch adds up to
+        # all of it. A row that no cell is expected of has no share; the floor avoids 0 / 0.
         expected = self._expected.index_select(0, rows).clamp(min=1e-9)
         features = self.posterior.features_of(rows)
         touched = ItemRows(items, groups, counts / expected, features)
@@ -160,11 +161,13 @@ class SparseSteps:
         catalogue, wanted = len(self.views), self.posterior.config.negatives
         if catalogue <= wanted:
             return torch.arange(catalogue, dtype=torch.int32)
+        # A permutation costs the whole catalogue: where that is large, draw and drop duplicates.
         if catalogue <= 8 * wanted:
             return torch.randperm(catalogue, generator=generator)[:wanted].int()
         # A quarter more than wanted: in a catalogue of this size, at most a tenth are duplicates.
         size = (wanted + wanted // 4 + 16,)
         drawn = torch.randint(catalogue, size, generator=generator, dtype=torch.int32)
+        # In the order of the draws: the first of the sorted items would favour low numbers.
         distinct = np.unique(drawn.numpy(), return_index=True)[1]
         return drawn[torch.as_tensor(np.sort(distinct))[:wanted]]
 
@@ -174,9 +177,7 @@ class SparseSteps:
         # A sum is not finite where one entry is not, and is the cheapest way to see it.
         if not all(math.isfinite(number) for number in (norm, *(g.sum() for g in gradients))):
             return False
-        for group in self._adam.param_groups:
-            group["lr"] = rate
-        self._adam.step()
+        self._adam.step(rate)
         for name, gradient in zip(("mean", "raw"), gradients, strict=False):
             faster = SCALE_RATE if name == "raw" else 1.0
             self._rows[name].step(rows, gradient, faster * rate)
@@ -213,7 +214,7 @@ def training_views(interactions: Interactions, num_items: int) -> Tensor:
     return views
 
 
-def adam_state(adam: torch.optim.Adam, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def adam_state(adam: Adam, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the state of Adam for parameters by name, to be saved."""
     return {
         f"adam.{name}.{key}": torch.as_tensor(value)

@@ -15,6 +15,7 @@ import torch
 from slatewise.data.dataset import SlateDataset
 from slatewise.data.interactions import Interactions
 from slatewise.errors import SlatewiseError
+from slatewise.features.threads import one_thread_of_torch
 from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
 from slatewise.model.item_features import ItemFeatures
@@ -25,10 +26,11 @@ from slatewise.model.terms import FittedTerms, with_automatic_terms
 from slatewise.training import runs
 from slatewise.training.config import TrainingConfig
 from slatewise.training.loop import Progress, Training
-from slatewise.training.next_click import fit_ranking, ranks_by_next_click
+from slatewise.training.next_click import fit_ranking
 from slatewise.training.peers import ALONE, Peers
 from slatewise.training.pool import fit_pool
 from slatewise.training.sizes import LogSize, settled
+from slatewise.training.unused import refuse_unused
 from slatewise.training.warm import take_over
 
 Observer = Callable[[Progress], None]
@@ -54,6 +56,7 @@ def fit(
     run: str | Path | None = None,
     resume: bool = False,
     observer: Observer = lambda progress: None,
+    doing: Callable[[str], None] = lambda what: None,
     peers: Peers = ALONE,
     checkpoint_seconds: float | None = None,
 ) -> SlateModel:
@@ -63,6 +66,8 @@ def fit(
     that does not improve its validation likelihood is not kept.
 
     With `item_features`, the prior mean of an item depends on them and on its group.
+
+    `doing` is called with what is done before the first step, in words.
 
     Settings that are not given follow the size of the log (`sizes`); the model has them.
 
@@ -83,12 +88,16 @@ def fit(
         own = TERMS[term].seed_setting
         if own is not None and not model.is_given(own):
             model = model.changed(**{own: seed})
+    _require_validation(dataset)
     require_device(device)
     peers.require_cpu(device)
+    if run is not None and peers.rank == 0:
+        runs.require_room(Path(run), resume=resume)
     groups = torch.tensor(dataset.item_groups, dtype=torch.int64, device=device)
-    with _one_thread(), _stop_on_interrupt() as interrupted:
+    with one_thread_of_torch(), _stop_on_interrupt() as interrupted:
         model = with_automatic_terms(model, dataset)
-        terms = FittedTerms.fit(model, dataset)
+        refuse_unused(model, training, item_features=item_features is not None)
+        terms = FittedTerms.fit(model, dataset, device, doing)
         described = _described(terms, dataset, peers)
         work = Training(
             model,
@@ -127,8 +136,7 @@ def fit(
         posterior.to_("cpu")
         pooled = None
         if peers.rank == 0:
-            if ranks_by_next_click(model, dataset):
-                posterior.ranking = fit_ranking(posterior, terms, dataset, seed)
+            posterior.ranking = fit_ranking(posterior, terms, dataset, seed)
             everything = described if peers.size == 1 else _described(terms, dataset, ALONE)
             pooled = fit_pool(posterior, terms, dataset, everything)
     fitted = SlateModel(
@@ -153,6 +161,15 @@ def fit(
     return fitted
 
 
+def _require_validation(dataset: SlateDataset) -> None:
+    """Refuse a log that training could not stop by, before terms are fitted to it."""
+    if not (dataset.valid_end > dataset.train_end).any():
+        raise SlatewiseError(
+            "the dataset has no validation interactions, by which training knows when to stop.",
+            "Prepare it with more users, a larger --valid-share or a smaller --prefix.",
+        )
+
+
 def _described(terms: FittedTerms, dataset: SlateDataset, peers: Peers) -> Interactions:
     """Return the interactions of a worker's users with the features of all terms."""
     describer = terms.in_training(dataset)
@@ -162,7 +179,7 @@ def _described(terms: FittedTerms, dataset: SlateDataset, peers: Peers) -> Inter
 
 
 class _Checkpoint:
-    """The memory of a run between two steps, and its log."""
+    """Writes and reads the checkpoint of a run, and its log of epochs."""
 
     def __init__(
         self,
@@ -197,19 +214,10 @@ class _Checkpoint:
             return
         if not self._writes:
             return
-        if self._path.exists() and any(self._path.iterdir()):
-            raise SlatewiseError(
-                f"{self._path} exists already.",
-                "Resume it with --resume, or choose another directory.",
-            )
         self._path.mkdir(parents=True, exist_ok=True)
         self.write(work)
 
     def _resume(self, work: Training) -> None:
-        if not self._file.exists():
-            raise SlatewiseError(
-                f"{self._path} has no checkpoint to resume from.", "Leave out --resume."
-            )
         stored = runs.read_about(self._file)
         settings = json.loads(stored["settings"])
         for name, value in self._settings.items():
@@ -245,17 +253,6 @@ class _Checkpoint:
         about = {"settings": json.dumps(self._settings), "progress": json.dumps(progress)}
         runs.write_tensors(self._file, tensors, about)
         self._written = time.monotonic()
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Limit torch to one thread: a step is many small operations, which more threads slow down."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @contextmanager
