@@ -7,7 +7,7 @@ from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
 from slatewise.model.posterior import Posterior
 
-ITEMS, GROUPS, D = 60, 3, 4
+ITEMS, GROUPS, D = 60, 3, 3
 
 
 def a_model(

@@ -192,8 +192,11 @@ def test_relevance_is_drawn_with_all_terms(served: tuple[Recommender, DenseRanke
     assert (spread[met] > 1.005 * np.log(alone).std(axis=0)[met]).all()
     others = np.setdiff1d(every, met)
     assert np.allclose(relevance[:, others], alone[:, others])
-    best = ranker.by_expectation(user(), 3, 2_000)[0]
-    assert best.tolist() == np.argsort(-relevance.mean(axis=0))[:3].tolist()
+    best = ranker.by_expectation(user(), 4, 2_000)[0].tolist()
+    wanted = np.argsort(-relevance.mean(axis=0))[:4].tolist()
+    # The third and fourth are alike, .481 and .480 with an error of .002; the fifth has .416.
+    assert best[:2] == wanted[:2]
+    assert set(best) == set(wanted)
 
 
 def test_an_explanation_says_what_each_term_adds(

@@ -18,6 +18,7 @@ from slatewise.model.fitted import SlateModel
 from slatewise.simulation import load_config, write_log
 from slatewise.slates import Recommender, bulk
 from slatewise.slates.batched import BatchRanker
+from slatewise.slates.exact import ExactRanker
 from slatewise.slates.strategies import EpsilonMix, Greedy, InSlateThompson, PosteriorMean, Thompson
 from slatewise.slates.users import Users
 from slatewise.training import fit, runs
@@ -37,7 +38,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> SlateDataset:
 
 @pytest.fixture(scope="module", params=["gru", "linear"])
 def model(request: pytest.FixtureRequest, dataset: SlateDataset) -> SlateModel:
-    return fit(dataset, ModelConfig(dimensions=5, dynamics=request.param), QUICK)
+    return fit(dataset, ModelConfig(dimensions=3, dynamics=request.param), QUICK)
 
 
 def users_of(clicks: list[int], times: int, seed: int) -> Users:
@@ -74,7 +75,7 @@ def test_users_drawn_together_have_slates_of_their_own(model: SlateModel) -> Non
     np.testing.assert_array_equal(Thompson().slates(ranker, users, K), found)
 
 
-def test_what_it_cannot_rank_is_refused(model: SlateModel, dataset: SlateDataset) -> None:
+def test_what_it_cannot_rank_is_refused(model: SlateModel) -> None:
     ranker, users = BatchRanker(model, "cpu"), users_of([4], 2, 0)
     for strategy in (PosteriorMean(), EpsilonMix()):
         with pytest.raises(SlatewiseError, match="on the CPU"):
@@ -82,8 +83,35 @@ def test_what_it_cannot_rank_is_refused(model: SlateModel, dataset: SlateDataset
     shown = Users.of_histories(users.histories, 0, show_clicked=True)
     with pytest.raises(SlatewiseError, match="own clicks"):
         Thompson().slates(ranker, shown, K)
-    biased = fit(dataset, ModelConfig(dimensions=5, terms=("bias",)), TrainingConfig(max_epochs=1))
-    with pytest.raises(SlatewiseError, match="a model with bias"):
+
+
+def test_terms_rank_by_the_mean_and_not_by_draws(
+    dataset: SlateDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("slatewise.ranking.batched._CELLS", {"cpu": 3 * dataset.num_items})
+    config = ModelConfig(dimensions=3, terms=("bias", "history", "popularity", "co_clicks"))
+    biased = fit(dataset, config, TrainingConfig(max_epochs=2))
+    recommender = Recommender(biased)
+    state = biased.terms.by_name["popularity"].state_after(dataset)
+    recommender.refresh(state, state.newest)
+    log = dataset.interactions()
+    histories = [UserHistory.of_log(log, user) for user in range(8)]
+    histories.append(UserHistory.of_clicks(np.empty(0, np.int64)))
+    users = Users.of_histories(histories, 0, show_clicked=True)
+    ranker = BatchRanker(biased, "cpu", recommender.ranker)
+    expected = Greedy().slates(recommender.ranker, users, 20)
+    np.testing.assert_array_equal(Greedy().slates(ranker, users, 20), expected)
+    own = biased.posterior.items.mean
+    with torch.no_grad():
+        own[:, 3:] += 2 * torch.randn(own[:, 3:].shape, generator=torch.Generator().manual_seed(0))
+    other = Recommender(biased)  # the same without features, of other biases
+    ranker = BatchRanker(biased, "cpu", other.ranker)
+    found = Greedy().slates(ranker, users, 20)
+    np.testing.assert_array_equal(found, Greedy().slates(other.ranker, users, 20))
+    assert (found != expected).any()
+    with pytest.raises(SlatewiseError, match="draws of a model with co_clicks, history, popu"):
+        Thompson().slates(ranker, users, K)
+    with pytest.raises(SlatewiseError, match="a model with co_clicks"):
         BatchRanker(biased, "cpu")
 
 
@@ -98,9 +126,9 @@ def test_a_file_of_users_is_ranked_by_it(
     used: list[str] = []
 
     class OnCpu(BatchRanker):
-        def __init__(self, model: SlateModel, device: str) -> None:
+        def __init__(self, model: SlateModel, device: str, exact: ExactRanker) -> None:
             used.append(device)
-            super().__init__(model, "cpu")
+            super().__init__(model, "cpu", exact)
 
     monkeypatch.setattr("slatewise.slates.batched.BatchRanker", OnCpu)
     monkeypatch.setattr(bulk, "PART_USERS", 2)

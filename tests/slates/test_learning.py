@@ -11,6 +11,7 @@ from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
 from slatewise.model.posterior import Posterior
 from slatewise.slates import Greedy, Recommender, SlateOutcome
+from slatewise.slates import learning as module
 from slatewise.slates.learning import Answer, ItemLearner
 from slatewise.slates.shown import ShownSlate
 from tests.slates.conftest import a_model
@@ -139,6 +140,35 @@ def test_what_was_learned_ranks_the_next_slate_and_moves_users() -> None:
     assert recommender.ranker.table.available.all()
 
 
+@pytest.mark.parametrize("relevance", ["distance", "dot"])
+def test_compiled_loops_learn_as_the_plain_equations_do(
+    relevance: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(3)
+    answers = []
+    for seen in (0, 1, *rng.integers(2, 9, 60).tolist()):
+        shown = ShownSlate(
+            rng.permutation(ITEMS)[:9],
+            rng.standard_normal(D).astype(np.float32),
+            float(rng.normal()),
+            rng.standard_normal(9).astype(np.float32),
+        )
+        made = rng.permutation(seen)[: rng.integers(4)].tolist()
+        split = int(rng.integers(len(made) + 1))
+        answers.append(Answer(shown, seen, tuple(made[split:]), tuple(made[:split])))
+    enough = np.array([0.4, -0.2])
+    moved = []
+    for compiled in (True, False):
+        model = biased_model(relevance)
+        learner = ItemLearner(model, Recommender(model).ranker.table)
+        learner._enough, learner._sharpness, learner._added_no_click = enough, 0.7, 0.1
+        monkeypatch.setattr(module, "is_compiled", lambda _, answer=compiled: answer)
+        moved.append(learner.moved(answers))
+    for one, other in zip(*moved, strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-6, atol=2e-6)
+    assert np.array_equal(moved[0].rows, np.arange(ITEMS))
+
+
 def test_what_was_not_seen_stays_and_hidden_items_stay_hidden() -> None:
     recommender = Recommender(biased_model())
     slate = recommender.recommend([], 6, seed=0)
@@ -177,7 +207,7 @@ def test_outcomes_that_cannot_be_are_refused() -> None:
     for outcome, message in (
         (SlateOutcome(slate, [30]), "clicked on a slate without it"),
         (SlateOutcome(slate, seen=9), "9 items of a slate of 4"),
-        (SlateOutcome(slate, source="mail"), "knows no source 'mail'"),
+        (SlateOutcome(slate, source="mail"), "knows no slates from 'mail'"),
     ):
         with pytest.raises(SlatewiseError, match=message):
             recommender.observe([outcome])

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,19 @@ def test_unknown_items_of_the_history_are_ignored_and_named(recommender: Recomme
     without = recommender.recommend(["a03", "a17"], 5, seed=1)
     assert with_unknown.unknown == ["nothing", 7]
     assert with_unknown.items == without.items
+
+
+def test_a_number_is_the_text_that_spells_it(model: SlateModel) -> None:
+    text = Recommender(replace(model, item_ids=[str(number) for number in range(ITEMS)]))
+    numbers = Recommender(replace(model, item_ids=list(range(ITEMS))))
+    of_text, of_numbers = (
+        text.recommend([3, "17"], 5, seed=1),
+        numbers.recommend(["3", 17], 5, seed=1),
+    )
+    assert of_text.unknown == of_numbers.unknown == []
+    assert of_text.items == [str(item) for item in of_numbers.items]
+    assert text.recommend([], ITEMS, allow=[3, "04", 5], seed=1).items in (["3", "5"], ["5", "3"])
+    assert repr(text) == f"Recommender({model.config.name}; {ITEMS} items on offer)"
 
 
 def test_clicked_items_are_shown_only_if_wanted(recommender: Recommender) -> None:

@@ -38,6 +38,15 @@ def test_a_line_that_is_no_strategy_is_refused(line: str) -> None:
         strategy_from(line)
 
 
+def test_a_strategy_cannot_take_the_name_of_another() -> None:
+    with pytest.raises(SlatewiseError, match="strategy 'thompson' already"):
+
+        class Careless(Thompson):
+            """It has no name of its own."""
+
+    assert STRATEGIES["thompson"] is Thompson
+
+
 def test_a_strategy_of_ones_own_is_found_by_its_name() -> None:
     class Cautious(InSlateThompson):
         name = "cautious"

@@ -5,20 +5,20 @@ side in the order of the terms; those that rank the items met add offsets to the
 user met. J draws, P features of all items, m items met, k items asked for.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Tensor
 
 from slatewise.errors import SlatewiseError
 from slatewise.features.user_history import UserHistory
 from slatewise.model.parameters import Parameters
 from slatewise.model.posterior import Posterior
+from slatewise.model.ranking_weights import RankingWeights
 from slatewise.model.terms import FittedTerms
 from slatewise.model.terms.term import FeatureTerm, ItemState, ListFeatures, ListMoment
 from slatewise.ranking import Additions, ItemTable
@@ -49,10 +49,8 @@ class RankingTerms:
         acting = (*self._of_all, *self._of_met, *self._in_lists)
         self._in_slates = TermWeights.in_slates(posterior, acting)
         self._in_made_slates = TermWeights.in_made_slates(posterior, acting)
-        ranking = self._of_all | self._of_met
-        self._ranking = TermWeights.in_made_slates(
-            posterior, [name for name in posterior.shared if name in ranking]
-        )
+        ranking = [name for name in posterior.shared if name in self._of_all | self._of_met]
+        self._ranking = TermWeights.of_rankings(posterior, ranking)
         self._moments: dict[str, ListMoment] = {}
 
     @property
@@ -89,9 +87,11 @@ class RankingTerms:
         if not ranking and self._in_lists and not self._of_all:
             return TermFeatures(time, None, in_lists)
         count = max(map(len, ranking.values()), default=0)
-        return TermFeatures(time, feature_columns(self._of_all, ranking, count), in_lists)
+        columns = feature_columns(self._of_all, ranking, count)
+        widths = tuple(ranking[name].shape[1] for name in self._of_all)
+        return TermFeatures(time, columns, in_lists, widths)
 
-    def know(self, features: "TermFeatures", items: "Catalogue") -> None:
+    def set_features(self, features: "TermFeatures", items: "Catalogue") -> None:
         """Take over what terms know of items, which are in the indices of a catalogue."""
 
         def of_rows(known: Floats, rows: Ints) -> Floats:
@@ -102,7 +102,14 @@ class RankingTerms:
             for name, known in features.in_lists.items()
         }
         if features.of_all is not None:
-            items.set_features(features.of_all)
+            ends = np.cumsum(features.widths)[:-1]
+
+            def all_of_rows(known: Floats, rows: Ints, groups: npt.NDArray[np.integer]) -> Floats:
+                said = zip(self._of_all.values(), np.split(known, ends, axis=1), strict=True)
+                parts = [term.of_rows(own, rows, groups) for term, own in said]
+                return np.concatenate(parts, axis=1)
+
+            items.set_features(features.of_all, all_of_rows)
 
     def mean(self, history: UserHistory) -> Additions:
         """Return what is added for a user by the posterior mean: weights [P], offsets [m]."""
@@ -110,15 +117,20 @@ class RankingTerms:
 
     def draws(self, history: UserHistory, draws: int, seed: int) -> Additions:
         """Return what is added in J draws of the weights: weights [J, P], offsets [J, m]."""
+        if not self._of_all and not self._of_met:
+            return NO_ADDITIONS
         return self._added(history, self._ranking.draws(draws, np.random.default_rng([seed, 4])))
 
-    def drawn_once(self, draws: int, seed: int) -> Callable[[UserHistory, Ints], Doubles | float]:
+    def drawn_once(self, draws: int, seed: int) -> Callable[[UserHistory, Ints], Doubles]:
         """Draw the weights J times, once; return what they add to items [k] for a user: [J, k].
 
-        0 without any term.
+        [J, 0] without any term.
         """
+        if not self._of_all and not self._of_met:
+            nothing = np.empty((draws, 0))
+            return lambda history, items: nothing
         drawn = self._ranking.draws(draws, np.random.default_rng(seed))
-        return lambda history, items: sum(self._parts(history, items, drawn).values())
+        return lambda history, items: sum(self._parts(history, items, drawn).values(), np.zeros(1))
 
     def mean_parts(self, history: UserHistory, items: Ints) -> dict[str, Doubles]:
         """Return what each term adds to some items by the posterior mean: [k] each."""
@@ -182,16 +194,18 @@ class RankingTerms:
     def _features(self, history: UserHistory, items: Ints) -> dict[str, Floats]:
         """Return the features of some items [k], by the names of terms: [k, P] each."""
         found, start = {}, 0
+        terms = self._of_all | self._of_met
+        if not terms:
+            return {}
         table = self._table.features_of(items)  # [k, P]
-        for name, term in (self._of_all | self._of_met).items():
+        for name, term in terms.items():
+            width = self._ranking.means[name].shape[-1]
             if name in self._of_met:
                 found[name] = term.met(history, items)[1]
             elif self._table.num_features:
-                end = start + self._ranking.means[name].shape[-1]
-                found[name], start = table[:, start:end], end
+                found[name], start = table[:, start : start + width], start + width
             else:
-                size = self._ranking.means[name].shape[-1]
-                found[name] = np.zeros((len(items), size), np.float32)
+                found[name] = np.zeros((len(items), width), np.float32)
         return found
 
 
@@ -204,9 +218,11 @@ class TermFeatures(NamedTuple):
     time: int
     """microseconds since 1970"""
     of_all: Floats | None
-    """[n, ΣP] of the terms that rank all items, None if there are none"""
+    """[n, ΣS] of the terms that rank all items, None if there are none"""
     in_lists: Mapping[str, Floats]
     """[n, P] of each term that acts in lists, by name"""
+    widths: tuple[int, ...] = ()
+    """S of each term that ranks all items"""
 
 
 @dataclass(frozen=True)
@@ -233,13 +249,25 @@ class TermWeights:
         )
 
     @classmethod
+    def of_rankings(cls, posterior: Posterior, names: Iterable[str]) -> "TermWeights":
+        """Read off those by which all items are ranked."""
+        return cls._of_next_click(posterior, names, posterior.ranking)
+
+    @classmethod
     def in_made_slates(cls, posterior: Posterior, names: Iterable[str]) -> "TermWeights":
-        """Read off those of slates that are made of the catalogue.
+        """Read off those of slates that are made of the best of a ranking.
 
         Where the next click ranks, its weights do so among candidates too: choices within slates
         say nothing of items that were never shown, and would bring up those that came later.
         """
-        found, ranking = cls.in_slates(posterior, names), posterior.ranking
+        ranking = posterior.ranking
+        return cls._of_next_click(posterior, names, ranking and (ranking.again or ranking))
+
+    @classmethod
+    def _of_next_click(
+        cls, posterior: Posterior, names: Iterable[str], ranking: RankingWeights | None
+    ) -> "TermWeights":
+        found = cls.in_slates(posterior, names)
         if ranking is None:
             return found
         together = posterior.by_term(posterior.parts.ranking_names, ranking.mean)
@@ -313,24 +341,10 @@ def _array(tensor: Tensor) -> Floats:
     return np.asarray(tensor.detach().cpu().numpy())
 
 
-def add_met(
-    scores: Tensor,
-    terms: Mapping[str, FeatureTerm],
-    histories: Sequence[UserHistory],
-    weights: Mapping[str, Tensor],
-) -> None:
-    """Add to scores [C, I], in place, what terms add to the items that each user met."""
-    for name, term in terms.items():
-        for row, history in enumerate(histories):
-            items, features = term.met(history)
-            added = torch.from_numpy(features).to(scores) @ weights[name]
-            scores[row, torch.from_numpy(items).to(scores.device)] += added
-
-
 def ranking_terms(
     posterior: Posterior, terms: FittedTerms
 ) -> tuple[dict[str, FeatureTerm], dict[str, FeatureTerm]]:
-    """Return the terms that rank all items, and the items met; none of the model may be missing."""
+    """Return the terms that rank all items, and the items met; refuse if one is missing."""
     for name in posterior.parts.weight_names("items"):
         if posterior.parts.terms[name].ranks != "never" and name not in terms.by_name:
             raise SlatewiseError(

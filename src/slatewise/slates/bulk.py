@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from slatewise.data.columns import Columns
 from slatewise.data.tables import open_tables
 from slatewise.errors import InputError, SlatewiseError
 from slatewise.features.user_history import NO_HISTORY, UserHistory
+from slatewise.files import atomic_file
 from slatewise.slates.recommender import Recommender
 from slatewise.slates.strategies import Ranker, Strategy
 from slatewise.slates.users import Ints, KnownUser, Users
@@ -55,7 +56,8 @@ class ClickingUsers:
 
     def histories(self, first: int, count: int) -> tuple[list[UserHistory], int]:
         """Return what `count` users did, from number `first` on, and how many items are unknown."""
-        known = [self._known(row) for row in self._clicks[Columns.ITEM].slice(first, count)]
+        rows = self._clicks[Columns.ITEM].slice(first, count).to_list()
+        known = [self._known(row) for row in rows]
         histories = [UserHistory.of_clicks(clicks) for clicks, _ in known]
         return histories, sum(len(lost) for _, lost in known)
 
@@ -70,7 +72,8 @@ def read_histories(file: str | Path, item_type: type) -> pl.DataFrame:
     tables = open_tables(file, "users")
     parts = []
     for table in tables:
-        columns = [table.require(name, "a column", name) for name in (Columns.USER, Columns.ITEM)]
+        hint = "with --mapping, or a column"  # of a log, or of clicks
+        columns = [table.require(name, hint, name) for name in (Columns.USER, Columns.ITEM)]
         columns += [Columns.TIME] if Columns.TIME in table.schema else []
         rows = table.read(columns)
         item = parsing.parse_ids(rows, Columns.ITEM, target, table.path)
@@ -128,11 +131,14 @@ def rank_to_file(
     *,
     k: int | None,
     progress: Progress,
+    source: str | None = None,
 ) -> dict[str, int]:
     """Order the items asked for of each user, and write a row per user and position.
 
-    Users whom `visitors` do not have are new. Returns counts, by what they count.
+    The lists are shown at a source; None for the usual one of the model. Users whom `visitors` do
+    not have are new. Returns counts, by what they count.
     """
+    number = recommender.source_number(source)
     known = {} if visitors is None else {str(u): n for n, u in enumerate(visitors.users.to_list())}
     counts = {"users": len(asked), "  of them new": 0, "items left out": 0, "unknown clicks": 0}
     columns: dict[str, list[Any]] = {name: [] for name in ("user", "items", "utility", "share")}
@@ -142,7 +148,7 @@ def rank_to_file(
             (history,), lost = visitors.histories(known[str(user)], 1)
         else:
             counts["  of them new"] += 1
-        ranked = recommender.maker.rank(KnownUser(history), items, k)
+        ranked = recommender.maker.rank(KnownUser(history), items, k, number)
         counts["items left out"] += len(ranked.left_out)
         counts["unknown clicks"] += lost
         columns["user"] += [user] * len(ranked)
@@ -192,15 +198,16 @@ def recommend_to_file(
     about: dict[str, Any],
     progress: Progress,
     ranker: Ranker | None = None,
+    source: str | None = None,
 ) -> int:
     """Write a Parquet file with a row per user and position; return how many items were unknown.
 
     User number b has seed + b. Parts stay beside the file until it is whole; called again with the
     same arguments, it resumes where it stopped. With a `ranker`, all users of a part are ranked by
-    it at once, such as on a GPU.
+    it at once, such as on a GPU. Slates are made for a source, None for the model's usual one.
     """
-    users = visitors.users
-    about = about | {"users": len(users), "histories": visitors.digest}
+    users, shown_at = visitors.users, recommender.source_number(source)
+    about = about | {"source": source, "users": len(users), "histories": visitors.digest}
     parts = out.with_name(f".{out.name}.parts")
     _open_parts(parts, about | {"strategy": repr(strategy), "k": k, "seed": seed})
     unknown = 0
@@ -210,11 +217,13 @@ def recommend_to_file(
         histories, lost = visitors.histories(start, PART_USERS)
         unknown += lost
         if not file.exists():
-            shown = (
-                _slates(recommender, strategy, histories, k, seed + start)
-                if ranker is None
-                else _at_once(recommender, ranker, strategy, histories, k, seed + start)
+            asking = Users.of_histories(
+                histories, seed + start, show_clicked=False, source=shown_at
             )
+            if ranker is None:
+                shown = _slates(recommender, strategy, asking, k)
+            else:
+                shown = strategy.slates(ranker, asking, min(k, recommender.items.shown))
             here = users.slice(start, PART_USERS)
             _write(file, _rows(recommender, here, shown, seed + start))
         progress("recommending", start + len(histories), len(users))
@@ -223,35 +232,14 @@ def recommend_to_file(
     return unknown
 
 
-def _slates(
-    recommender: Recommender, strategy: Strategy, histories: list[UserHistory], k: int, seed: int
-) -> Ints:
+def _slates(recommender: Recommender, strategy: Strategy, users: Users, k: int) -> Ints:
     """Make slates [B, k] on all cores; the division into threads changes nothing."""
 
-    def make(users: Users) -> Ints:
-        return recommender.maker.rows(users, k, strategy)
+    def make(some: Users) -> Ints:
+        return recommender.maker.rows(some, k, strategy)
 
     with ThreadPoolExecutor(os.cpu_count()) as threads:
-        return np.concatenate(list(threads.map(make, _pieces(histories, seed))))
-
-
-def _at_once(
-    recommender: Recommender,
-    ranker: Ranker,
-    strategy: Strategy,
-    histories: list[UserHistory],
-    k: int,
-    seed: int,
-) -> Ints:
-    """Make slates [B, k] of all users together."""
-    users = Users.of_histories(histories, seed, show_clicked=False)
-    return strategy.slates(ranker, users, min(k, recommender.items.shown))
-
-
-def _pieces(histories: list[UserHistory], seed: int) -> Iterator[Users]:
-    for start in range(0, len(histories), _THREAD_USERS):
-        part = histories[start : start + _THREAD_USERS]
-        yield Users.of_histories(part, seed + start, show_clicked=False)
+        return np.concatenate(list(threads.map(make, users.pieces(_THREAD_USERS))))
 
 
 def _rows(recommender: Recommender, users: pl.Series, shown: Ints, seed: int) -> pl.DataFrame:
@@ -284,15 +272,12 @@ def _open_parts(parts: Path, identity: dict[str, Any]) -> None:
 
 
 def _write(file: Path, rows: pl.DataFrame) -> None:
-    partial = file.with_suffix(".partial")
-    rows.write_parquet(partial)
-    partial.replace(file)
+    with atomic_file(file) as partial:
+        rows.write_parquet(partial)
 
 
 def _join(parts: list[Path], out: Path) -> None:
-    partial = out.with_name(f".{out.name}.partial")
     schema = pq.read_schema(parts[0])
-    with pq.ParquetWriter(partial, schema) as writer:
+    with atomic_file(out) as partial, pq.ParquetWriter(partial, schema) as writer:
         for part in parts:
             writer.write_table(pq.read_table(part))
-    partial.replace(out)

@@ -8,7 +8,7 @@ from a log of changes. (Random numbers go by rows.)
 
 import threading
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,8 @@ NewRows = tuple[Floats, Floats, Floats, Floats]
 NewItems = Callable[[Ints, FeaturePrediction | None], NewRows]
 """What is believed of new items of groups [R], as numbers of the model, by what their features say
 where it reads any."""
+OfRows = Callable[[Floats, Ints, npt.NDArray[np.integer]], Floats]
+"""Returns features [R, P] of rows [R] in groups [R], from what is known of their items [R, S]."""
 Predict = Callable[[Ints], FeaturePrediction]
 """Returns what features say, by their numbers in `Changes.features` [R]: [R, C]."""
 
@@ -34,6 +36,7 @@ Predict = Callable[[Ints], FeaturePrediction]
 class IdIndex(Generic[T]):
     """Ids by index; catalogues may share those of items, since a million ids are much memory.
 
+    A number finds the text that spells it, and the reverse: a CSV has made text of all its ids.
     Indices are given as ids come up, by any thread, and mean nothing elsewhere.
     """
 
@@ -48,11 +51,16 @@ class IdIndex(Generic[T]):
 
     def index(self, item: T) -> int | None:
         """Return the index of an id, None if it is unknown."""
-        return self._indices.get(item)
+        index = self._indices.get(item)
+        return self._indices.get(_other_spelling(item)) if index is None else index
 
     def find(self, ids: Iterable[T]) -> Ints:
         """Return the indices of ids [n], −1 for unknown ones."""
-        return np.array([self._indices.get(item, -1) for item in ids], dtype=np.int64)
+        ids = list(ids)
+        found = np.array([self._indices.get(item, -1) for item in ids], dtype=np.int64)
+        for number in np.flatnonzero(found < 0).tolist():
+            found[number] = self._indices.get(_other_spelling(ids[number]), -1)
+        return found
 
     def indices(self, ids: Iterable[T]) -> Ints:
         """Return the indices of ids [n]; new ones get one."""
@@ -80,6 +88,13 @@ class IdIndex(Generic[T]):
         return self._indices[item]
 
 
+def _other_spelling(item: Any) -> Any:
+    """Return a number as text, and text that spells a number as that number."""
+    if isinstance(item, str):
+        return int(item) if item.removeprefix("-").isdecimal() else item
+    return str(item)
+
+
 class Changes(NamedTuple):
     """Changes of items, in order: C of them."""
 
@@ -95,7 +110,7 @@ class Changes(NamedTuple):
 
 
 class Catalogue:
-    """Which items stand in which rows of a table, and which of them are shown."""
+    """Which items are in which rows of a table, and which of them are shown."""
 
     def __init__(
         self,
@@ -127,7 +142,8 @@ class Catalogue:
         self._described = GrowingArray(np.int64)  # by index
         self._items = GrowingArray(np.int32)  # by row
         self._trained = table.num_items
-        self._features: Floats = np.zeros((0, table.num_features), np.float32)
+        self._known: Floats = np.zeros((0, table.num_features), np.float32)  # by index
+        self._of_rows: OfRows = lambda known, rows, groups: known
         items = self._ids.indices(trained)
         self._items.extend(items)
         self._fit()
@@ -213,10 +229,22 @@ class Catalogue:
                 unknown.append(name)
         return caps, unknown
 
-    def set_features(self, features: Floats) -> None:
-        """Give items features [n, F] by index; 0 beyond. Rows to come have them too."""
-        self._features = features
-        self.table.set_features(rows_or_zero(features, self._items.values))
+    def set_features(self, known: Floats, of_rows: OfRows | None = None) -> None:
+        """Give items what is known of them [n, S] by index, 0 beyond; rows to come have it too.
+
+        It is their features, or what `of_rows` makes these of.
+        """
+        self._known = known
+        self._of_rows = of_rows or (lambda known, rows, groups: known)
+        rows = np.arange(len(self._items))
+        features = self._features(self._items.values, rows, self.table.groups[rows])
+        self.table.set_features(features)
+
+    def _features(
+        self, items: npt.NDArray[np.integer], rows: Ints, groups: npt.NDArray[np.integer]
+    ) -> Floats:
+        """Return the features [R, P] of items [R], by index, in rows and groups [R]."""
+        return self._of_rows(rows_or_zero(self._known, items), rows, groups)
 
     def add(
         self,
@@ -255,7 +283,7 @@ class Catalogue:
         self._show(items, on=True)
 
     def remove(self, ids: Iterable[ItemId]) -> None:
-        """Take items off for good; as past clicks they still tell of the users who made them."""
+        """Remove items for good; past clicks on them still count for users."""
         items = self._items.values[self.numbers(ids)]
         self._show(items, on=False)
         self._removed |= set(items.tolist())
@@ -326,7 +354,7 @@ class Catalogue:
         rows = np.arange(self.table.num_items, self.table.num_items + len(needed))
         predicted = None if predict is None else predict(changes.features[needed])
         means, scales, biases, bias_scales = self._new_items(groups[needed], predicted)
-        features = rows_or_zero(self._features, items)
+        features = self._features(items, rows, groups[needed])
         self.table.append(means, scales, biases, groups[needed], bias_scales, features)
         self._items.extend(items)
         # Of an item that is named twice, the last row counts; earlier ones are never shown.

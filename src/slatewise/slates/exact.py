@@ -5,7 +5,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from slatewise.features.user_history import UserHistory
+from slatewise.compiled.normals import normals_around
+from slatewise.features.user_history import Moves, UserHistory
 from slatewise.model.posterior import Posterior
 from slatewise.model.terms import FittedTerms
 from slatewise.ranking import (
@@ -19,7 +20,7 @@ from slatewise.ranking import (
 from slatewise.slates.additions import Doubles, RankingTerms
 from slatewise.slates.interleaving import interleave, interleave_capped
 from slatewise.slates.profiles import Floats, UserDynamics
-from slatewise.slates.second_stage import SOURCE, SecondStage
+from slatewise.slates.second_stage import SecondStage
 from slatewise.slates.users import Ints, Users
 
 
@@ -48,12 +49,16 @@ class ExactRanker:
         self, posterior: Posterior, table: ItemTable, terms: FittedTerms | None = None
     ) -> None:
         self.table = table
-        self.terms = RankingTerms(posterior, terms or FittedTerms(), table)
+        terms = terms or FittedTerms()
+        self.terms = RankingTerms(posterior, terms, table)
+        self._usual_source = terms.usual_source
         self.dynamics = UserDynamics(posterior)
         self.relevance = posterior.parts.relevance
         named = posterior.parts.terms.items()
         self._bias_names = [name for name, one in named if one.item_columns(posterior.config)]
         self._profiles: WeakKeyDictionary[UserHistory, tuple[int, Floats]] = WeakKeyDictionary()
+        self._moves: WeakKeyDictionary[UserHistory, tuple[Moves, Ints, Ints]] = WeakKeyDictionary()
+        """what moved a user, the different items of that, and which of them each item is"""
 
     def by_mean(self, users: Users, k: int, length: int | None = None) -> Ints:
         """Rank by utility in closed form, at the mean and with the spread of items: [B, k].
@@ -108,7 +113,8 @@ class ExactRanker:
     def _second_stage(self, user: Users, found: Ints, length: int) -> SecondStage | None:
         """Return the second stage for what the first found, None if that is nothing."""
         items = found[found >= 0]
-        terms = self.terms.in_list(user.histories[0], items, SOURCE, length, made=True)
+        asked = user.histories[0], items, self.source_of(user), length
+        terms = self.terms.in_list(*asked, made=True)
         if not len(items) or terms is None:
             return None
         own = np.sum(list(self.own_parts(user, items).values()), axis=0)
@@ -140,8 +146,8 @@ class ExactRanker:
         Here a clicked item is taken for independent of the profile that it moved.
         """
         slates = np.full((len(users), k), -1, dtype=np.int64)
-        for row, history in enumerate(users.histories):
-            wanted, seed = users.filters[row], users.seeds[row]
+        for row, user in enumerate(users.each()):
+            history, wanted, seed = user.histories[0], user.filters[0], user.seeds[0]
             drawn = self.draw_profiles(history, draws, _streams(seed)[0])
             added = self.terms.draws(history, draws, seed)
             found = rank_expected(
@@ -153,7 +159,6 @@ class ExactRanker:
                 relevance=self.relevance.ranking,
             ).items
             if self.terms.candidates:
-                user = Users([history], [wanted], [seed])
                 stage = self._second_stage(user, found, k)
                 if stage is not None:
                     utilities = stage.draws(drawn, self.table, self.relevance, seed)
@@ -223,19 +228,21 @@ class ExactRanker:
         """Return the same of the items [k] of a slate that was made for the first user."""
         if not self.terms.candidates:
             return self.mean_parts(users, items)
-        return self._parts_in_list(users, items, SOURCE, made=True)
+        return self._parts_in_list(users, items, made=True)
 
-    def list_parts(self, users: Users, items: Ints, source: int) -> dict[str, Doubles]:
-        """Return the same where the items [k] are a list that is shown, from a source.
+    def list_parts(self, users: Users, items: Ints) -> dict[str, Doubles]:
+        """Return the same where the items [k] are a list that is shown.
 
         Terms add what they add in a slate, position apart.
         """
-        return self._parts_in_list(users, items, source, made=False)
+        return self._parts_in_list(users, items, made=False)
 
-    def _parts_in_list(
-        self, users: Users, items: Ints, source: int, *, made: bool
-    ) -> dict[str, Doubles]:
-        asked = users.histories[0], items, source, len(items)
+    def source_of(self, users: Users) -> int:
+        """Return where the slates of users will be shown: the usual source if none is given."""
+        return self._usual_source if users.source is None else users.source
+
+    def _parts_in_list(self, users: Users, items: Ints, *, made: bool) -> dict[str, Doubles]:
+        asked = users.histories[0], items, self.source_of(users), len(items)
         in_list = self.terms.in_list(*asked, made=made)
         if in_list is None:
             return self.mean_parts(users, items)
@@ -255,12 +262,13 @@ class ExactRanker:
     def draw_profiles(self, history: UserHistory, draws: int, seed: int) -> Profiles:
         """Draw the profile of one user J times, with everything that is uncertain about it."""
         rng = np.random.default_rng(seed)
-        moves = history.moves(self.dynamics.source_index)
-        items, local = np.unique(moves.items, return_inverse=True)
-        mean, scale = self.table.means_of(items), self.table.scales_of(items)
-        vectors = rng.standard_normal((draws, *mean.shape), dtype=np.float32)
-        vectors *= scale
-        vectors += mean  # [J, C, D]
+        known = self._moves.get(history)
+        if known is None:
+            moves = history.moves(self.dynamics.source_index)
+            known = self._moves[history] = moves, *np.unique(moves.items, return_inverse=True)
+        moves, items, local = known
+        given = self.table.means_of(items), self.table.scales_of(items)
+        vectors = normals_around(rng, *given, draws)  # [J, C, D]
         moving = moves.averages(vectors[:, local])  # [J, E, D]
         return Profiles(self.dynamics.draws(moving, moves.kinds, rng), items, vectors)
 

@@ -19,7 +19,7 @@ _FRESH = 1 << 60
 
 @dataclass(frozen=True)
 class Reason:
-    """What speaks for an item of a slate."""
+    """Why an item is in a slate."""
 
     item: ItemId
     group: str

@@ -1,6 +1,7 @@
 """Interleaving of many rankings into one slate (third step of in-slate Thompson sampling)."""
 
 from collections.abc import Iterable
+from itertools import islice
 
 import numpy as np
 
@@ -12,19 +13,13 @@ def interleave(rankings: Ints, k: int) -> Ints:
 
     Duplicates are left out. −1 is no item, and fills positions for which none is left.
     """
-    users = len(rankings)
-    offered = rankings.transpose(0, 2, 1).reshape(users, -1)  # [B, L J]
-    order = np.argsort(offered, axis=1, kind="stable")
-    ascending = np.take_along_axis(offered, order, axis=1)
-    first = np.ones_like(ascending, dtype=bool)
-    first[:, 1:] = ascending[:, 1:] != ascending[:, :-1]
-    taken = np.empty_like(first)
-    np.put_along_axis(taken, order, first & (ascending >= 0), axis=1)
-    position = taken.cumsum(axis=1) - 1
-    taken &= position < k
-    slates = np.full((users, k), -1, dtype=np.int64)
-    who, where = np.nonzero(taken)
-    slates[who, position[who, where]] = offered[who, where]
+    slates = np.full((len(rankings), k), -1, dtype=np.int64)
+    for slate, ranking in zip(slates, rankings, strict=True):
+        # A dictionary keeps the order, in half of the time that sorting would take.
+        offered = dict.fromkeys(ranking.T.ravel().tolist())
+        offered.pop(-1, None)
+        taken = list(islice(offered, k))
+        slate[: len(taken)] = taken
     return slates
 
 

@@ -1,4 +1,4 @@
-"""Learning from answers as they come: the beliefs about items of a slate, after what became of it.
+"""Online learning: the posterior of a slate's items after its outcome.
 
 Between two trainings, an answered slate moves the vectors and biases of its items in the table that
 slates are ranked from, by one step of assumed-density filtering
@@ -8,20 +8,23 @@ stays as training left it.
 
 A new item begins with the prior's full uncertainty, and has beliefs of its own after its first
 impressions. Nothing is random: the same answers in the same order give the same table, to the bit,
-whatever they were read in.
+whatever they were read in. Where compiled loops know the relevance, they learn from all answers at
+once (`slatewise.model.kernels.loops.answers`).
 
-Shapes: k items seen, D dimensions, R items of some answers.
+Shapes: k items seen, D dimensions, R items of some answers, n answers, T items seen in them.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from slatewise.model.assumed_density import choice_slopes, filtered
+from slatewise.model.assumed_density import LEAST, QUADRATURE, choice_slopes, filtered
 from slatewise.model.fitted import ItemId, SlateModel
+from slatewise.model.relevance import Relevance
 from slatewise.ranking import ItemTable
 from slatewise.slates.shown import ShownSlate
 from slatewise.slates.slate import Slate
@@ -35,7 +38,7 @@ _LEAST_SCALE: Final = 1e-4
 
 @dataclass(frozen=True)
 class SlateOutcome:
-    """What became of a slate that a recommender made."""
+    """The outcome of a slate that a recommender made."""
 
     slate: Slate
     clicked: Sequence[ItemId] = ()
@@ -43,11 +46,11 @@ class SlateOutcome:
     seen: int | None = None
     """how many of its items, from the first; None for all"""
     source: str | None = None
-    """where it was shown, of the sources that the model knows; the first without it"""
+    """where it was shown, of the sources that the model knows; without it, where it was made for"""
 
 
 class Answer(NamedTuple):
-    """What became of a slate, by positions."""
+    """The outcome of a slate, by positions."""
 
     shown: ShownSlate
     seen: int
@@ -100,10 +103,42 @@ class ItemLearner:
         seen = [answer.shown.rows[: answer.seen] for answer in answers]
         rows, local = np.unique(np.concatenate([*seen, np.empty(0, np.int64)]), return_inverse=True)
         items = MovedItems(rows, *self.beliefs(rows))
-        ends = np.cumsum([len(one) for one in seen], dtype=np.int64)
-        for answer, index in zip(answers, np.split(local, ends[:-1]), strict=False):
-            self._learn(items, index, answer)
+        starts = _starts([len(one) for one in seen])
+        if answers and is_compiled(self._relevance):
+            self._learn_compiled(items, local, starts, answers)
+        else:
+            for answer, index in zip(answers, np.split(local, starts[1:-1]), strict=False):
+                self.learn_plainly(items, index, answer)
         return items
+
+    def _learn_compiled(
+        self, items: MovedItems, local: Ints, starts: Ints, answers: Sequence[Answer]
+    ) -> None:
+        """Take answers into account in one loop; `local` [T] are their items."""
+        from slatewise.model.kernels.loops import answers as loop  # noqa: PLC0415 (loads numba)
+
+        shown = [answer.shown for answer in answers]
+        clicks = [(*answer.before, *answer.clicked) for answer in answers]
+        enough = np.empty(0) if self._enough is None else self._enough
+        least = LEAST, _LEAST_SCALE
+        loop.filter_answers(
+            self._relevance.name == "dot",
+            (
+                local,
+                np.concatenate(
+                    [one.shown.offsets[: one.seen] for one in answers], dtype=np.float64
+                ),
+                starts,
+                np.array([one.profile for one in shown], np.float64),
+                np.array([one.no_click for one in shown]),
+                np.fromiter(chain.from_iterable(clicks), np.int64),
+                _starts([len(one) for one in clicks]),
+                np.array([len(answer.before) for answer in answers]),
+            ),
+            (self._no_click, enough, self._sharpness, self._added_no_click, *least),
+            QUADRATURE,
+            *items[1:],
+        )
 
     def put(self, moved: MovedItems) -> None:
         """Move items of the table."""
@@ -121,7 +156,7 @@ class ItemLearner:
             np.concatenate([table.scales_of(rows), bias_scales[:, None]], axis=1),
         )
 
-    def _learn(self, items: MovedItems, index: Ints, answer: Answer) -> None:
+    def learn_plainly(self, items: MovedItems, index: Ints, answer: Answer) -> None:
         """Take each choice of an answer into account; `index` [k] are its items."""
         made = list(answer.before)
         for click in answer.clicked:
@@ -186,3 +221,13 @@ class ItemLearner:
             return self._sharpness * float(own + np.log(max(1, seen - clicks)))
         own = self._no_click[min(seen, len(self._no_click)) - 1]
         return self._sharpness * (float(own) + shown.no_click) + self._added_no_click
+
+
+def is_compiled(relevance: Relevance) -> bool:
+    """Return whether compiled loops learn by a relevance."""
+    return relevance.fused and relevance.name in ("distance", "dot")
+
+
+def _starts(lengths: Sequence[int]) -> Ints:
+    """Return where each of some runs begins, and the last ends: [n + 1]."""
+    return np.cumsum([0, *lengths], dtype=np.int64)

@@ -106,7 +106,7 @@ def refresh_from(recommender: Recommender, dataset: SlateDataset, at: int | None
         features[name] = np.zeros((len(recommender.items), known.shape[1]), np.float32)
         features[name][rows] = known[numbers]
     ranking = recommender.ranker.terms
-    ranking.know(ranking.side_by_side(features, time), recommender.items)
+    ranking.set_features(ranking.side_by_side(features, time), recommender.items)
     return time
 
 

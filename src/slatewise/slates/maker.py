@@ -33,7 +33,7 @@ class Constraints:
     """whether items of the user's own history may be shown"""
 
     def require_caps(self) -> None:
-        """Refuse a group of less than no items."""
+        """Refuse negative limits of groups."""
         groups = self.groups if isinstance(self.groups, Mapping) else {"": self.groups or 0}
         for name, most in groups.items():
             if most < 0:
@@ -67,8 +67,12 @@ class SlateMaker:
         k: int,
         strategy: Strategy,
         seeds: Sequence[int],
+        source: int | None = None,
     ) -> list[Slate]:
-        """Return the slates of users [B] with seeds [B], of k items or as many as there are."""
+        """Return the slates of users [B] with seeds [B], of k items or as many as there are.
+
+        They will be shown at a source, as the model numbers it; None for its usual one.
+        """
         terms = self.ranker.terms
         notes = [f"{term} is not known yet: items count as new" for term in terms.unknown]
         if not terms.candidates:
@@ -78,26 +82,30 @@ class SlateMaker:
         filters = [common] * len(users)
         if wanted.clicked == "exclude":
             filters = [_without(common, user.history.clicked) for user in users]
-        asking = Users([user.history for user in users], filters, seeds)
+        asking = Users([user.history for user in users], filters, seeds, source)
         return [
-            self._slate(row[row >= 0], user, filter_, strategy.name, seed, notes)
-            for row, user, filter_, seed in zip(
-                self.rows(asking, k, strategy), users, filters, seeds, strict=True
+            self._slate(row[row >= 0], user, asked, strategy.name, notes)
+            for row, user, asked in zip(
+                self.rows(asking, k, strategy), users, asking.each(), strict=True
             )
         ]
 
     def rank(
-        self, user: KnownUser, items: Sequence[ItemId], k: int | None = None, source: int = 0
+        self,
+        user: KnownUser,
+        items: Sequence[ItemId],
+        k: int | None = None,
+        source: int | None = None,
     ) -> RankedItems:
         """Order given items by their utility to a user, and return the k best, or all.
 
-        `source` is where the list comes from, as the model numbers it.
+        The list is shown at a source, as the model numbers it; None for its usual one.
         """
         items = list(dict.fromkeys(items))
         rows = self.catalogue.known(items)[0]
         rows = rows[self.ranker.table.available[rows]]
-        asking = Users([user.history], [NO_FILTER], [0])
-        parts = self.ranker.list_parts(asking, rows, source) if len(rows) else {}
+        asking = Users([user.history], [NO_FILTER], [0], source)
+        parts = self.ranker.list_parts(asking, rows) if len(rows) else {}
         utilities = np.sum(list(parts.values()) or [np.empty(0)], axis=0)
         order = np.argsort(-utilities, kind="stable")[:k]
         ids = self.catalogue.ids_of(rows)
@@ -141,28 +149,28 @@ class SlateMaker:
         self,
         rows: Ints,
         user: KnownUser,
-        filter_: Filter,
+        asked: Users,
         strategy: str,
-        seed: int,
         notes: list[str],
     ) -> Slate:
         table = self.ranker.table
         if user.profiles is None or table.moved_since(user.history.items, user.moves):
             user.moves = table.moves
             user.profiles = self.relevance.profiles(user.history)
-        relevance, uncertainty = self.relevance.of(user.history, user.profiles, rows)
+        relevance, uncertainty = self.relevance.of(asked, user.profiles, rows)
         return Slate(
             items=self.catalogue.ids_of(rows),
             groups=self.catalogue.groups_of(rows),
             relevance=relevance,
             uncertainty=uncertainty,
             strategy=strategy,
-            seed=seed,
+            seed=asked.seeds[0],
             unknown=list(user.unknown),
             numbers=rows,
             history=user.history,
-            filter=filter_,
+            filter=asked.filters[0],
             notes=list(notes),
+            source=asked.source,
         )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import numpy.typing as npt
 
+from slatewise.compiled.normals import normals_around
 from slatewise.model.posterior import Posterior
 
 Floats = npt.NDArray[np.float32]
@@ -52,7 +53,10 @@ class UserDynamics:
         )
 
     def _drawn(self, draws: int, rng: np.random.Generator) -> dict[str, Floats]:
-        return {name: _normals(rng, draws, *moments) for name, moments in self._moments.items()}
+        return {
+            name: normals_around(rng, mean, scale, draws)
+            for name, (mean, scale) in self._moments.items()
+        }
 
     def _follow(
         self,
@@ -63,11 +67,3 @@ class UserDynamics:
     ) -> Floats:
         start = self._parts.initial_state.single_user(vectors, kinds, values["initial_state"], rng)
         return self._parts.dynamics.follow(vectors, kinds, start, values)
-
-
-def _normals(rng: np.random.Generator, draws: int, mean: Floats, scale: Floats) -> Floats:
-    """Draw [J, …] around a mean."""
-    values = rng.standard_normal((draws, *mean.shape), dtype=np.float32)
-    values *= scale
-    values += mean
-    return values

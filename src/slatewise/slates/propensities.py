@@ -42,14 +42,14 @@ class Propensities:
 def propensities(
     ranker: Ranker, strategy: Strategy, slate: Slate, draws: int, seed: int
 ) -> Propensities:
-    """Make the slate `draws` times with fresh seeds, and count what stands where."""
+    """Make the slate `draws` times with fresh seeds and count the items at each position."""
     k = len(slate)
     shown = []
     for start in range(0, draws, _AT_ONCE):
         count = min(_AT_ONCE, draws - start)
         words = np.random.SeedSequence([seed, start]).generate_state(count, np.uint64)
         seeds = [int(word >> np.uint64(16)) for word in words]
-        users = Users([slate.history] * count, [slate.filter] * count, seeds)
+        users = Users([slate.history] * count, [slate.filter] * count, seeds, slate.source)
         shown.append(strategy.slates(ranker, users, k))
     slates = np.concatenate(shown)  # [draws, k]
     numbers, rows = np.unique(slates, return_inverse=True)

@@ -10,6 +10,7 @@ import numpy as np
 
 from slatewise.errors import SlatewiseError
 from slatewise.features.item_values import Columns
+from slatewise.features.showings import seen_in_slate
 from slatewise.model.fitted import ItemId, SlateModel
 from slatewise.model.terms.term import ItemState
 from slatewise.ranking import ItemTable
@@ -26,6 +27,7 @@ from slatewise.slates.slate import Slate
 from slatewise.slates.strategies import Strategy, named_strategy
 from slatewise.slates.tables import table_of, table_of_run
 from slatewise.slates.users import Event, KnownUser, Seen, history_of_events
+from slatewise.slates.users import source_number as number_of_source
 from slatewise.training import runs
 
 DEFAULT = "in-slate-thompson"
@@ -61,6 +63,10 @@ class Recommender:
         model = runs.load(run)
         return cls(model, table_of_run(model, Path(run)))
 
+    def __repr__(self) -> str:
+        """Return which model it ranks by, and how many items it may show."""
+        return f"Recommender({self.model.config.name}; {self.items.shown:,} items on offer)"
+
     @overload
     def recommend(  # type: ignore[overload-overlap]
         self,
@@ -72,6 +78,7 @@ class Recommender:
         allow: Iterable[ItemId] | None = ...,
         groups: Mapping[str, int] | int | None = ...,
         clicked: Clicked = ...,
+        source: str | None = ...,
         seed: int | None = ...,
     ) -> Slate: ...
 
@@ -86,6 +93,7 @@ class Recommender:
         allow: Iterable[ItemId] | None = ...,
         groups: Mapping[str, int] | int | None = ...,
         clicked: Clicked = ...,
+        source: str | None = ...,
         seed: int | Sequence[int] | None = ...,
     ) -> list[Slate]: ...
 
@@ -99,6 +107,7 @@ class Recommender:
         allow: Iterable[ItemId] | None = None,
         groups: Mapping[str, int] | int | None = None,
         clicked: Clicked = "exclude",
+        source: str | None = None,
         seed: int | Sequence[int] | None = None,
     ) -> Slate | list[Slate]:
         """Make the slate of one user, or of many.
@@ -113,6 +122,8 @@ class Recommender:
             allow: ids to choose from; None for all. Unknown ones are no matter.
             groups: most items of each group: one number for all, or numbers by name.
             clicked: whether items of the user's own history may be shown.
+            source: where the slates will be shown, of those that the model knows; without it, where
+                most slates of training were. It matters to terms that see slates.
             seed: of everything random; None draws one. Of many users, number b has seed + b, or
                 each her own. The same request with the same seed gives the same slate.
 
@@ -128,7 +139,8 @@ class Recommender:
             KnownUser(*history_of_events(history, self.items.find, self.model.source_names))
             for history in histories
         ]
-        slates = self.maker.make(users, wanted, k, chosen, _seeds(seed, len(users)))
+        seeds, number = _seeds(seed, len(users)), self.source_number(source)
+        slates = self.maker.make(users, wanted, k, chosen, seeds, number)
         return slates if several else slates[0]
 
     def rank(
@@ -146,12 +158,12 @@ class Recommender:
                 named in `RankedItems.left_out`.
             clicks: what the user clicked before, as for `recommend`.
             k: how many to return, the best; all without it.
-            source: where the list is shown, of those that the model knows; the first without it.
+            source: where the list is shown, as for `recommend`.
 
         """
         if k is not None:
             require_length(k)
-        number = self._source_number(source)
+        number = self.source_number(source)
         user = KnownUser(*history_of_events(clicks, self.items.find, self.model.source_names))
         return self.maker.rank(user, items, k, number)
 
@@ -191,10 +203,10 @@ class Recommender:
         so in their notes. Requests under way go on with what they began with.
         """
         terms = self.ranker.terms
-        terms.know(terms.features(states, time), self.items)
+        terms.set_features(terms.features(states, time), self.items)
 
     def observe(self, outcomes: Iterable[SlateOutcome]) -> None:
-        """Learn from what became of slates, in the order given, until the model is trained again.
+        """Learn from the outcomes of slates, in the order given, until the model is trained again.
 
         Each moves the vectors and biases of its items, by one step of assumed-density filtering
         (`slatewise.slates.learning`); new items get beliefs of their own. Users, groups and weights
@@ -222,7 +234,8 @@ class Recommender:
         return SlateView(self.model, self.ranker)
 
     def _answer(self, outcome: SlateOutcome) -> Answer:
-        slate, source = outcome.slate, self._source_number(outcome.source)
+        slate, source = outcome.slate, self.source_number(outcome.source)
+        source = slate.source if source is None else source
         seen = len(slate) if outcome.seen is None else outcome.seen
         if not 0 <= seen <= len(slate):
             raise SlatewiseError(
@@ -235,18 +248,13 @@ class Recommender:
                 "Give the slate on which it was clicked.",
             )
         clicked = tuple(slate.items.index(item) for item in dict.fromkeys(outcome.clicked))
-        # Whatever was clicked was seen, and so was all above it.
-        seen = max(seen, 1 + max(clicked, default=-1))
-        return Answer(self.view.of(slate.history, slate.numbers, source), seen, clicked)
+        seen = seen_in_slate(seen, clicked)
+        number = self.model.terms.usual_source if source is None else source
+        return Answer(self.view.of(slate.history, slate.numbers, number), seen, clicked)
 
-    def _source_number(self, source: str | None) -> int:
-        """Return the number of a source that the model knows, the first for None."""
-        names = self.model.source_names
-        if source is not None and source not in names:
-            raise SlatewiseError(
-                f"the model knows no source '{source}'.", f"Choose one of {', '.join(names)}."
-            )
-        return 0 if source is None else names.index(source)
+    def source_number(self, source: str | None) -> int | None:
+        """Return the number of a source, None for None, refusing one that is not known."""
+        return None if source is None else number_of_source(source, self.model.source_names)
 
     def explain(self, slate: Slate, draws: int = 100) -> list[Reason]:
         """Explain each item of a slate: what every term adds to its utility."""

@@ -7,7 +7,7 @@ what these terms say beside those. A candidate outside it is seen in place of it
 Shapes: K candidates, k items of the slate, J draws, D dimensions.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -20,9 +20,6 @@ from slatewise.slates.users import Ints
 
 if TYPE_CHECKING:
     from slatewise.slates.exact import Profiles
-
-SOURCE: Final = 0
-"""Of the slates that are made: the first of the sources that a model knows."""
 
 
 class SecondStage:

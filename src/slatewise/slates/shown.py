@@ -1,7 +1,7 @@
-"""A slate as it was shown, with what a model has to know of that moment to learn from its answer.
+"""A slate as it was shown, with the numbers that a model needs to learn from its answer.
 
-Histories, popularity and the network's view of a slate are those of the moment at which it was
-made. They are summed up in a few numbers, so that whoever hears the answer needs none of them.
+Histories, popularity and the network's utilities are those of the moment at which the slate was
+made. They are reduced to a few numbers, so that learning needs none of them again.
 
 Shapes: k items, D dimensions.
 """
@@ -62,7 +62,7 @@ class ShownSlate(NamedTuple):
 
 
 class SlateView:
-    """Sums up the moment at which slates are shown, for one model."""
+    """Computes the numbers that a model keeps of a slate when it is shown."""
 
     def __init__(self, model: SlateModel, ranker: ExactRanker) -> None:
         self._ranker = ranker

@@ -37,6 +37,8 @@ class Slate:
     """what could be shown"""
     notes: list[str] = field(default_factory=list)
     """what the slate could not take into account"""
+    source: int | None = None
+    """where it will be shown, as the model numbers it; None for its usual source"""
 
     def __len__(self) -> int:
         """Return how many items are shown; fewer than asked for if there were no more."""
@@ -59,4 +61,4 @@ class Slate:
     @property
     def user(self) -> Users:
         """The user that this slate was made for."""
-        return Users([self.history], [self.filter], [self.seed])
+        return Users([self.history], [self.filter], [self.seed], self.source)

@@ -1,4 +1,4 @@
-"""How what a posterior says of users becomes their slates: a class each, with its settings.
+"""Strategies: from the posterior to slates, one class each, with its settings.
 
 A strategy is a frozen configuration: its fields are its settings, in Python, in the settings of a
 service and in the log. Deriving from `NamedStrategy` is all that a new one needs.
@@ -49,7 +49,7 @@ class Ranker(Protocol):
 
 
 class Strategy(Protocol):
-    """Turns what a posterior says of users into their slates."""
+    """Turns the posterior into slates for users."""
 
     @property
     def name(self) -> str:
@@ -99,12 +99,23 @@ class NamedStrategy(Config):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """Register the strategy under its name."""
+        """Register the strategy under its name, which no other may have."""
+        other = STRATEGIES.get(cls.name)
+        defined_again = other is not None and _path(other) == _path(cls)  # in a notebook
+        if other is not None and not defined_again:
+            raise SlatewiseError(
+                f"there is a strategy '{cls.name}' already, {other.__name__}.",
+                f"Give {cls.__name__} a `name` of its own.",
+            )
         STRATEGIES[cls.name] = cls
 
     def slates(self, ranker: Ranker, users: "Users", k: int) -> Ints:
         """Return slates [B, k]; see `Strategy`."""
         raise NotImplementedError
+
+
+def _path(strategy: type[NamedStrategy]) -> tuple[str, str]:
+    return strategy.__module__, strategy.__qualname__
 
 
 class Greedy(NamedStrategy):

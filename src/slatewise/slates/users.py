@@ -19,7 +19,7 @@ NO_FILTER = Filter()
 
 @dataclass(frozen=True)
 class Seen:
-    """A slate that a user saw; it stands among her clicks.
+    """A slate that a user saw, given among her clicks.
 
     Without a click it says what she did not want, with clicks what stood beside them.
     """
@@ -31,7 +31,7 @@ class Seen:
     source: str | None = None
     """where it came from, by the name that the log has for that; None if that is unknown"""
     time: int = 0
-    """microseconds since 1970; 0 if that is unknown"""
+    """microseconds since 1970; 0 if that is unknown, which counts as just before the request"""
 
 
 Event = ItemId | Seen
@@ -79,7 +79,7 @@ def source_number(name: str | None, sources: Sequence[str]) -> int:
         return -1
     if name not in sources:
         raise SlatewiseError(
-            f"the model knows no slates from '{name}'.", f"They come from {', '.join(sources)}."
+            f"the model knows no slates from '{name}'.", f"It knows {', '.join(sources)}."
         )
     return list(sources).index(name)
 
@@ -108,6 +108,8 @@ class Users:
     """[B]"""
     seeds: Sequence[int]
     """[B] of everything random in the slate of a user"""
+    source: int | None = None
+    """where their slates will be shown, as the model numbers it; None for its usual source"""
 
     @classmethod
     def of_clicks(cls, clicks: Sequence[Ints], seed: int, *, show_clicked: bool) -> "Users":
@@ -117,16 +119,27 @@ class Users:
 
     @classmethod
     def of_histories(
-        cls, histories: Sequence[UserHistory], seed: int, *, show_clicked: bool
+        cls,
+        histories: Sequence[UserHistory],
+        seed: int,
+        *,
+        show_clicked: bool,
+        source: int | None = None,
     ) -> "Users":
         """Take users who may be shown everything, or all but their own clicks; b has seed + b."""
         filters = [NO_FILTER if show_clicked else Filter(exclude=one.clicked) for one in histories]
-        return cls(histories, filters, [seed + number for number in range(len(histories))])
+        return cls(histories, filters, [seed + number for number in range(len(histories))], source)
 
     def each(self) -> Iterator["Users"]:
         """Yield them one by one."""
         for history, wanted, seed in zip(self.histories, self.filters, self.seeds, strict=True):
-            yield Users([history], [wanted], [seed])
+            yield Users([history], [wanted], [seed], self.source)
+
+    def pieces(self, count: int) -> Iterator["Users"]:
+        """Yield them in pieces of `count`, the last of which may be smaller."""
+        for start in range(0, len(self), count):
+            here = slice(start, start + count)
+            yield Users(self.histories[here], self.filters[here], self.seeds[here], self.source)
 
     def __len__(self) -> int:
         """Return B."""
