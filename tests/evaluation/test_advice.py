@@ -13,7 +13,7 @@ from slatewise.cli import app
 from slatewise.data import SlateDataset
 from slatewise.data.preparation import prepare
 from slatewise.errors import SlatewiseError
-from slatewise.evaluation.advice import AdviceConfig, advise
+from slatewise.evaluation.advice import AdviceConfig, advise, predicted
 from slatewise.evaluation.quality import quality_evidence
 from slatewise.evaluation.site import SiteLog
 from slatewise.model.config import ModelConfig
@@ -120,6 +120,20 @@ def test_exploring_pays_where_items_differ_and_not_where_they_are_alike(
     known = advise(model_of(lasting, 0.05, 0.0), lasting, asked)
     assert known.forecasts[1].gain.value < 0.01
     assert unknown.forecasts[1].gain.value > known.forecasts[1].gain.value + 0.01
+
+
+def test_an_interval_is_of_what_the_site_will_see_and_holds_one_value_more() -> None:
+    # Student's quantile of two values is 12.706; one more lies √(1 + 1/2) of their spread away.
+    found = predicted(np.array([0.1, 0.3]))
+    assert found.value == pytest.approx(0.2)
+    assert float(found.high) - 0.2 == pytest.approx(12.7062 * 0.141421 * 1.224745, rel=1e-4)
+    rng = np.random.default_rng(0)
+    drawn = rng.normal(size=(4_000, 6))
+    held = [
+        one.low < last < one.high for *five, last in drawn for one in [predicted(np.array(five))]
+    ]
+    assert np.mean(held) == pytest.approx(0.95, abs=0.01)
+    assert np.isinf(predicted(np.ones(1)).high)
 
 
 def test_the_same_seed_gives_the_same_advice(lasting: SlateDataset) -> None:

@@ -21,14 +21,14 @@ from slatewise.evaluation import (
     SmoothedCTR,
     evaluate,
     fit_baselines,
-    scored_interactions,
     target_ranks,
     top_items,
 )
-from slatewise.evaluation.baselines import counting as module
+from slatewise.evaluation import counts as counts_module
 from slatewise.evaluation.baselines.counting import Choice
 from slatewise.evaluation.counts import Counts, Successions, last_clicked
 from slatewise.evaluation.predictions import Slates
+from slatewise.features import threads
 from slatewise.features.item_rates import beta_by_moments
 from slatewise.simulation import load_config, write_log
 from tests.evaluation.contract import RecommenderContract
@@ -92,9 +92,13 @@ def test_training_alone_is_counted(toy: SlateDataset) -> None:
     assert (counts.clicks.tolist(), counts.views.tolist()) == (clicks.tolist(), views.tolist())
     kept = counts.successions
     assert dict(zip(kept.keys.tolist(), kept.counts.tolist(), strict=True)) == pairs
-    halves = Counts.of(toy, np.arange(100)) + Counts.of(toy, np.arange(100, toy.num_users))
-    assert np.array_equal(halves.successions.counts, kept.counts)
-    assert np.array_equal(halves.views, counts.views)
+    half, other = (Counts.of(toy, users) for users in np.split(np.arange(toy.num_users), [100]))
+    left = counts - half
+    assert np.array_equal(left.clicks, other.clicks)
+    assert np.array_equal(left.views, other.views)
+    for name in ("keys", "counts", "starts"):
+        found, wanted = (getattr(one.successions, name) for one in (left, other))
+        assert np.array_equal(found, wanted)
 
 
 @given(seed=seeds)
@@ -103,7 +107,7 @@ def test_co_click_ranks_agree_with_scoring_every_item(seed: int) -> None:
     rng = np.random.default_rng(seed)
     items = 9
     keys = rng.integers(0, items * items, 25)
-    successions = Successions.of(keys, np.ones_like(keys), items)
+    successions = Successions.of(keys, items)
     clicks = rng.integers(0, 3, items)
     model = CoClick(Counts(clicks, clicks * 2, successions), Choice(1.0, 0.0, np.zeros(2)))
     data = random_interactions(rng, items=items)
@@ -137,15 +141,21 @@ def test_co_click_ranks_agree_with_scoring_every_item(seed: int) -> None:
         assert model.rank(before, 4).tolist() == best.tolist()
 
 
-def test_ranking_in_pieces_changes_nothing(
-    toy: SlateDataset,
-    monkeypatch: pytest.MonkeyPatch,
+def test_counting_in_threads_changes_nothing(
+    toy: SlateDataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = CoClick.fit(toy)
-    scored = scored_interactions(toy, "test")
-    whole = model.target_ranks(toy.interactions(), scored)
-    monkeypatch.setattr(module, "ROWS", 7)
-    assert torch.equal(model.target_ranks(toy.interactions(), scored), whole)
+    users, before = np.arange(toy.num_users), torch.get_num_threads()
+    whole = Counts.of(toy, users)
+    for module in (counts_module, threads):
+        monkeypatch.setattr(module, "ROWS", 100)
+    torch.set_num_threads(3)
+    try:
+        divided = Counts.of(toy, users)
+    finally:
+        torch.set_num_threads(before)
+    assert np.array_equal(divided.views, whole.views)
+    assert np.array_equal(divided.clicks, whole.clicks)
+    assert np.array_equal(divided.successions.counts, whole.successions.counts)
 
 
 @given(seed=seeds)

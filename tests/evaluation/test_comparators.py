@@ -17,9 +17,10 @@ from slatewise.evaluation import (
     fit_baselines,
     scored_interactions,
 )
-from slatewise.evaluation.baselines import boosting, sequences
+from slatewise.evaluation.baselines import boosting, encoders, sequences
 from slatewise.evaluation.baselines.boosting import BoostedTrees
-from slatewise.evaluation.baselines.sequences import NETWORKS, NextClick, Windows
+from slatewise.evaluation.baselines.encoders import NETWORKS, Settings
+from slatewise.evaluation.baselines.sequences import NextClick, Windows
 from tests.evaluation.contract import RecommenderContract
 from tests.evaluation.drawing import random_interactions, toy_world
 from tests.model.terms.logs import ITEMS, START, dataset_of
@@ -72,8 +73,8 @@ def test_states_of_long_histories_look_back_at_least_half_a_window() -> None:
 def test_a_large_catalogue_is_learned_by_negatives(
     toy: SlateDataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sequences, "EXACT", 10)
-    monkeypatch.setattr(sequences, "NEGATIVES", 12)
+    monkeypatch.setattr(encoders, "EXACT", 10)
+    monkeypatch.setattr(encoders, "NEGATIVES", 12)
     found = fit_baselines(toy, ["popularity", "gru4rec"])
     scores = {name: evaluate(one, toy, resamples=20) for name, one in found.items()}
     assert list(scores) == ["popularity", "gru4rec"]
@@ -91,6 +92,28 @@ def test_the_same_seed_gives_the_same_network(
     assert torch.equal(vectors[0], vectors[1])
     assert not torch.equal(vectors[0], vectors[2])
     assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_the_validation_part_chooses_among_settings(
+    toy: SlateDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hardly = Settings(pace=1e-6)
+    good = Settings(32)
+    monkeypatch.setattr(sequences, "TRIALS", (hardly, good, hardly))
+    monkeypatch.setattr(sequences, "EPOCHS", 4)
+    heard: list[tuple[int, int]] = []
+    found = [
+        NextClick.fit(NETWORKS["bpr"], toy, trials=trials, progress=lambda *one: heard.append(one))
+        for trials in (1, 3)
+    ]
+    assert [one.encoder.settings for one in found] == [hardly, good]
+    assert heard[-1] == (12, 12)
+
+
+def test_more_settings_than_there_are_are_refused(toy: SlateDataset) -> None:
+    with pytest.raises(SlatewiseError, match="9 settings") as refused:
+        fit_baselines(toy, ["bpr"], trials=9)
+    assert refused.value.remedy == "Ask for 1 to 8 trials."
 
 
 def test_epochs_are_reported(toy: SlateDataset, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,6 +196,16 @@ def test_the_same_seed_grows_the_same_trees(
     utilities = [one.log_probabilities for one in again]
     assert np.array_equal(utilities[0], utilities[1])
     assert not np.array_equal(utilities[0], utilities[2])
+
+
+def test_the_validation_part_chooses_the_settings_of_trees(
+    turned: SlateDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(boosting, "ROUNDS", 5)
+    monkeypatch.setattr(boosting, "TRIALS", ({"learning_rate": 1e-6}, {}, {"num_leaves": 2}))
+    hardly, chosen = (BoostedTrees.fit(turned, trials=trials) for trials in (1, 3))
+    scores = [evaluate(one, turned, resamples=20)["log_likelihood"] for one in (hardly, chosen)]
+    assert scores[1].value > scores[0].value + 0.02
 
 
 def test_what_is_not_installed_is_said_before_anything_is_fitted(

@@ -32,7 +32,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> SlateDataset:
 
 @pytest.fixture(scope="module")
 def model(dataset: SlateDataset) -> SlateModel:
-    return fit(dataset, ModelConfig(dimensions=5), TrainingConfig(max_epochs=2))
+    return fit(dataset, ModelConfig(dimensions=3), TrainingConfig(max_epochs=2))
 
 
 def test_a_product_in_double_precision_ranks_as_differences_do() -> None:
@@ -106,7 +106,9 @@ def test_a_part_that_a_gpu_cannot_run_is_refused(
 def test_a_gpu_judges_as_the_cpu_does(
     dataset: SlateDataset, samples: int, terms: tuple[str, ...]
 ) -> None:
-    config = ModelConfig(dimensions=5, terms=terms, network_candidates=40)
+    config = ModelConfig(dimensions=3, terms=terms)
+    if "network" in terms:
+        config = config.changed(network_candidates=40)
     model = fit(dataset, config, TrainingConfig(max_epochs=2))
     here = evaluate(ModelRecommender(model, samples=samples, log=dataset), dataset, resamples=20)
     recommender = ModelRecommender(model, samples=samples, log=dataset, device="cuda")

@@ -96,6 +96,14 @@ def test_batches_change_nothing(dataset: SlateDataset, co_click: CoClick) -> Non
     assert len(seen) == -(-whole.about["users"] // 7)
 
 
+def test_batches_change_no_calibration(
+    dataset: SlateDataset, co_click: CoClick, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["slatewise.evaluation.evaluate"], "BATCH_USERS", 5)
+    drawn = {size: calibrate(co_click, dataset, most=40, batch_users=size) for size in (1, 5, 8)}
+    assert drawn[1] == drawn[5] == drawn[8] != calibrate(co_click, dataset)
+
+
 def test_results_are_plain_json_with_both_stages(dataset: SlateDataset, co_click: CoClick) -> None:
     calibration = calibrate(co_click, dataset)
     found = evaluate(co_click, dataset, calibration=calibration)

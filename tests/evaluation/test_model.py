@@ -37,7 +37,7 @@ class TestLinearContract(RecommenderContract):
     @classmethod
     def fit(cls, dataset: SlateDataset) -> Any:
         return ModelRecommender(
-            fit(dataset, ModelConfig(dynamics="linear", dimensions=4), THOROUGH)
+            fit(dataset, ModelConfig(dynamics="linear", dimensions=3), THOROUGH)
         )
 
 
@@ -48,7 +48,7 @@ class TestGruContract(RecommenderContract):
 
     @classmethod
     def fit(cls, dataset: SlateDataset) -> Any:
-        return ModelRecommender(fit(dataset, ModelConfig(dimensions=4), THOROUGH))
+        return ModelRecommender(fit(dataset, ModelConfig(dimensions=3), THOROUGH))
 
 
 class TestAmortisedContract(RecommenderContract):
@@ -58,7 +58,7 @@ class TestAmortisedContract(RecommenderContract):
 
     @classmethod
     def fit(cls, dataset: SlateDataset) -> Any:
-        config = ModelConfig(dynamics="linear", dimensions=4, initial_state="amortised")
+        config = ModelConfig(dynamics="linear", dimensions=3, initial_state="amortised")
         return ModelRecommender(fit(dataset, config, THOROUGH))
 
 
@@ -67,7 +67,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> tuple[SlateDataset, Slate
     folder = tmp_path_factory.mktemp("model")
     write_log(load_config("tiny"), folder / "log")
     dataset = prepare(folder / "log", folder / "log", folder / "set")
-    return dataset, fit(dataset, ModelConfig(dimensions=4), QUICK)
+    return dataset, fit(dataset, ModelConfig(dimensions=3), QUICK)
 
 
 def predict(model: SlateModel, dataset: SlateDataset, samples: int, seed: int = 0) -> Predictions:

@@ -1,6 +1,7 @@
 """A model with terms is judged like any other, and never reads the future."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,13 +11,17 @@ import slatewise
 from slatewise.data import SlateDataset
 from slatewise.errors import SlatewiseError
 from slatewise.evaluation import ModelRecommender, calibrate, evaluate
+from slatewise.features import PopularityIndex
+from slatewise.features.user_history import Histories
 from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
+from slatewise.slates import terms_in_log
+from slatewise.slates.additions import weights_by_term
 from slatewise.training import TrainingConfig, fit
 from tests.model.terms.logs import ITEMS, START, Rows, dataset_of, rows_of
 
 ALL = ("bias", "history", "popularity", "propensity", "position")
-D = 5
+D = 3
 CONFIG = ModelConfig(dimensions=D, terms=ALL, half_lives=(2.0,))
 
 
@@ -152,6 +157,60 @@ def test_all_that_serving_ranks_by_ranks_and_nothing_else(
     model.posterior.items.mean.data[5, D] += 50
     assert (ranked()[:, 0] == 5).all()
     model.posterior.items.mean.data[5, D] -= 50
+
+
+@pytest.mark.parametrize("kept", [1, 1 << 26])
+def test_what_is_popular_is_looked_up_for_all_who_ask_at_a_time(
+    kept: int, world: tuple[SlateDataset, SlateModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each user alone, in steps, and with little memory: the same to the bit."""
+    dataset, model = world
+    batch, scored = everything(dataset)
+    histories, (term,) = Histories(batch), model.terms.that_rank("all items").values()
+    times = batch.times[:10].repeat(4)
+    with torch.no_grad():
+        mean = model.posterior.mean()
+        weights = weights_by_term(model.posterior, mean)
+    tick = round(term.refresh * 1e6)
+    known = histories.before(torch.arange(40).flip(0))
+    asked: list[int] = []
+    honest = PopularityIndex.features
+
+    def counted(self: PopularityIndex, items: Any, moments: Any) -> Any:
+        asked.append(int(moments[0]))
+        return honest(self, items, moments)
+
+    monkeypatch.setattr(PopularityIndex, "features", counted)
+    monkeypatch.setattr(terms_in_log, "_KEPT", kept)
+    ranking = terms_in_log.TermsInLog(model.posterior, model.terms, dataset)
+    with torch.no_grad():
+        found = ranking.added(mean, times, known)
+        assert asked == (torch.unique(times // tick) * tick).tolist()
+        ones = [ranking.added(mean, times[i : i + 1], known[i : i + 1]) for i in range(40)]
+    assert isinstance(found, torch.Tensor)
+    again = torch.cat([one for one in ones if isinstance(one, torch.Tensor)])
+    assert torch.equal(found, again)
+    assert (len(asked) > 2 * len(set(asked))) == (kept == 1)
+    for row, (time, history) in enumerate(zip(times.tolist(), known, strict=True)):
+        moments = np.full(ITEMS, time // tick * tick)
+        popular = (
+            term.at_times(dataset)(np.arange(ITEMS), moments)
+            @ weights["popularity"].detach().numpy()
+        )
+        items, features = model.terms.by_name["history"].met(history)
+        popular[items] += features @ weights["history"].detach().numpy()
+        np.testing.assert_allclose(found[row].numpy(), popular, rtol=1e-5, atol=1e-6)
+    recommender = ModelRecommender(model, log=dataset)
+    ranks = recommender.target_ranks(batch, scored)
+    best = recommender.rank(batch, 5, times=torch.arange(batch.num_users).flip(0) * tick + START)
+    recommender._cells = 3 * ITEMS
+    assert torch.equal(recommender.target_ranks(batch, scored), ranks)
+    some = recommender.rank(batch, 5, times=torch.arange(batch.num_users).flip(0) * tick + START)
+    assert torch.equal(some, best)
+    user = torch.tensor([3])
+    alone = batch.of_users(user)
+    at = torch.tensor([(batch.num_users - 4) * tick + START])
+    assert torch.equal(recommender.rank(alone, 5, times=at), best[3:4])
 
 
 def test_a_model_with_popularity_needs_its_log(world: tuple[SlateDataset, SlateModel]) -> None:

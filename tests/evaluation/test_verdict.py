@@ -41,7 +41,7 @@ def test_each_sentence_follows_from_the_interval_of_the_paired_difference() -> N
     worse = judge("mine", judged(log_likelihood=-1.1, noise=0.01), baselines)
     assert worse.sentence == "mine is worse than strong: do not use it."
     unclear = judge("mine", judged(log_likelihood=-0.9, noise=1.0), baselines)
-    assert unclear.sentence == "mine cannot be told apart from strong."
+    assert unclear.sentence == "mine and strong show no clear difference."
 
 
 def test_a_model_is_judged_after_calibration_and_baselines_as_they_are() -> None:
@@ -68,7 +68,7 @@ def test_ranking_decides_where_the_metric_is_a_recall() -> None:
 def test_what_has_no_value_cannot_be_told_apart() -> None:
     nothing = judged(**{"recall@20": float("nan")})
     found = judge("mine", nothing, {"a": nothing, "b": nothing}, "recall@20")
-    assert found.sentence == "mine cannot be told apart from a."
+    assert found.sentence == "mine and a show no clear difference."
     text = json.dumps(found.to_json(), allow_nan=False)
     assert json.loads(text)["difference"]["low"] is None
 
@@ -87,5 +87,5 @@ def test_the_obvious_world_gets_the_obvious_verdicts(toy: SlateDataset) -> None:
     worse = judge("base", base, {"base rate": base, "smoothed CTR": rates})
     assert worse.sentence == "base is worse than smoothed CTR: do not use it."
     twin = judge("twin", rates, {"smoothed CTR": rates})
-    assert twin.sentence == "twin cannot be told apart from smoothed CTR."
+    assert twin.sentence == "twin and smoothed CTR show no clear difference."
     assert (twin.difference.low, twin.difference.high) == (0, 0)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from slatewise.simulation import Marketplace, Users
-from slatewise.simulation.choice import Choice, draw_positions
+from slatewise.simulation.choice import ChoiceProbabilities, draw_positions
 
 from .conftest import TRUTHS
 
@@ -97,7 +97,7 @@ def test_position_matters_only_outside(market: Make, rng: np.random.Generator) -
 def test_draws_follow_the_choice(rng: np.random.Generator) -> None:
     n = 100_000
     p = np.array([0.2, 0.0, 0.45, 0.05, 0.0])
-    drawn = draw_positions(Choice(np.tile(p, (n, 1)), np.full(n, 0.3)), rng)
+    drawn = draw_positions(ChoiceProbabilities(np.tile(p, (n, 1)), np.full(n, 0.3)), rng)
     share = np.bincount(drawn + 1, minlength=6) / n
     # 4 standard deviations of a share near one half.
     np.testing.assert_allclose(share, [0.3, *p], atol=4 * 0.5 / n**0.5)

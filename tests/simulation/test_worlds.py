@@ -19,7 +19,7 @@ from slatewise.simulation import (
     write_log,
 )
 from slatewise.simulation.arrays import Doubles, Ints
-from slatewise.simulation.choice import Choice
+from slatewise.simulation.choice import ChoiceProbabilities
 
 from .conftest import TRUTHS
 
@@ -176,7 +176,7 @@ class Shown:
         return self.slates
 
 
-def loss(true: Choice, other: Choice, shift: float) -> float:
+def loss(true: ChoiceProbabilities, other: ChoiceProbabilities, shift: float) -> float:
     """Mean divergence of `other`, its items raised by `shift` against no click, from the truth."""
     items = other.items * np.exp(shift)
     total = items.sum(axis=1) + other.no_click

@@ -40,7 +40,14 @@ from slatewise.evaluation.diversity import (
     intra_list_distance,
     little_seen,
 )
-from slatewise.evaluation.evaluate import Evaluation, calibrate, evaluate, predict_part, table
+from slatewise.evaluation.evaluate import (
+    Evaluation,
+    calibrate,
+    evaluate,
+    predict_part,
+    sample_predictions,
+    table,
+)
 from slatewise.evaluation.metrics import (
     MRR,
     ClickRate,
@@ -160,6 +167,7 @@ __all__ = [
     "relative_click_rate",
     "reliability",
     "require_same_items",
+    "sample_predictions",
     "scored_interactions",
     "self_normalised",
     "settle_candidates",

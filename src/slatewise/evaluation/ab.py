@@ -1,4 +1,4 @@
-"""Click rates of the arms of an experiment, and what tells them apart, with 95 % intervals.
+"""Click rates of the arms of an experiment and their differences, with 95 % intervals.
 
 The interval of a click rate is that of a Beta posterior over as many independent impressions as
 the users' impressions are worth (`ArmTotals.effective_impressions`). Those of differences and
@@ -20,6 +20,8 @@ Name = TypeVar("Name", bound=Hashable)
 
 PRIOR: Final = 0.5
 """Both parameters of the Beta prior of a click rate: Jeffreys', worth one impression."""
+DRAWS: Final = 100_000
+"""Draws of all click rates, by which the best arm is found."""
 
 
 @dataclass(frozen=True)
@@ -130,23 +132,21 @@ def against(arms: Mapping[Name, ArmTotals], reference: Name) -> dict[Name, Compa
     return {name: compare(arm, arms[reference]) for name, arm in arms.items() if name != reference}
 
 
-def probability_best(
-    arms: Mapping[Name, ArmTotals], *, seed: int = 0, draws: int = 100_000
-) -> dict[Name, float]:
+def probability_best(arms: Mapping[Name, ArmTotals], *, seed: int = 0) -> dict[Name, float]:
     """Return the probability that each arm has the greatest click rate of all.
 
     Rates are drawn from the posteriors of `click_rate`, so the numbers have a standard error of
-    up to ½/√draws. An arm without impressions takes no part: nan.
+    up to ½/√`DRAWS`. An arm without impressions takes no part: nan.
     """
     rng = np.random.default_rng(seed)
-    best = np.full(draws, -1.0)
-    winner = np.full(draws, -1)  # [draws]
+    best = np.full(DRAWS, -1.0)
+    winner = np.full(DRAWS, -1)  # [DRAWS]
     for number, arm in enumerate(arms.values()):
         if math.isnan(arm.click_rate):
             continue
         hits = arm.click_rate * arm.effective_impressions
         misses = arm.effective_impressions - hits
-        drawn = rng.beta(PRIOR + hits, PRIOR + misses, size=draws)
+        drawn = rng.beta(PRIOR + hits, PRIOR + misses, size=DRAWS)
         winner[drawn > best] = number
         best = np.maximum(best, drawn)
     return {

@@ -66,7 +66,7 @@ class AdviceConfig(Config):
 
 @dataclass(frozen=True)
 class StrategyForecast:
-    """What a strategy is expected to bring."""
+    """What a strategy is expected to bring: 95 % intervals of what the site will see."""
 
     strategy: str
     click_rate: Interval
@@ -89,7 +89,7 @@ class StrategyAdvice:
 
     @property
     def quality_note(self) -> str:
-        """Say how much items differ in quality."""
+        """Describe how much items differ in quality."""
         if self.quality is None:
             return (
                 "The model has no item bias: that some items may be better for everybody, which "
@@ -107,7 +107,7 @@ class StrategyAdvice:
 
     @property
     def is_sure(self) -> bool:
-        """Whether the best is better than the first with 95 % certainty, or is the first."""
+        """Whether the site will see with 95 % certainty that the best is better than the first."""
         rest = self.forecasts[1:]
         if self.best is self.forecasts[0]:
             return all(one.gain.high < 0 for one in rest)
@@ -183,29 +183,33 @@ def advise(
     forecasts = [
         StrategyForecast(
             strategy,
-            _interval(found[:, index].mean(axis=1)),
-            _interval((found[:, index] - found[:, 0]).mean(axis=1)),
-            _interval(found[:, index, -1] - found[:, 0, -1]),
+            predicted(found[:, index].mean(axis=1)),
+            predicted((found[:, index] - found[:, 0]).mean(axis=1)),
+            predicted(found[:, index, -1] - found[:, 0, -1]),
         )
         for index, strategy in enumerate(config.strategies)
     ]
     return StrategyAdvice(log.site, forecasts, None if quality is None else quality.scale)
 
 
-def _interval(values: Doubles) -> Interval:
-    """Return the mean of values [R] with Student's 95 % interval."""
+def predicted(values: Doubles) -> Interval:
+    """Return the mean of values [R] with Student's 95 % interval of one value more.
+
+    A site is one way that things may be: its interval is √(R + 1) times as wide as the mean's,
+    which more repetitions would make as narrow as one likes.
+    """
     from scipy.special import stdtrit  # noqa: PLC0415 – a third of a second to load
 
     value = float(values.mean())
     if len(values) < 2:
         return Interval(value, -np.inf, np.inf)
-    error = float(values.std(ddof=1) / np.sqrt(len(values)))
+    error = float(values.std(ddof=1) * np.sqrt(1 + 1 / len(values)))
     reach = float(stdtrit(len(values) - 1, 0.975)) * error
     return Interval(value, value - reach, value + reach)
 
 
 class _Repetition:
-    """One way that the site may be, and what each strategy makes of it."""
+    """A simulated site drawn from the posterior, and the clicks of each strategy there."""
 
     def __init__(
         self,
@@ -286,7 +290,8 @@ class _Repetition:
                 history = self._histories[number]
                 own = clicked.setdefault(int(self._users[number]), [])
                 exclude = np.append(history.clicked, np.array(own, np.int64))
-                user = Users([history], [Filter(exclude=exclude)], [number])
+                filters = [Filter(exclude=exclude)]
+                user = Users([history], filters, [number], self._source)
                 rows = beliefs.recommender.maker.rows(user, self._log.site.slate, made)[0]
                 rows = rows[rows >= 0]
                 seen = min(int(self._seen[number]), len(rows))

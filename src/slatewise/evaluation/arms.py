@@ -62,7 +62,7 @@ class ArmTotals:
 
     @cached_property
     def effective_impressions(self) -> float:
-        """How many independent impressions would tell as much; 0 with fewer than two users.
+        """The equivalent number of independent impressions; 0 with fewer than two users.
 
         The variance is itself an estimate, a sum over users. A user's part is expected to be
         v = m + ρ m (m − 1), where ρ is the correlation within users that the design effect tells;

@@ -1,4 +1,4 @@
-"""How many of the best items terms that see slates should rank again: held-out clicks say.
+"""Choose by held-out clicks how many top items are re-ranked by terms that see slates.
 
 Such terms learn from slates that were shown, and know little of items not seen yet. A
 dataset also holds items that came later: among many candidates, a network brings these up.
@@ -16,9 +16,9 @@ from slatewise.evaluation.model import ModelRecommender
 from slatewise.evaluation.parts import scored_interactions
 from slatewise.model.fitted import SlateModel
 
-CLICKS: Final = 1_000
+CLICKS: Final = 500
 """Held-out clicks that are looked at, about."""
-_USERS: Final = 128
+_USERS: Final = 32
 
 
 def settle_candidates(

@@ -1,31 +1,15 @@
 """Counts for the baselines: clicks, views and successions of clicks in training data."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
-import numpy.typing as npt
-import torch
 
 from slatewise.data import SlateDataset
 from slatewise.data.interactions import Interactions
 from slatewise.data.ragged import Int64Array, offsets_of
-from slatewise.evaluation.parts import part_bounds
 from slatewise.evaluation.rows import row_numbers
-
-BATCH_USERS: Final = 4_096
-
-
-def training_batches(
-    dataset: SlateDataset, users: Int64Array, batch_users: int = BATCH_USERS
-) -> Iterator[Interactions]:
-    """Yield the training interactions of users [B], batch by batch."""
-    everything = dataset.interactions()
-    _, ends = part_bounds(dataset, "training")
-    for start in range(0, len(users), batch_users):
-        batch = torch.from_numpy(users[start : start + batch_users])
-        yield everything.of_users(batch, ends[batch])
+from slatewise.features.showings import showing_starts
+from slatewise.features.threads import ROWS, in_threads, thread_count
 
 
 def last_clicked(interactions: Interactions) -> Int64Array:
@@ -51,19 +35,31 @@ class Successions:
     """[I + 1] where the pairs of each earlier item begin"""
 
     @classmethod
-    def of(cls, keys: Int64Array, counts: Int64Array, num_items: int) -> "Successions":
-        """Add up the counts of equal keys."""
-        unique, inverse = np.unique(keys, return_inverse=True)
-        summed = np.bincount(inverse, counts, len(unique)).astype(np.int64)
-        starts = offsets_of(np.bincount(unique // num_items, minlength=num_items))
-        return cls(unique, summed, starts)
+    def of(cls, keys: Int64Array, num_items: int) -> "Successions":
+        """Count equal keys, in any order."""
+        ordered = np.sort(keys)
+        firsts = np.flatnonzero(np.diff(ordered, prepend=-1))
+        return cls._of_counts(ordered[firsts], np.diff(firsts, append=len(keys)), num_items)
 
-    def lookup(self, keys: Int64Array) -> Int64Array:
-        """Return the counts of any keys."""
-        if not len(self.keys):
-            return np.zeros(len(keys), dtype=np.int64)
-        index = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        return np.where(self.keys[index] == keys, self.counts[index], 0)
+    @classmethod
+    def _of_counts(cls, keys: Int64Array, counts: Int64Array, num_items: int) -> "Successions":
+        starts = offsets_of(np.bincount(keys // num_items, minlength=num_items))
+        return cls(keys, counts, starts)
+
+    def __sub__(self, other: "Successions") -> "Successions":
+        """Take away successions, all of which are among these."""
+        counts = self.counts.copy()
+        counts[np.searchsorted(self.keys, other.keys)] -= other.counts
+        left = counts > 0
+        return self._of_counts(self.keys[left], counts[left], len(self.starts) - 1)
+
+    def lookup(self, last: Int64Array, items: Int64Array) -> Int64Array:
+        """Return how often items [K] followed those of `last` [K], 0 where that is -1: [K]."""
+        from slatewise.evaluation import _counts_numba as loops  # noqa: PLC0415 (numba takes time to load)
+
+        out = np.empty(len(items), dtype=np.int64)
+        loops.successions(last, items, self.starts, self.keys, self.counts, out)
+        return out
 
 
 @dataclass(frozen=True)
@@ -78,30 +74,30 @@ class Counts:
 
     @classmethod
     def of(cls, dataset: SlateDataset, users: Int64Array) -> "Counts":
-        """Count in the training interactions of users [B]."""
-        items = dataset.num_items
-        clicks, views = np.zeros((2, items), dtype=np.int64)
-        keys: list[Int64Array] = [np.zeros(0, dtype=np.int64)]
-        for batch in training_batches(dataset, users):
-            clicked = batch.clicked_items.numpy().astype(np.int64)
-            before = last_clicked(batch)
-            clicks += np.bincount(clicked[clicked >= 0], minlength=items)
-            seen = batch.choices(batch.first_choices)  # each slate once
-            views += np.bincount(batch.slate_items[seen].numpy(), minlength=items)
-            both = (clicked >= 0) & (before >= 0)
-            keys.append(before[both] * items + clicked[both])
-        flat: npt.NDArray[np.int64] = np.concatenate(keys)
-        return cls(clicks, views, Successions.of(flat, np.ones_like(flat), items))
+        """Count in the training interactions of users [B], in one pass that threads divide."""
+        from slatewise.evaluation import _counts_numba as loops  # noqa: PLC0415 (numba takes time to load)
 
-    def __add__(self, other: "Counts") -> "Counts":
-        """Add the counts of other users."""
-        first, second = self.successions, other.successions
+        items, begins = dataset.num_items, showing_starts(dataset).numpy()
+        lengths = np.diff(dataset.user_offsets)
+
+        def count(some: Int64Array) -> tuple[Int64Array, Int64Array]:
+            counts = np.zeros((2, items), dtype=np.int64)
+            # Room for one a slate; what is not written takes no memory.
+            keys = np.empty(int(lengths[some].sum()), dtype=np.int64)
+            log = (dataset.clicks, dataset.slate_offsets, dataset.slate_items)
+            rows = (some, dataset.user_offsets, dataset.train_end, begins)
+            return counts, keys[: loops.count_users(*rows, *log, *counts, keys)].copy()
+
+        threads = 1 + len(dataset.slate_items) // max(4 * items, ROWS)  # with 16 bytes an item each
+        threads = min(threads, thread_count(len(dataset.slate_items)))
+        found = in_threads(count, np.array_split(users, threads))
+        clicks, views = np.sum([counts for counts, _ in found], axis=0)
+        return cls(clicks, views, Successions.of(np.concatenate([one for _, one in found]), items))
+
+    def __sub__(self, other: "Counts") -> "Counts":
+        """Take away the counts of some of the users."""
         return Counts(
-            self.clicks + other.clicks,
-            self.views + other.views,
-            Successions.of(
-                np.concatenate([first.keys, second.keys]),
-                np.concatenate([first.counts, second.counts]),
-                len(self.clicks),
-            ),
+            self.clicks - other.clicks,
+            self.views - other.views,
+            self.successions - other.successions,
         )

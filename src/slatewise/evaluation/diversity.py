@@ -106,7 +106,7 @@ def exposure(slates: Integers, items: int) -> Int64Array:
 
 
 def coverage(shown: Integers) -> float:
-    """Share of the items, shown so often [I], that were shown at all."""
+    """Share of items that were shown at all, from their counts [I]."""
     return _mean((shown > 0).astype(np.float64))
 
 

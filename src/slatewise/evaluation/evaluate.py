@@ -241,14 +241,28 @@ def calibrate(
     seed: int = 0,
     batch_users: int = BATCH_USERS,
 ) -> Calibration:
-    """Fit a calibration on validation users, drawn until `most` interactions are reached."""
+    """Fit a calibration on validation users, 1,024 by 1,024 until `most` interactions are reached.
+
+    How many are predicted at once changes nothing.
+    """
+    predictions = sample_predictions(recommender, dataset, part, most, seed, batch_users)
+    return Calibration.fit(predictions, dataset.source_names)
+
+
+def sample_predictions(
+    recommender: Predictor,
+    dataset: SlateDataset,
+    part: Part = "validation",
+    most: int = 200_000,
+    seed: int = 0,
+    batch_users: int = BATCH_USERS,
+) -> Predictions:
+    """Predict users of a part, 1,024 by 1,024 until `most` interactions are reached."""
     users = np.random.default_rng(seed).permutation(scored_users(dataset, part))
-    parts: list[Predictions] = []
-    for predictions in _predict(recommender, dataset, users, part, batch_users):
-        parts.append(predictions)
-        if sum(map(len, parts)) >= most:
-            break
-    return Calibration.fit(Predictions.concatenate(parts), dataset.source_names)
+    first, end = (bound.numpy()[users] for bound in part_bounds(dataset, part))
+    enough = int(np.searchsorted(np.cumsum(end - first), most))  # the last user who is needed
+    users = users[: BATCH_USERS * (1 + enough // BATCH_USERS)]
+    return Predictions.concatenate(list(_predict(recommender, dataset, users, part, batch_users)))
 
 
 def predict_part(recommender: Predictor, dataset: SlateDataset, part: Part) -> Predictions:
@@ -319,4 +333,4 @@ def _shown(found: Estimate) -> str:
         return "–"
     digits = 0 if abs(found.value) >= 100 else 3
     value, low, high = (f"{number:,.{digits}f}" for number in (found.value, found.low, found.high))
-    return f"{value} [{low}, {high}]"
+    return f"{value} [{low}, {high}]".replace("-", "−")

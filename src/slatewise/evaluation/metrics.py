@@ -143,7 +143,7 @@ class PredictedClickRate(Mean[Predictions]):
 
 
 class InSlate(Mean[Predictions]):
-    """How the item clicked first stands among the items of its slate; slates of two and more."""
+    """Rank of the first clicked item within its slate; slates of two items or more."""
 
     def per_interaction(self, observed: Predictions) -> Floats:
         """Compare each clicked item with the others of its slate."""

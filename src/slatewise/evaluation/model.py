@@ -133,7 +133,7 @@ class ModelRecommender:
 
         Where terms see whole slates, such as the network, in two stages. See `Ranker`. What is
         popular is what was known at `times` [B], or without any, after the last of all these
-        interactions.
+        interactions. Slates are for the source of most training slates.
         """
         with torch.no_grad():
             parameters, profiles, steps = self._followed(interactions)
@@ -145,7 +145,8 @@ class ModelRecommender:
             histories = Histories(interactions)
             best = []
             most = self._cells // len(parameters.items) or 1
-            for rows in torch.split(torch.arange(len(last)), most):
+            order = torch.argsort(times, stable=True)  # who asks together shares what is popular
+            for rows in torch.split(order, most):
                 known = histories.whole(rows) if self._ranking.need_histories else []
                 scores = self._scores(parameters, last[rows], times[rows], known)
                 if not self._ranking.candidates:
@@ -154,23 +155,27 @@ class ModelRecommender:
                 available = scores.shape[1] - (0 if exclude is None else int(exclude.sum()))
                 count = max(k, min(self._ranking.candidates, available))
                 found = top_items(scores, count, exclude)
-                asked = last[rows], times[rows], histories.whole(rows)
+                usual = torch.full((len(rows),), self._model.terms.usual_source)
+                asked = last[rows], times[rows], usual, histories.whole(rows)
                 best.append(self._ranked_again(found, *asked, k)[:, :k])
-            return torch.cat(best).cpu()
+            return _in_place(torch.cat(best).cpu(), order)
 
     def target_ranks(self, interactions: Interactions, scored: Tensor) -> Tensor:
         """Return the rank of each next click among all items; see `Ranker`.
 
         By which greedy serving would have ranked all items then, and where terms see whole slates
-        the best of them again; a click that is not among these keeps its rank. Of several clicks on
-        one slate each finds the user where the clicks before have left her; what she met is what
-        she had met before the slate, as in training.
+        the best of them again, for the source of the slate that was shown; a click that is not
+        among these keeps its rank. Of several clicks on one slate each finds the user where the
+        clicks before have left her; what she met is what she had met before the slate, as in
+        training.
         """
         with torch.no_grad():
             parameters, profiles, steps = self._followed(interactions)
             clicked = (scored & (interactions.clicks >= 0)).nonzero()[:, 0]  # [M]
+            order = torch.argsort(interactions.times[clicked], stable=True)
+            clicked = clicked[order]  # in time, as in `rank`
             states = profiles[steps.state_of[clicked.to(self._device)]]
-            times = interactions.times[clicked]
+            times, sources = interactions.times[clicked], interactions.sources[clicked]
             histories = Histories(interactions)
 
             def score(rows: slice) -> Tensor:
@@ -184,33 +189,39 @@ class ModelRecommender:
                 near = (ranks <= count).nonzero()[:, 0]
                 found, here = top_items(scores[near], count), near.cpu()
                 known = histories.before(clicked[rows][here])
-                asked = states[rows][near], times[rows][here], known
+                asked = states[rows][near], times[rows][here], sources[rows][here], known
                 ranked = self._ranked_again(found, *asked, self._length)
                 placed = (ranked == targets[rows][near].cpu()[:, None]).nonzero()[:, 1]
                 return ranks.index_copy(0, near, 1 + placed.to(ranks))
 
-            return target_ranks(
+            ranks = target_ranks(
                 score,
                 targets,
                 len(parameters.items),
                 cells=self._cells,
                 again=again if self._ranking.candidates else None,
-            ).cpu()
+            )
+            return _in_place(ranks.cpu(), order)
 
     def _ranked_again(
         self,
         found: Tensor,
         profiles: Tensor,
         times: Tensor,
+        sources: Tensor,
         histories: Sequence[UserHistory],
         length: int,
     ) -> Tensor:
-        """Rank the best items [C, K] of profiles [C, D] again for slates, on the CPU: [C, K]."""
+        """Rank the best items [C, K] of profiles [C, D] again for slates, on the CPU: [C, K].
+
+        The slates are shown at `sources` [C].
+        """
         parameters, best = self._expected, np.empty(found.shape, np.int64)
-        for row, (history, time) in enumerate(zip(histories, times.tolist(), strict=True)):
+        asked = zip(histories, sources.tolist(), times.tolist(), strict=True)
+        for row, (history, source, time) in enumerate(asked):
             some, candidates = parameters.of_items(found[row]), found[row].cpu().numpy()
             own = ranking_utilities(some, profiles[row, None], 0.0)[0].double().cpu().numpy()
-            terms = self._ranking.in_list(history, candidates, time, length)
+            terms = self._ranking.in_list(history, candidates, source, time, length)
             stage = SecondStage(terms, candidates, own, length)
             best[row] = stage.ranked(stage.mean)
         return torch.from_numpy(best)
@@ -240,13 +251,16 @@ class ModelRecommender:
         """Return the utilities of all items to profiles [C, D] at times [C]: [C, I]."""
         # What terms add comes from the CPU.
         weights = parameters if self._device.type == "cpu" else self._model.posterior.mean()
-        added = self._ranking.added(weights, times, histories)
-        if isinstance(added, Tensor):
-            added = added.to(self._device)
-        elif parameters.biases is None:
+        added = self._ranking.added(weights, times, histories, self._device)
+        if not isinstance(added, Tensor) and parameters.biases is None:
             wider, items = parameters.with_spread(profiles)
             return parameters.parts.relevance.order(wider, items)
         return ranking_utilities(parameters, profiles, added)
+
+
+def _in_place(rows: Tensor, order: Tensor) -> Tensor:
+    """Put rows [M, …] back where they were before they were put in an order [M]."""
+    return torch.empty_like(rows).index_copy_(0, order, rows)
 
 
 def _log_probabilities(items: Tensor, no_click: Tensor, offsets: Tensor) -> tuple[Tensor, Tensor]:

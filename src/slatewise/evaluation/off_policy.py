@@ -66,7 +66,7 @@ def ips(users: Integers, clicked: Floats, weights: Floats) -> OffPolicyEstimate:
 
 
 def self_normalised(users: Integers, clicked: Floats, weights: Floats) -> OffPolicyEstimate:
-    """Do the same and divide by the weights: less variance, and a bias that vanishes with N."""
+    """Divide weighted clicks by the sum of weights: less variance, a bias that falls with N."""
     kept, clipped = _clip(weights)
     value = [_Ratio.of(users, kept * clicked, kept)]
     support = [_Ratio.of(users, kept, np.ones(len(users)))]
@@ -76,7 +76,7 @@ def self_normalised(users: Integers, clicked: Floats, weights: Floats) -> OffPol
 def doubly_robust(
     users: Integers, clicked: Floats, weights: Floats, predicted: Floats, expected: Floats
 ) -> OffPolicyEstimate:
-    """Take a model's word, and weight only what it gets wrong.
+    """Correct a model's predictions by the weighted errors that it makes.
 
     `predicted` [N] is the model's P(click) of the slate that was shown, `expected` [N] its mean
     over the slates that the target would have shown. Neither may look at what the user did then.

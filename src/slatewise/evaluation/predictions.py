@@ -19,7 +19,7 @@ TOLERANCE: Final = 1e-4
 
 @dataclass(frozen=True)
 class Slates:
-    """N scored interactions: what was seen, and what became of it."""
+    """N scored interactions: the items seen and the outcome."""
 
     users: Int64Array
     """[N] the user, numbered within the batch, or within the dataset once collected"""
@@ -101,10 +101,10 @@ class Slates:
 
 @dataclass(frozen=True)
 class Predictions(Slates):
-    """What a recommender said, before each of N interactions, about the items and no click.
+    """Log-probabilities of a click on each item and of no click, before each of N interactions.
 
-    Where the slate had been clicked before, no click is having enough of it. Over the items of a
-    slate and the no-click option together, the exponentials add up to 1.
+    On a slate that was clicked before, no click means that the user leaves it. Over the items of a
+    slate and no click together, the probabilities add up to 1.
     """
 
     log_probabilities: Floats

@@ -162,7 +162,7 @@ class _FilteredLog:
         self._noise = np.concatenate([half, -half])  # [M, k]
 
     def best(self, scale: float, no_click: float) -> QualityScale:
-        """Return what a spread comes to with the utility of no click that suits it."""
+        """Return the fit of a spread with the utility of no click that fits it best."""
         found = self._filter(scale, no_click)
         for _ in range(_MOST_PASSES - 1):
             step = found.slope / found.curve

@@ -16,7 +16,7 @@ CELLS: Final = 1 << 24
 
 @runtime_checkable
 class Predictor(Protocol):
-    """Says how likely each option of a slate is, before the user chooses."""
+    """Predicts the probability of each option of a slate before the user chooses."""
 
     def predict(self, interactions: Interactions, scored: Tensor) -> Predictions:
         """Predict the interactions that `scored` [N] bool marks, in their order.

@@ -36,7 +36,7 @@ FARTHEST: Final = 365
 
 
 class Verdict(StrEnum):
-    """What an experiment says so far."""
+    """The state of an experiment so far."""
 
     BETTER = "better"
     WORSE = "worse"

@@ -21,7 +21,7 @@ _STAYING: Final = 0.8
 """Share of the items of the first third of a log that are still seen in the last, from which on
 items count as there for ever: of those seen now and then, some are missed by chance."""
 _OFTEN: Final = 3
-"""Views in the first third from which on an item is asked after."""
+"""Least views in the first third for an item to be looked for in the last."""
 _DAYS_OF_AN_ORDER: Final = 28.0
 """Days that a log without clock times is taken to span."""
 
@@ -97,7 +97,7 @@ def _source(dataset: SlateDataset, given: str | None) -> str:
     if given is not None:
         if given not in names:
             raise SlatewiseError(
-                f"the log has no slates from '{given}'.", f"They come from {', '.join(names)}."
+                f"the log has no slates from '{given}'.", f"It has {', '.join(names)}."
             )
         return given
     others = [name for name in names if name != "search"]

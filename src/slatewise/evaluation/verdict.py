@@ -24,12 +24,12 @@ class BaselineVerdict:
 
     @property
     def sentence(self) -> str:
-        """The verdict in words: better, worse, or neither, as far as the interval tells."""
+        """The verdict as a sentence: better, worse or no clear difference, by the interval."""
         if self.difference.low > 0:
             return f"{self.model} is better than {self.baseline}."
         if self.difference.high < 0:
             return f"{self.model} is worse than {self.baseline}: do not use it."
-        return f"{self.model} cannot be told apart from {self.baseline}."
+        return f"{self.model} and {self.baseline} show no clear difference."
 
     def to_json(self) -> dict[str, Any]:
         """Return the names, the metric, the difference and the sentence."""

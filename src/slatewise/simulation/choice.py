@@ -103,7 +103,7 @@ def distances(state: Floats, vectors: Floats) -> Floats:
     return np.asarray(np.sqrt(np.einsum("bsd,bsd->bs", vectors, vectors)))
 
 
-class Choice(NamedTuple):
+class ChoiceProbabilities(NamedTuple):
     """Exact probabilities of what users do with the part of a slate they have seen."""
 
     items: Doubles
@@ -113,7 +113,9 @@ class Choice(NamedTuple):
     """Probability of no click, [B]."""
 
 
-def choice_probabilities(relevance: Doubles, no_click: Doubles, scroll: Ints) -> Choice:
+def choice_probabilities(
+    relevance: Doubles, no_click: Doubles, scroll: Ints
+) -> ChoiceProbabilities:
     """Choice given the scroll length (eq. click-softmax).
 
     `relevance` [B, S] of the items, `no_click` [S] utility by scroll length, `scroll` [B].
@@ -121,7 +123,7 @@ def choice_probabilities(relevance: Doubles, no_click: Doubles, scroll: Ints) ->
     seen = relevance * (np.arange(relevance.shape[1]) < scroll[:, None])  # [B, S]
     nothing = np.exp(no_click)[scroll - 1]  # [B]
     total = seen.sum(axis=1) + nothing
-    return Choice(seen / total[:, None], nothing / total)
+    return ChoiceProbabilities(seen / total[:, None], nothing / total)
 
 
 def click_probability(relevance: Doubles, no_click: Doubles, scroll_pmf: Doubles) -> Doubles:
@@ -133,7 +135,7 @@ def click_probability(relevance: Doubles, no_click: Doubles, scroll_pmf: Doubles
     return np.asarray(summed / (summed + np.exp(no_click)) @ scroll_pmf)
 
 
-def draw_positions(choice: Choice, rng: np.random.Generator) -> Ints:
+def draw_positions(choice: ChoiceProbabilities, rng: np.random.Generator) -> Ints:
     """Draw the clicked position, −1 for no click, in one categorical draw per user: [B]."""
     click = np.cumsum(choice.items, axis=1)  # [B, S]
     passed = (click <= rng.random(len(click))[:, None]).sum(axis=1)

@@ -1,4 +1,4 @@
-"""The marketplace: users meet slates, and every probability is known."""
+"""The marketplace: users see slates, and every probability is known."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +10,7 @@ from slatewise.errors import SlatewiseError
 from slatewise.simulation import choice
 from slatewise.simulation.arrays import Bools, Doubles, Floats, Ints
 from slatewise.simulation.catalogue import Catalogue, repeated
-from slatewise.simulation.choice import Choice, OutsideTruth, PaperTruth, Scroll, Truth
+from slatewise.simulation.choice import ChoiceProbabilities, OutsideTruth, PaperTruth, Scroll, Truth
 from slatewise.simulation.config import SimulationConfig
 from slatewise.simulation.effects import Effects, standing_out
 from slatewise.simulation.features import listed_groups
@@ -46,7 +46,7 @@ class Interactions:
     state: Floats
     """Intent at the moment of the slate, before it changed, [B, D]."""
 
-    choice: Choice
+    choice: ChoiceProbabilities
     """Exact probabilities given the scroll length."""
 
     click_probability: Doubles
@@ -88,7 +88,7 @@ class Marketplace:
 
     @property
     def listed_groups(self) -> Ints:
-        """The groups that the items table tells, some of them wrong if the world has such: [I]."""
+        """The groups in the items table, some of them wrong if the world has such errors: [I]."""
         share = self.config.catalogue.mislabelled
         return listed_groups(self.catalogue, share, stream(self.config.seed, 5))
 
@@ -235,7 +235,7 @@ class Marketplace:
         scroll: Ints,
         who: Ints | None = None,
         hours: Hours | None = None,
-    ) -> Choice:
+    ) -> ChoiceProbabilities:
         """Exact choice of users `who` [B] among the first `scroll` [B] items of `slates` [B, S]."""
         who = _all_users(users) if who is None else who
         now = self._now(hours, len(who))

@@ -79,6 +79,18 @@ class FrontPagePolicy:
         return self._life.draw(hours, k, rng)
 
 
+class PromotedPagePolicy:
+    """The newest items that are alive, the same for everybody who comes at the same time."""
+
+    def __init__(self, life: Life) -> None:
+        self._life = life
+
+    def recommend_at(self, history: Ints, k: int, hours: Doubles, rng: np.random.Generator) -> Ints:
+        """Return the same page for every user of an hour, [B, k]."""
+        _, end = self._life.span(hours, k)
+        return np.asarray(self._life.order[end[:, None] - 1 - np.arange(k)])
+
+
 def last_clicks(history: Ints) -> Ints:
     """Return the last clicked item of each history [B, T], −1 if there is none: [B]."""
     users, steps = history.shape

@@ -1,4 +1,4 @@
-"""Pieces of a simulation made side by side, and handed over in order."""
+"""Pieces of a simulation made in parallel and returned in order."""
 
 import multiprocessing
 import os
@@ -59,7 +59,7 @@ def ordered_results(
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Hold Ctrl-C back while processes start: one that is cut off prints a traceback of its own."""
+    """Block Ctrl-C while processes start: an interrupted one would print its own traceback."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -4,14 +4,15 @@ Trees add up to the utility of an item relative to that of no click, and the los
 over both. Their columns are what the network of a model has, the `PastFeatures` of item and slate
 and the item's group, position and, where items stay, `ItemRates`; and, for trees do not see the
 slate, how far the columns of an item are below the best of its slate.
-Trees are grown on the training part until the validation part gains no more, with the settings
-below and nothing searched.
+Trees are grown on the training part until the validation part gains no more; that part also chooses
+among the settings in `TRIALS`.
 
 Shapes: N interactions, F items seen, I items, P columns.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -39,6 +40,17 @@ SETTINGS: Final = {
     "feature_fraction": 0.8,
     "lambda_l2": 1.0,
 }
+TRIALS: Final[tuple[dict[str, float], ...]] = (
+    {},
+    {"num_leaves": 15, "min_data_in_leaf": 100},
+    {"num_leaves": 63, "learning_rate": 0.03},
+    {"num_leaves": 15, "learning_rate": 0.03, "min_data_in_leaf": 200},
+    {"num_leaves": 63, "min_data_in_leaf": 200, "feature_fraction": 0.5},
+    {"num_leaves": 7},
+    {"num_leaves": 127, "learning_rate": 0.03, "min_data_in_leaf": 100, "feature_fraction": 0.5},
+    {"lambda_l2": 10.0, "feature_fraction": 0.5},
+)
+"""What replaces which of these settings, in the order in which they are tried."""
 GROUP: Final = 0
 """The column that is a category."""
 OPTIONS: Final = 1_000_000
@@ -49,7 +61,7 @@ Rows = npt.NDArray[np.float32]
 
 
 def require_lightgbm() -> Any:
-    """Return the library, or say how to install it."""
+    """Return LightGBM, or raise an error with how to install it."""
     try:
         import lightgbm  # noqa: PLC0415 (optional)
     except ImportError as error:
@@ -111,14 +123,17 @@ class BoostedTrees:
         dataset: SlateDataset,
         *,
         seed: int = 0,
+        trials: int = 1,
         progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> "BoostedTrees":
-        """Grow trees on the training part, as many as the validation part asks for."""
+        """Grow trees on the training part, as many as the validation part asks for.
+
+        The first `trials` settings in `TRIALS` are tried, and the best on that part are kept.
+        """
         library, model = require_lightgbm(), cls(dataset, seed)
         train = model._options(dataset, "training", OPTIONS)
         valid = model._options(dataset, "validation", OPTIONS // 5)
-        settings = {
-            **SETTINGS,
+        fixed = {
             "objective": lambda scores, _: train.derivatives(scores),
             "metric": "none",
             "seed": seed,
@@ -126,22 +141,30 @@ class BoostedTrees:
             "force_row_wise": True,
             "verbosity": -1,
         }
-        table = library.Dataset(
-            train.columns, np.zeros(len(train.columns)), categorical_feature=[GROUP]
-        )
-        judged = library.Dataset(valid.columns, np.zeros(len(valid.columns)), reference=table)
-        model._trees = library.train(
-            settings,
-            table,
-            ROUNDS,
-            valid_sets=[judged],
-            feval=lambda scores, _: ("log-likelihood", valid.log_likelihood(scores), True),
-            callbacks=[
-                library.early_stopping(PATIENCE, verbose=False),
-                lambda state: progress(state.iteration + 1, ROUNDS),
-            ],
-        )
-        progress(ROUNDS, ROUNDS)
+        best, tried = -np.inf, TRIALS[:trials]
+        for number, changed in enumerate(tried):
+            done, total = number * ROUNDS, len(tried) * ROUNDS
+            # A table remembers the settings that it was first used with, so each fit has its own.
+            table = library.Dataset(
+                train.columns, np.zeros(len(train.columns)), categorical_feature=[GROUP]
+            )
+            trees = library.train(
+                {**SETTINGS, **changed, **fixed},
+                table,
+                ROUNDS,
+                valid_sets=[
+                    library.Dataset(valid.columns, np.zeros(len(valid.columns)), reference=table)
+                ],
+                feval=lambda scores, _: ("log-likelihood", valid.log_likelihood(scores), True),
+                callbacks=[
+                    library.early_stopping(PATIENCE, verbose=False),
+                    partial(_grown, progress, done, total),
+                ],
+            )
+            reached = trees.best_score["valid_0"]["log-likelihood"]
+            if reached > best:
+                best, model._trees = reached, trees
+        progress(len(tried) * ROUNDS, len(tried) * ROUNDS)
         return model
 
     def predict(self, interactions: Interactions, scored: Tensor) -> Predictions:
@@ -165,7 +188,7 @@ class BoostedTrees:
         return Options.joined(parts)
 
     def _described(self, interactions: Interactions, scored: Tensor, rates: Rows | None) -> Options:
-        """Describe the scored slates; `rates` are of all items seen [F], None for none."""
+        """Describe the scored slates; `rates` are of all items seen [F], if known."""
         slates = Slates.of(interactions, scored)
         past, seen = self._past(interactions), interactions.choices(scored)
         known = [] if rates is None else [rates[seen.numpy()]]
@@ -175,3 +198,7 @@ class BoostedTrees:
         position = positions(interactions)[seen].numpy()
         columns = [self._groups[slates.items], items, items - best, position, steps]
         return Options(slates, np.column_stack(columns).astype(np.float32))
+
+
+def _grown(progress: Callable[[int, int], None], done: int, total: int, state: Any) -> None:
+    progress(done + state.iteration + 1, total)

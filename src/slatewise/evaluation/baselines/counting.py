@@ -9,6 +9,7 @@ was clicked once would look sure.
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, Final, Self
 
 import numpy as np
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from slatewise.data import SlateDataset
 from slatewise.data.interactions import Interactions
-from slatewise.data.ragged import Int64Array, ranges
+from slatewise.data.ragged import Int64Array
 from slatewise.errors import SlatewiseError
 from slatewise.evaluation.baselines.held_out import HeldOut
 from slatewise.evaluation.counts import Counts, last_clicked
@@ -25,9 +26,6 @@ from slatewise.evaluation.predictions import Predictions, Slates
 from slatewise.evaluation.rows import Floats
 from slatewise.features.item_rates import beta_by_moments
 from slatewise.features.linear_choice import LinearChoice
-
-ROWS: Final = 1 << 14
-"""Targets that `CoClick` ranks at once."""
 
 
 @dataclass(frozen=True)
@@ -65,15 +63,22 @@ class Baseline(ABC):
 
     def __init__(self, counts: Counts, choice: Choice) -> None:
         self.counts, self.choice = counts, choice
-        self.scores = scores = self.item_scores()
+        self.scores = self.item_scores()
         """[I] when nothing is known of the user"""
+
+    @cached_property
+    def order(self) -> Int64Array:
+        """[I] items, best first, before any click."""
         # Equal scores in a fixed random order: item numbers may follow popularity or age.
-        shuffled = np.random.default_rng(0).permutation(len(scores))
-        self.order = np.lexsort((shuffled, -scores))
-        """[I] items, best first, before any click"""
-        self.rank_of = np.empty(len(scores), dtype=np.int64)
-        """[I] index of each item in `order`"""
-        self.rank_of[self.order] = np.arange(len(scores))
+        shuffled = np.random.default_rng(0).permutation(len(self.scores))
+        return np.lexsort((shuffled, -self.scores))
+
+    @cached_property
+    def rank_of(self) -> Int64Array:
+        """[I] index of each item in `order`."""
+        out = np.empty(len(self.order), dtype=np.int64)
+        out[self.order] = np.arange(len(out))
+        return out
 
     @abstractmethod
     def item_scores(self) -> Floats:
@@ -177,11 +182,20 @@ class CoClick(Baseline):
 
     def __init__(self, counts: Counts, choice: Choice) -> None:
         super().__init__(counts, choice)
-        self._items = len(counts.clicks)
         self._prior = self.strength * self.scores
-        self._falling = -self._prior[self.order]
         sums = np.concatenate([[0], np.cumsum(counts.successions.counts)])
         self._followed = np.diff(sums[counts.successions.starts])  # [I]
+
+    @cached_property
+    def _falling(self) -> Floats:
+        out: Floats = -self._prior[self.order]
+        return out
+
+    @property
+    def _followers(self) -> tuple[Int64Array | Floats, ...]:
+        """What the loops take: starts, keys and counts of successions, priors and ranks."""
+        found = self.counts.successions
+        return found.starts, found.keys, found.counts, self._prior, self.rank_of
 
     def item_scores(self) -> Floats:
         """Return the share of all clicks, each item with one more."""
@@ -199,9 +213,7 @@ class CoClick(Baseline):
 
     def _joint(self, last: Int64Array, items: Int64Array) -> Floats:
         """Return successions + s · share, which orders the items after each last click."""
-        # Without a click before, the key is negative and found nowhere.
-        keys = np.where(last >= 0, last * self._items + items, -1)
-        return self.counts.successions.lookup(keys) + self._prior[items]
+        return self.counts.successions.lookup(last, items) + self._prior[items]
 
     def rank(
         self,
@@ -212,45 +224,20 @@ class CoClick(Baseline):
         times: Tensor | None = None,
     ) -> Tensor:
         """Return the k best items after each user's last click: [B, k]; see `Ranker`."""
-        best, last = self._best(k, exclude), _final_clicks(interactions)
-        slates = []
-        for start in range(0, len(last), ROWS):
-            here = last[start : start + ROWS]  # [M]
-            # Only followers and the k best of the rest can be among the k best.
-            followers, lengths = self._followers(here)
-            row = np.repeat(np.arange(len(here)), lengths)
-            if exclude is not None:
-                kept = ~exclude.numpy()[followers]
-                row, followers = row[kept], followers[kept]
-            pairs = np.unique(
-                np.concatenate(
-                    [row * self._items + followers, _pairs(len(here), best, self._items)]
-                )
-            )
-            row, items = np.divmod(pairs, self._items)
-            scores = self._joint(here[row], items)
-            order = np.lexsort((self.rank_of[items], -scores, row))
-            first = np.searchsorted(row, np.arange(len(here)))  # each has k or more
-            slates.append(items[order][first[:, None] + np.arange(k)])
-        return torch.from_numpy(np.concatenate(slates) if slates else np.empty((0, k), np.int64))
+        from slatewise.evaluation import _counts_numba as loops  # noqa: PLC0415 (numba takes time to load)
 
-    def _followers(self, last: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Return the items that ever followed each of `last` [M], and their numbers [M]."""
-        starts = self.counts.successions.starts
-        lengths = np.where(last >= 0, starts[last + 1] - starts[last], 0)
-        pairs = ranges(np.where(last >= 0, starts[last], 0), lengths)
-        return self.counts.successions.keys[pairs] % self._items, lengths
+        allowed = np.ones(len(self.scores), np.bool_) if exclude is None else ~exclude.numpy()
+        best, last = self._best(k, exclude), _final_clicks(interactions)
+        out = np.empty((len(last), k), dtype=np.int64)
+        loops.best_after(last, best, allowed, *self._followers, out)
+        return torch.from_numpy(out)
 
     def target_ranks(self, interactions: Interactions, scored: Tensor) -> Tensor:
         """Return the rank of each next click after the click before it: [M]; see `Ranker`."""
         clicked = scored & (interactions.clicks >= 0)
         targets = interactions.clicked_items[clicked].numpy().astype(np.int64)
         last = last_clicked(interactions)[clicked.numpy()]
-        ranks = np.empty(len(targets), dtype=np.int64)
-        for start in range(0, len(targets), ROWS):
-            rows = slice(start, start + ROWS)
-            ranks[rows] = self._ranks(last[rows], targets[rows])
-        return torch.from_numpy(ranks)
+        return torch.from_numpy(self._ranks(last, targets))
 
     def _ranks(self, last: Int64Array, targets: Int64Array) -> Int64Array:
         """Rank targets [M] among all items without scoring all: only followers move.
@@ -258,25 +245,16 @@ class CoClick(Baseline):
         Items before the target = those whose prior alone is before it, less the followers among
         them, plus the followers before it by their own score.
         """
+        from slatewise.evaluation import _counts_numba as loops  # noqa: PLC0415 (numba takes time to load)
+
         own = self._joint(last, targets)
         strictly = np.searchsorted(self._falling, -own, side="left")
         # Equal scores go by rank; the first rank with a smaller prior bounds them.
         up_to = np.searchsorted(self._falling, -own, side="right")
         ahead = np.clip(self.rank_of[targets], strictly, up_to)
-        followers, lengths = self._followers(last)
-        row = np.repeat(np.arange(len(targets)), lengths)
-        by_prior = self.rank_of[followers] < ahead[row]
-        scores = self._joint(last[row], followers)
-        by_score = (scores > own[row]) | (
-            (scores == own[row]) & (self.rank_of[followers] < self.rank_of[targets][row])
-        )
-        moved = np.bincount(row, by_score.astype(np.int64) - by_prior, len(targets))
-        return 1 + ahead + moved.astype(np.int64)
-
-
-def _pairs(rows: int, items: Int64Array, num_items: int) -> Int64Array:
-    """Return the numbers of all pairs of a row and one of the items."""
-    return np.asarray(np.arange(rows)[:, None] * num_items + items).ravel()
+        moved = np.empty(len(targets), dtype=np.int64)
+        loops.followers_before(last, targets, own, ahead, *self._followers, moved)
+        return 1 + ahead + moved
 
 
 def _final_clicks(interactions: Interactions) -> Int64Array:

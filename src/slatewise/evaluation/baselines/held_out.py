@@ -5,12 +5,14 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from slatewise.data import SlateDataset
 from slatewise.data.interactions import Interactions
 from slatewise.errors import SlatewiseError
-from slatewise.evaluation.counts import Counts, training_batches
+from slatewise.evaluation.counts import Counts
+from slatewise.evaluation.parts import part_bounds
 from slatewise.evaluation.predictions import Slates
 
 SHARE: Final = 0.2
@@ -34,15 +36,12 @@ class HeldOut:
         if not len(users):
             raise SlatewiseError("the dataset has no training interactions.", "Split it again.")
         held = min(int(np.ceil(SHARE * len(users))), MOST)
+        drawn = torch.from_numpy(users[:held])
+        ends = part_bounds(dataset, "training")[1][drawn]
+        everybody = Counts.of(dataset, np.sort(users))
         # A single user has to serve twice.
-        others = users[held:] if len(users) > 1 else users
-        (batch,) = training_batches(dataset, users[:held], batch_users=held)
-        rest = Counts.of(dataset, others)
-        return cls(
-            batch,
-            rest,
-            rest + Counts.of(dataset, users[:held]) if len(users) > 1 else rest,
-        )
+        others = everybody - Counts.of(dataset, users[:held]) if len(users) > 1 else everybody
+        return cls(dataset.interactions().of_users(drawn, ends), others, everybody)
 
     @cached_property
     def slates(self) -> Slates:

@@ -27,6 +27,7 @@ from slatewise.evaluation.predictions import Predictions, Slates
 from slatewise.evaluation.rows import Floats
 from slatewise.features import positions
 from slatewise.features.linear_choice import LinearChoice
+from slatewise.features.threads import in_threads
 
 if TYPE_CHECKING:
     from slatewise.model.terms import Describer, FeatureTerm, FittedTerms
@@ -42,7 +43,7 @@ the logarithm of the smoothed CTR."""
 
 
 @dataclass(frozen=True)
-class Columns:
+class LogitFeatures:
     """The features that a logit looks at."""
 
     terms: "FittedTerms"
@@ -77,14 +78,14 @@ class Columns:
 class Logit:
     """A multinomial logit: a `Predictor`."""
 
-    columns: Columns
+    columns: LogitFeatures
     item_weights: Floats
     """[P]"""
     no_click_weights: Floats
     """[Q]"""
 
     @classmethod
-    def fit(cls, columns: Columns, held: HeldOut) -> "Logit":
+    def fit(cls, columns: LogitFeatures, held: HeldOut) -> "Logit":
         """Find the weights of greatest likelihood, with a wide prior around 0."""
         of_items, of_no_click = columns.of(held.batch, held.everything)
         p, q = of_items.shape[1], of_no_click.shape[1]
@@ -115,20 +116,31 @@ def fit_logits(
     """
     if not names:
         return {}
+    from slatewise.features.popularity_index import TickCounts  # noqa: PLC0415 (needs pydantic)
+
+    # Half-lives, sizes and features share what is counted in the log as long as this is held.
+    counted = TickCounts.of(dataset) if dataset.meta["clock_times"] else None
     terms = _terms(dataset)
     there = {"click rate", *terms}
     if (np.diff(dataset.slate_offsets) > 1).any():
         there.add("position")
-    fitted = {}
-    for name in names:
-        used = [feature for feature in LOGITS[name] if feature in there]
-        if used:
-            columns = _columns(used, terms, dataset, held.others)
-            draft = Logit.fit(columns, held)
-            # Click rates are counted anew from everybody, as the other baselines do.
-            scores = _click_rates(used, held.everybody, columns.num_sources)
-            fitted[name] = replace(draft, columns=replace(columns, item_scores=scores))
-    return fitted
+    named = {name: [one for one in LOGITS[name] if one in there] for name in names}
+    columns = {
+        name: _columns(used, terms, dataset, held.others) for name, used in named.items() if used
+    }
+    del counted
+    drafts = in_threads(lambda one: Logit.fit(one, held), columns.values())
+    # Click rates are counted anew from everybody, as the other baselines do.
+    return {
+        name: replace(
+            draft,
+            columns=replace(
+                draft.columns,
+                item_scores=_click_rates(named[name], held.everybody, draft.columns.num_sources),
+            ),
+        )
+        for name, draft in zip(columns, drafts, strict=True)
+    }
 
 
 def _terms(dataset: SlateDataset) -> dict[str, "FeatureTerm"]:
@@ -148,13 +160,13 @@ def _columns(
     terms: Mapping[str, "FeatureTerm"],
     dataset: SlateDataset,
     counts: Counts,
-) -> Columns:
+) -> LogitFeatures:
     from slatewise.model.terms import FittedTerms  # noqa: PLC0415
 
     used = FittedTerms({name: term for name, term in terms.items() if name in names})
     sources = len(dataset.source_names)
     scores = _click_rates(names, counts, sources)
-    return Columns(used, used.in_log(dataset), "position" in names, scores, sources)
+    return LogitFeatures(used, used.in_log(dataset), "position" in names, scores, sources)
 
 
 def _click_rates(names: Sequence[str], counts: Counts, num_sources: int) -> Floats | None:

@@ -5,7 +5,7 @@ before each prediction the same user's strict past. The catalogue is ranked by t
 state · vector + bias. In a slate, the utility of an item is scale · log softmax(score), that of no
 click as with the baselines that count, with numbers fitted on the validation part.
 
-One fit each, with the settings below and nothing searched; the epoch is chosen by the recall of
+Settings, of which `TRIALS` are tried one after the other, and the epoch are chosen by the recall of
 the next clicks of the validation part, which is what rankings are judged by. (Stopping by the whole
 NDCG ends early on sparse logs, where the ranks of rare items get worse first.)
 
@@ -13,37 +13,31 @@ Shapes: N interactions, M states (a user has one before her first click and one 
 windows of L tokens, D dimensions, I items, C targets of a step.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Final, Self
+from functools import partial
+from typing import Final, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from slatewise.data import SlateDataset
 from slatewise.data.interactions import Interactions
 from slatewise.data.ragged import Int64Array, offsets_of, ranges
 from slatewise.errors import SlatewiseError
 from slatewise.evaluation.baselines.counting import Choice
+from slatewise.evaluation.baselines.encoders import EXACT, WINDOW, Encoder, Settings
 from slatewise.evaluation.parts import part_bounds, scored_interactions
 from slatewise.evaluation.predictions import Predictions, Slates
 from slatewise.evaluation.recommender import CELLS, target_ranks, top_items
 from slatewise.evaluation.rows import Floats, row_numbers
+from slatewise.model.adam import Adam
 
-DIMENSIONS: Final = 64
-DROPOUT: Final = 0.2
-WINDOW: Final = 50
-"""Clicks that a network looks back at most, and half as many at least where there are more."""
 USERS: Final = 128
 """Windows of a training step, fewer where their scores would not fit or an epoch had few steps."""
 STEPS: Final = 16
 """Steps of an epoch, at least."""
-EXACT: Final = 30_000
-"""Items up to which the softmax is over all of them; beyond, over targets and negatives."""
-NEGATIVES: Final = 4_096
 EPOCH: Final = 100_000
 """Windows of an epoch, at most; another draw of them each time."""
 EPOCHS: Final = 100
@@ -55,6 +49,23 @@ K: Final = 20
 """Items among which the next click should be; a tenth of them where there are few."""
 _TRAINING_CELLS: Final = 1 << 25
 """Scores of targets x items held at once in training."""
+
+Score = tuple[float, float]
+"""Recall, and the mean reciprocal rank by which equals are told apart."""
+_NOTHING: Final[Score] = (-1.0, 0.0)
+
+
+TRIALS: Final = (
+    Settings(),
+    Settings(128, 0.5),
+    Settings(64, 0.5),
+    Settings(128, 0.2, 0.3),
+    Settings(64, 0.2, 0.3),
+    Settings(128, 0.5, 0.3),
+    Settings(128, 0.2),
+    Settings(32, 0.2),
+)
+"""Settings in the order in which they are tried."""
 
 
 @dataclass(frozen=True)
@@ -103,118 +114,6 @@ class Windows:
         return torch.from_numpy(tokens), torch.from_numpy(there)
 
 
-class Encoder(nn.Module, ABC):
-    """Turns tokens into states, each from the tokens up to it; holds the vectors of items."""
-
-    rate: ClassVar[float]
-    """Learning rate of AdamW."""
-
-    def __init__(self, num_items: int) -> None:
-        super().__init__()
-        self.vectors = nn.Embedding(num_items + 1, DIMENSIONS)  # the last one begins a sequence
-        nn.init.normal_(self.vectors.weight, std=DIMENSIONS**-0.5)
-        self.bias = nn.Parameter(torch.zeros(num_items))
-        self.dropout = nn.Dropout(DROPOUT)
-
-    @abstractmethod
-    def forward(self, tokens: Tensor) -> Tensor:
-        """Return the states after tokens [w, L]: [w, L, D]."""
-
-    def targets(self) -> Tensor:
-        """Return the vectors [I, D] that states are compared with."""
-        return self.vectors.weight[:-1]
-
-    def loss(self, states: Tensor, items: Tensor) -> Tensor:
-        """Return the mean loss of the next clicks [C] after states [C, D]: a softmax."""
-        if len(self.bias) <= EXACT:
-            return functional.cross_entropy(states @ self.targets().T + self.bias, items)
-        drawn = torch.randint(len(self.bias), (NEGATIVES,))
-        own = (states * self.targets()[items]).sum(1) + self.bias[items]
-        others = states @ self.targets()[drawn].T + self.bias[drawn]  # [C, K]
-        # Each of K stands for I / K items; the target itself is counted once.
-        others = others + np.log(len(self.bias) / NEGATIVES)
-        others = others.masked_fill(drawn == items[:, None], -torch.inf)
-        return (torch.logaddexp(own, others.logsumexp(1)) - own).mean()
-
-
-class GRU(Encoder):
-    """A gated recurrent unit over the clicks (Hidasi et al., 2016; constrained embeddings)."""
-
-    rate = 3e-3
-
-    def __init__(self, num_items: int) -> None:
-        super().__init__(num_items)
-        self.gru = nn.GRU(DIMENSIONS, DIMENSIONS, batch_first=True)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        """Return the hidden states [w, L, D]."""
-        states: Tensor = self.gru(self.dropout(self.vectors(tokens)))[0]
-        dropped: Tensor = self.dropout(states)
-        return dropped
-
-
-class SelfAttention(Encoder):
-    """Two layers of causal self-attention (Kang & McAuley, 2018), with the full softmax."""
-
-    rate = 2e-3
-
-    def __init__(self, num_items: int) -> None:
-        super().__init__(num_items)
-        self.positions = nn.Parameter(torch.zeros(WINDOW, DIMENSIONS))
-        self.layers = nn.ModuleList(
-            nn.TransformerEncoderLayer(
-                *(DIMENSIONS, 2, 2 * DIMENSIONS, DROPOUT),
-                activation="gelu",
-                batch_first=True,
-                norm_first=True,
-            )
-            for _ in range(2)
-        )
-        self.norm = nn.LayerNorm(DIMENSIONS)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        """Return the outputs of the last layer [w, L, D]."""
-        length = tokens.shape[1]
-        causal = nn.Transformer.generate_square_subsequent_mask(length)
-        states = self.dropout(self.vectors(tokens) * DIMENSIONS**0.5 + self.positions[:length])
-        for layer in self.layers:
-            states = layer(states, src_mask=causal, is_causal=True)
-        normed: Tensor = self.norm(states)
-        return normed
-
-
-class MeanOfClicks(Encoder):
-    """Pairwise ranking (BPR, Rendle et al., 2009) of a user who is the mean of her clicks.
-
-    Users who come after training have no vector of their own, so that a user is made of what she
-    clicked, Σ p / √n, as in FISM (Kabbur et al., 2013).
-    """
-
-    rate = 5e-3
-
-    def __init__(self, num_items: int) -> None:
-        super().__init__(num_items)
-        self.compared = nn.Embedding(num_items, DIMENSIONS)
-        nn.init.normal_(self.compared.weight, std=DIMENSIONS**-0.5)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        """Return Σ p / √n over the tokens so far: [w, L, D]."""
-        count = torch.arange(1, tokens.shape[1] + 1)[:, None]
-        mean: Tensor = self.dropout(self.vectors(tokens)).cumsum(1) / count.sqrt()
-        return mean
-
-    def targets(self) -> Tensor:
-        """Return vectors of their own."""
-        return self.compared.weight
-
-    def loss(self, states: Tensor, items: Tensor) -> Tensor:
-        """Return −log σ(score of the click − score of an item at random), over ten of them."""
-        drawn = torch.randint(len(self.bias), (len(items), 10))
-        own = (states * self.targets()[items]).sum(1) + self.bias[items]
-        others = torch.einsum("cd,ckd->ck", states, self.targets()[drawn]) + self.bias[drawn]
-        return -functional.logsigmoid(own[:, None] - others).mean()
-
-
 class NextClick:
     """A trained network as a recommender: a `Predictor` and a `Ranker`."""
 
@@ -228,19 +127,30 @@ class NextClick:
         dataset: SlateDataset,
         *,
         seed: int = 0,
+        trials: int = 1,
+        device: str = "cpu",
         progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> Self:
-        """Train on the training part and keep the epoch with the best recall of validation clicks.
+        """Train on the training part and keep what finds most validation clicks.
 
-        `progress` hears of the epochs.
+        That is, of the first `trials` settings in `TRIALS` and their epochs. `progress` hears of
+        the epochs.
         """
         draft = Choice(1.0, 0.0, np.zeros(len(dataset.source_names)))
-        rng = np.random.default_rng(seed)
-        judged = _validation(dataset, rng)
-        with torch.random.fork_rng(devices=[]):  # weights, dropout and negatives
-            torch.manual_seed(seed)
-            model = cls(kind(dataset.num_items), draft)
-            model._train(Windows.of(_training(dataset)), judged, rng, progress)
+        windows, tried = Windows.of(_training(dataset)), TRIALS[:trials]
+        best, model = _NOTHING, None
+        judged = _validation(dataset, np.random.default_rng(seed))
+        for number, settings in enumerate(tried):
+            done, total = number * EPOCHS, len(tried) * EPOCHS
+            with torch.random.fork_rng(_numbers(device)):  # weights, dropout and negatives
+                torch.manual_seed(seed)
+                one = cls(kind(dataset.num_items, settings).to(device), draft)
+                rng = np.random.default_rng([seed, 1])
+                score = one._train(windows, judged, rng, partial(_shifted, progress, done, total))
+            if score > best:
+                best, model = score, one
+        assert model is not None  # any score is better than nothing
+        progress(len(tried) * EPOCHS, len(tried) * EPOCHS)
         scored = scored_interactions(judged, "validation") & judged.first_choices
         slates, scores = Slates.of(judged, scored), model._log_scores(judged, scored)
         model.choice = Choice.fit(slates, scores, len(dataset.source_names))
@@ -251,28 +161,27 @@ class NextClick:
         windows: Windows,
         judged: Interactions,
         rng: np.random.Generator,
-        progress: Callable[[int, int], None],
-    ) -> None:
+        progress: Callable[[int], None],
+    ) -> Score:
+        """Train until the score on validation clicks gains no more; return the best."""
         encoder = self.encoder
-        optimiser = torch.optim.AdamW(encoder.parameters(), encoder.rate, weight_decay=0.01)
-        best, waited, kept = (-1.0, 0.0), 0, encoder.state_dict()
-        k = max(1, min(K, len(encoder.bias) // 10))
+        rate = encoder.rate * encoder.settings.pace
+        optimiser = Adam(encoder.parameters(), decay=0.01)
+        best, waited, kept = _NOTHING, 0, encoder.state_dict()
         for epoch in range(EPOCHS):
-            progress(epoch, EPOCHS)
+            progress(epoch)
             encoder.train()
             for batch in _batches(windows, len(encoder.bias), rng):
-                tokens, there = windows.padded(batch, len(encoder.bias))
+                tokens, there = self._padded(windows, batch)
                 follows = there[:, 1:]  # the next token is the target
                 states = encoder(tokens[:, :-1])[follows]
                 loss = encoder.loss(states, tokens[:, 1:][follows])
                 optimiser.zero_grad()
                 torch.autograd.backward(loss)
                 nn.utils.clip_grad_norm_(encoder.parameters(), 5.0)
-                optimiser.step()
+                optimiser.step(rate)
             encoder.eval()
-            ranks = self.target_ranks(judged, scored_interactions(judged, "validation"))
-            # In a small catalogue recall soon has no room left, and reciprocal ranks decide.
-            score = float((ranks <= k).float().mean()), float(ranks.float().reciprocal().mean())
+            score = self._score(judged)
             waited = 0 if score > best else waited + 1
             if score > best:
                 best = score
@@ -280,7 +189,16 @@ class NextClick:
             if waited == PATIENCE:
                 break
         encoder.load_state_dict(kept)
-        progress(EPOCHS, EPOCHS)
+        return best
+
+    def _score(self, judged: Interactions) -> Score:
+        """Return recall of validation clicks, and their mean reciprocal rank.
+
+        In a small catalogue recall soon has no room left, and reciprocal ranks decide.
+        """
+        k = max(1, min(K, len(self.encoder.bias) // 10))
+        ranks = self.target_ranks(judged, scored_interactions(judged, "validation"))
+        return float((ranks <= k).float().mean()), float(ranks.float().reciprocal().mean())
 
     def predict(self, interactions: Interactions, scored: Tensor) -> Predictions:
         """Predict the scored interactions; see `Predictor`."""
@@ -293,7 +211,7 @@ class NextClick:
         states = self._states(interactions)[1][scored]  # [n, D]
         out = np.empty(len(slates.items), dtype=np.float64)
         for rows in _chunks(len(states), len(self.encoder.bias)):
-            scores = self._scores(states[rows]).log_softmax(1).numpy()
+            scores = self._scores(states[rows]).log_softmax(1).cpu().numpy()
             cells = slice(slates.offsets[rows.start], slates.offsets[rows.stop])
             owner = row_numbers(slates.offsets[rows.start : rows.stop + 1])
             out[cells] = scores[owner, slates.items[cells]]
@@ -310,16 +228,16 @@ class NextClick:
         """Return the k best items after everything given: [B, k]; see `Ranker`."""
         last = self._states(interactions)[0]
         chunks = _chunks(len(last), len(self.encoder.bias))
-        found = [top_items(self._scores(last[rows]), k, exclude) for rows in chunks]
+        found = [top_items(self._scores(last[rows]).cpu(), k, exclude) for rows in chunks]
         return torch.cat([torch.empty(0, k, dtype=torch.int64), *found])
 
     def target_ranks(self, interactions: Interactions, scored: Tensor) -> Tensor:
         """Return the rank of each next click among all items: [M]; see `Ranker`."""
         clicked = scored & (interactions.clicks >= 0)
         states = self._states(interactions)[1][clicked]
-        targets = interactions.clicked_items[clicked].long()
+        targets = interactions.clicked_items[clicked].long().to(states.device)
         items = len(self.encoder.bias)
-        return target_ranks(lambda rows: self._scores(states[rows]), targets, items)
+        return target_ranks(lambda rows: self._scores(states[rows]), targets, items).cpu()
 
     def _scores(self, states: Tensor) -> Tensor:
         with torch.no_grad():
@@ -327,18 +245,33 @@ class NextClick:
 
     def _states(self, interactions: Interactions) -> tuple[Tensor, Tensor]:
         """Return the states of users after all they did [B, D], and before each step [N, D]."""
-        windows = Windows.of(interactions)
-        states = torch.empty(len(windows.tokens), DIMENSIONS)
+        windows, device = Windows.of(interactions), self.encoder.bias.device
+        states = torch.empty(len(windows.tokens), self.encoder.settings.dimensions, device=device)
         for start in range(0, len(windows.starts), 512):
             batch = np.arange(start, min(start + 512, len(windows.starts)))
-            tokens, there = windows.padded(batch, len(self.encoder.bias))
-            columns = torch.arange(tokens.shape[1])
-            own = there & (columns >= torch.from_numpy(windows.skipped[batch, None]))
-            index = torch.from_numpy(windows.starts[batch, None]) + columns
+            tokens, there = self._padded(windows, batch)
+            columns = torch.arange(tokens.shape[1], device=device)
+            skipped = torch.from_numpy(windows.skipped[batch, None]).to(device)
+            own = there & (columns >= skipped)
+            index = torch.from_numpy(windows.starts[batch, None]).to(device) + columns
             with torch.no_grad():
                 states[index[own]] = self.encoder(tokens)[own]
         ends = np.flatnonzero(np.append(windows.tokens[1:] < 0, np.ones(1, bool)))
         return states[ends], states[windows.states]
+
+    def _padded(self, windows: Windows, batch: Int64Array) -> tuple[Tensor, Tensor]:
+        device = self.encoder.bias.device
+        tokens, there = windows.padded(batch, len(self.encoder.bias))
+        return tokens.to(device), there.to(device)
+
+
+def _shifted(progress: Callable[[int, int], None], before: int, total: int, done: int) -> None:
+    progress(before + done, total)
+
+
+def _numbers(device: str) -> list[int]:
+    """Return the numbers of GPUs whose random state a fit touches."""
+    return [torch.cuda.current_device()] if torch.device(device).type == "cuda" else []
 
 
 def _training(dataset: SlateDataset) -> Interactions:
@@ -373,10 +306,3 @@ def _chunks(rows: int, items: int) -> Iterator[slice]:
     step = max(1, CELLS // items)
     for start in range(0, rows, step):
         yield slice(start, min(start + step, rows))
-
-
-NETWORKS: Final[dict[str, type[Encoder]]] = {
-    "gru4rec": GRU,
-    "sasrec": SelfAttention,
-    "bpr": MeanOfClicks,
-}
