@@ -161,12 +161,17 @@ def paired(
     return _figure(data[1:], layout)  # without the marks of seeds: there is one
 
 
-def training_curves(models: Mapping[str, SlateModel]) -> "Figure":
-    """Draw the validation likelihood of every epoch, less the best of its stage."""
+def training_curves(models: SlateModel | Mapping[str, SlateModel]) -> "Figure":
+    """Draw the validation likelihood of every epoch, less the best of its stage.
+
+    Of one model, or of several by name.
+    """
+    if isinstance(models, SlateModel):
+        models = {models.config.name: models}
     drawn = [figures.training_curve(name, model.history) for name, model in models.items()]
     if not any(line.x for line in drawn):
         raise SlatewiseError(
-            "none of these models knows how its training went.",
+            "the models have no record of their training.",
             "Load the run that `slatewise train` made, or keep what `fit` returned.",
         )
     layout = figures.layout("epoch", "validation log-likelihood less its best")

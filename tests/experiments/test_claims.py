@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 from slatewise.errors import SlatewiseError
@@ -15,7 +16,7 @@ from slatewise.report.sections import claims
 from tests.experiments.worlds import SMALL
 
 GRID: dict[str, Any] = {
-    **{"lives": (0.0, 48.0), "shares": (0.0, 0.8), "catalogues": (600,)},
+    **{"lives": (0.0, 48.0), "shares": (0.0, 0.8)},
     "simulation": {"days": 10},
 }
 
@@ -28,7 +29,7 @@ def shown(rates: dict[tuple[float, float], dict[str, float]]) -> list[Row]:
             noise = np.random.default_rng([seed, int(10 * search)]).normal(0, 0.002, 40)
             for arm, rate in arms.items():
                 rows.append(
-                    {"life": life, "search": search, "items": 600, "part": "pooled", "arm": arm}
+                    {"life": life, "search": search, "kind": "site", "part": "pooled", "arm": arm}
                     | {"seed": seed, "day": 0, "users": list(range(40)), "slates": [1] * 40}
                     | {"expected": (rate + noise).tolist(), "served": [1] * 40, "clicks": [0] * 40}
                 )
@@ -38,7 +39,7 @@ def shown(rates: dict[tuple[float, float], dict[str, float]]) -> list[Row]:
 def nights(rates: dict[tuple[float, float], Any]) -> list[Row]:
     """Return a night of each site, with 7 views an item."""
     return [
-        {"life": life, "search": search, "items": 600, "part": "pooled", "views_per_item": 7.0}
+        {"life": life, "search": search, "kind": "site", "part": "pooled", "views_per_item": 7.0}
         for life, search in rates
     ]
 
@@ -67,6 +68,12 @@ def test_a_claim_holds_where_its_interval_is_above_zero_and_turns_where_it_turns
     turned = next(row for row in found.tables["map"] if row["claim"] == TURN)
     assert turned["by_seed"] == pytest.approx([0.1] * 3)
     assert turned["low"] > 0.09
+    means = {
+        (row["claim"], row["axis"], row["level"]): row["value"] for row in found.tables["means"]
+    }
+    assert means["gru", "all", "all"] == pytest.approx(0.005)
+    assert means["gru", "life", "48.0"] == pytest.approx(-0.01)
+    assert means["all-item", "search", "0.8"] == pytest.approx(0.05)
     notes = {finding.question: finding.note for finding in found.findings}
     assert "lives of 48 h, 80% search" in notes["In most regimes: in-slate Thompson over greedy?"]
     assert found.tables["headline"][0][YES] == 2
@@ -85,6 +92,25 @@ def test_the_lead_may_grow_and_not_turn() -> None:
     assert turned["holds"] == OPEN
 
 
+def test_the_report_says_what_a_site_should_expect() -> None:
+    config = ClaimsConfig.build(SMALL | GRID | {"days": 1, "seeds": (0, 1, 2)}, "test")
+    slate, linear = "slate-gru-hier-greedy", "slate-linear-hier-greedy"
+    rates = {
+        (life, search): {slate: 0.2, linear: 0.2 - (0.03 if life else -0.01)}
+        for life in (0.0, 48.0)
+        for search in (0.0, 0.8)
+    }
+    found = STUDY.summarise(config, {"shown": shown(rates), "nights": nights(rates)})
+    tables = {name: pl.DataFrame(rows) for name, rows in found.tables.items()}
+    about = {"title": "Claims", "settings": config.model_dump(mode="json")}
+    (text,) = claims.section(StudyResult("claims", about, tables, [])).paragraphs[2:]
+    assert text == (
+        "GRU dynamics over linear ones: it holds in 2 of 4 sites, the opposite in 2. Over all "
+        "sites expect +1.0 [+1.0, +1.0] points. It depends most on the life of items: "
+        "for ever −1.0 [−1.0, −1.0]; 48 h +3.0 [+3.0, +3.0]."
+    )
+
+
 @pytest.mark.parametrize("worlds", [1, 2])
 def test_nothing_follows_from_few_worlds(worlds: int) -> None:
     config = ClaimsConfig.build(SMALL | GRID | {"days": 1}, "test")
@@ -96,22 +122,29 @@ def test_nothing_follows_from_few_worlds(worlds: int) -> None:
 
 
 def test_the_grid_has_every_site_and_its_settings() -> None:
-    config = ClaimsConfig.build(SMALL | GRID | {"own_days": 2}, "test")
-    assert len(regimes(config)) == 4
-    assert len(STUDY.units(config)) == 4 * 3
-    worlds = [regime.of(config).simulated(0) for regime in regimes(config)]
-    assert [world.search_share for world in worlds] == [0.0, 0.8, 0.0, 0.8]
-    assert [world.life.hours for world in worlds] == [0.0, 0.0, 48.0, 48.0]
-    assert {world.catalogue.items for world in worlds} == {600}
-    with pytest.raises(SlatewiseError, match="life-2-search-0-items-600: simulation: about"):
-        ClaimsConfig.build(SMALL | GRID | {"lives": (2.0,)}, "test")
+    groups = {"simulation": {"catalogue": {"groups": 7}}}
+    kinds = {"usual": {"offered": 100}, "busy": {"offered": 60, "slates_a_day": 5.0} | groups}
+    config = ClaimsConfig.build(SMALL | GRID | {"own_days": 2, "kinds": kinds}, "test")
+    assert len(regimes(config)) == 8
+    assert len(STUDY.units(config)) == 8 * 3
+    sites = [regime.of(config) for regime in regimes(config)]
+    worlds = [site.simulated(0) for site in sites]
+    assert [world.search_share for world in worlds[:4]] == [0.0, 0.8, 0.0, 0.8]
+    assert [world.life.hours for world in worlds[:4]] == [0.0, 0.0, 48.0, 48.0]
+    assert [round(world.alive) for world in worlds] == [100] * 4 + [60] * 4
+    assert [site.slates_a_day for site in sites[3:5]] == [config.slates_a_day, 5.0]
+    assert [world.catalogue.groups for world in worlds[4:]] == [7] * 4
+    with pytest.raises(SlatewiseError, match="few-life-48-search-0: simulation: about"):
+        ClaimsConfig.build(SMALL | GRID | {"lives": (48.0,), "kinds": {"few": {"offered": 9}}}, "")
+    with pytest.raises(SlatewiseError, match="kinds"):
+        ClaimsConfig.build(SMALL | GRID | {"kinds": {"no/name": {}}}, "test")
 
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Run a grid of one site."""
     folder = tmp_path_factory.mktemp("claims")
-    site = {"lives": (0.0,), "shares": (0.3,), "catalogues": (200,), "days": 1}
+    site = {"lives": (0.0,), "shares": (0.3,), "kinds": {"site": {"offered": 200}}, "days": 1}
     run_study(STUDY, study_config(STUDY, None, **(SMALL | site)), folder)
     return folder
 

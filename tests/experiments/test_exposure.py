@@ -13,13 +13,13 @@ from slatewise.experiments.exposure import (
     MODELS,
     Cells,
     ExposureConfig,
-    _fill,
+    fill_log,
 )
 from slatewise.experiments.platform import Platform
 from slatewise.experiments.store import StudyResult
 from slatewise.experiments.study import find_study, run_study, study_config
 from slatewise.report.sections import exposure as section
-from tests.experiments.worlds import SMALL, bench
+from tests.experiments.worlds import CHURN, SMALL, bench
 
 QUICK: dict[str, Any] = SMALL | {
     "users": 60,
@@ -46,12 +46,12 @@ def test_every_model_is_judged_under_every_kind(result: StudyResult) -> None:
     assert [row[0] for row in shown.tables[0].rows] == ["slate", "slate+bias", "slate+search"]
 
 
-def platform(folder: Path, kind: str) -> Platform:
-    config = ExposureConfig.build(QUICK | {"window": 6}, "test")
+def platform(folder: Path, kind: str, **changes: Any) -> Platform:
+    config = ExposureConfig.build(QUICK | {"window": 6} | changes, "test")
     world = config.simulated(0).model_copy(update={"search_share": 0.3})
     folder.mkdir()
     made = Platform(config, world, days=1, arms=1, folder=folder)
-    _fill(config, made, kind, 0, bench(folder / "bench"))
+    fill_log(config, made, kind, 0, bench(folder / "bench"))
     return made
 
 
@@ -68,6 +68,20 @@ def test_a_feedback_loop_begins_at_random_and_goes_on_with_models(tmp_path: Path
     # A model shows many users the same; chance hardly ever does.
     shown, drawn = recommended(loop, later), recommended(chance, later)
     assert len(shown) < 0.7 * len(drawn)
+
+
+def test_where_items_come_and_go_one_page_is_promoted_to_all(tmp_path: Path) -> None:
+    made = platform(tmp_path / "promoted", "promoted", simulation=CHURN, users=200, window=3)
+    log = pl.concat(made.log.days.values()).filter(source="recommendation")
+    pages = log.group_by("time").agg(pl.col("slate").list.first().n_unique().alias("first"))
+    assert log.height > pages.height
+    assert (pages["first"] == 1).all()
+    assert log["slate"].list.first().n_unique() > 1  # what is new goes on top
+    page = log.filter(pl.col("time") == pl.col("time").max())["slate"].list.get(0)[0]
+    assert made.market.life is not None
+    hours = made.moment(-0.5 / 12).hours
+    published = made.market.life.published
+    assert published[page] == published[published <= hours].max()
 
 
 @pytest.mark.parametrize(

@@ -224,3 +224,39 @@ def test_a_model_that_learns_moves_the_items_of_answers_and_no_others(
     seen = np.arange(25) < met.scroll[:, None]
     answered = np.unique(met.slates[recommended][seen[recommended]])
     assert set(np.flatnonzero(narrower)) == set(served._row_of[answered].tolist())
+    # The next night starts from there, and without learning from where the last one ended.
+    start = served.learned()
+    assert np.array_equal(start.item_vectors, moved.means_of(every))
+    assert start.item_scales == pytest.approx(moved.scales_of(every), rel=1e-4)
+    assert still.learned() is model
+
+
+def test_a_new_item_that_answers_moved_is_where_the_next_night_starts(tmp_path: Path) -> None:
+    shop = Served(market(tmp_path))  # its own, since users meet slates
+    model = shop.fit(terms=["bias"])
+    served = ServedModel(model, shop.dataset, shop.platform, learning=True)
+    shop.platform.day(0, [ModelPolicy(served, Greedy(), 25)])
+    start = served.learned()
+    new = [item for item in start.item_ids if item not in model.item_ids]
+    tonight = shop.platform.log.dataset(1)
+    assert set(new) & set(tonight.item_ids.to_list())
+    # A night so wild that nothing of it is kept ends where it began.
+    wild = {"max_epochs": 1, "learning_rate": 1e3}
+    still = small(model={"dimensions": 3, "terms": ["bias"]}, nightly=wild)
+    again = retrain(still, {"slate-gru-hier": start}, "slate-gru-hier", tonight, 0)
+    first, then = (one.item_vectors[one.number_of(new[0])] for one in (start, again))
+    assert np.array_equal(first, then)
+
+
+@pytest.mark.parametrize("given", [{}, {"ranking": "auto"}])
+def test_choices_within_slates_rank_what_is_on_offer(shop: Served, given: dict[str, str]) -> None:
+    # Left to itself, a fit ranks by the next click where items come and go.
+    model = shop.fit(terms=["popularity"], **given)
+    assert model.config.ranking == given.get("ranking", "slate")
+    assert (model.posterior.ranking is None) == (not given)
+
+
+def test_a_model_that_cannot_learn_from_answers_waits_for_the_night(site: Served) -> None:
+    model = retrain(small(), {}, "all-item-gru-hier", site.dataset, seed=0)
+    served = ServedModel(model, site.dataset, site.platform, learning=True)
+    assert served.learned() is model

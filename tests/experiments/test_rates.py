@@ -1,5 +1,7 @@
 """Rates of made-up rows, held against sums by hand and the standard error of a mean."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -123,7 +125,7 @@ def test_a_finding_goes_by_expected_clicks_and_notes_the_realised_ones() -> None
     assert finding.verdict == "above"
     assert finding.agreement == "agrees"
     assert "realised clicks +0." in finding.note
-    assert "could have seen" in finding.note
+    assert "smallest detectable difference" in finding.note
 
 
 def test_one_world_is_no_verdict() -> None:
@@ -131,7 +133,7 @@ def test_one_world_is_no_verdict() -> None:
     finding = answer(ArmQuestion("Is b better?", "b", "a", "above", "2 and 1"), rates, "all")
     assert finding.low > 0
     assert (finding.verdict, finding.agreement) == ("cannot tell", "cannot tell")
-    assert "no verdict from 1 world, which takes 3" in finding.sentence()
+    assert "no verdict from 1 world (3 needed)" in finding.sentence()
 
 
 def test_few_users_with_most_of_the_slates_widen_a_rate() -> None:
@@ -167,7 +169,10 @@ def test_a_live_test_needs_the_slates_of_the_textbook() -> None:
     one = PooledEstimate(0, 0, 0, (0.0,), error)
     assert power(one, 2 * 0.2 * 0.8).live_slates == pytest.approx(25_118, rel=1e-3)
     assert str(power(one, 0.32)).endswith("25,000 slates an arm")
-    assert str(power(PooledEstimate(0, 0, 0, ()), 0.32)) == "what it could have seen is not known"
+    assert (
+        str(power(PooledEstimate(0, 0, 0, ()), 0.32))
+        == "the smallest detectable difference is not known"
+    )
     assert slate_variance(ArmTotals(np.array([5, 0]), np.array([10, 10])), 0.25) > 0.25 * 0.75
 
 
@@ -181,3 +186,9 @@ def test_differences_are_from_the_reference() -> None:
 
 def test_rates_are_shown_in_percent() -> None:
     assert percent(PooledEstimate(0.1234, 0.1, 0.15, ())) == "12.3 % [10.0, 15.0]"
+    # What few users widen an interval by cannot make a rate negative, or a ratio.
+    wide = PooledEstimate(0.5, -0.4, 1.7, ())
+    assert percent(wide) == "50.0 % [0.0, 100.0]"
+    assert percent(wide, math.inf) == "50.0 % [0.0, 170.0]"
+    nan = float("nan")
+    assert "nan" in percent(PooledEstimate(nan, nan, nan, ()))

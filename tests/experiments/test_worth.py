@@ -11,7 +11,7 @@ from slatewise.data.preparation import prepare
 from slatewise.data.split import SplitConfig
 from slatewise.experiments.worth import _calibrated, _choices, _log_of, _scored, worth_of_causes
 from slatewise.simulation import Marketplace, SimulationConfig, load_config, write_log
-from slatewise.simulation.choice import Choice
+from slatewise.simulation.choice import ChoiceProbabilities
 
 BY_TIME = SplitConfig(method="time", valid_share=0.1, test_share=0.3)
 
@@ -61,9 +61,9 @@ def test_calibration_takes_away_what_it_can_and_no_more() -> None:
     rng = np.random.default_rng(0)
     utility = rng.standard_normal((500, 4))
 
-    def choice(utility: np.ndarray) -> Choice:
+    def choice(utility: np.ndarray) -> ChoiceProbabilities:
         total = 1 + np.exp(utility).sum(axis=1)
-        return Choice(np.exp(utility) / total[:, None], 1 / total)
+        return ChoiceProbabilities(np.exp(utility) / total[:, None], 1 / total)
 
     true = choice(utility)
     assert _calibrated(true, choice(3 * utility - 2)) == pytest.approx(0, abs=1e-8)

@@ -1,7 +1,8 @@
 """The report in a real browser: nothing is fetched, nothing complains, everything is drawn."""
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
@@ -20,7 +21,13 @@ DRAWN = """
 """
 
 
-def opened(browser: "Browser", file: Path, width: int) -> "tuple[Page, list[str], list[str]]":
+class Opened(NamedTuple):
+    page: "Page"
+    complaints: list[str]
+    asked: list[str]
+
+
+def opened(browser: "Browser", file: Path, width: int) -> Opened:
     """Open the report; return the page, what it complained of and what it asked for."""
     page = browser.new_page(viewport={"width": width, "height": 800})
     page.set_default_timeout(120_000)  # a busy machine is not a failure
@@ -34,29 +41,61 @@ def opened(browser: "Browser", file: Path, width: int) -> "tuple[Page, list[str]
         "() => document.querySelectorAll('.plot svg.main-svg').length"
         " >= document.querySelectorAll('.plot').length"
     )
-    return page, complaints, asked
+    return Opened(page, complaints, asked)
 
 
-@pytest.mark.parametrize("width", [1200, 375], ids=["desk", "phone"])
-def test_every_figure_is_drawn_and_nothing_is_fetched(
-    width: int, browser: "Browser", studies: Path
-) -> None:
-    file = build_report(studies)
-    page, complaints, asked = opened(browser, file, width)
+@pytest.fixture(scope="module")
+def report(studies: Path) -> Path:
+    return build_report(studies)
+
+
+@pytest.fixture(scope="module")
+def desk(browser: "Browser", report: Path) -> Iterator[Opened]:
+    yield (shown := opened(browser, report, 1200))
+    shown.page.close()
+
+
+@pytest.fixture(scope="module")
+def phone(browser: "Browser", report: Path) -> Iterator[Opened]:
+    yield (shown := opened(browser, report, 375))
+    shown.page.close()
+
+
+@pytest.fixture(params=["desk", "phone"])
+def either(request: pytest.FixtureRequest) -> Opened:
+    shown: Opened = request.getfixturevalue(request.param)
+    return shown
+
+
+def test_every_figure_is_drawn_and_nothing_is_fetched(either: Opened, report: Path) -> None:
+    page, complaints, asked = either
     assert not complaints
-    assert asked == [file.as_uri()]
+    assert asked == [report.as_uri()]
     drawn = page.evaluate(DRAWN)
     assert len(drawn) == 7
     for across, down, marks, room in drawn:
         assert 200 < across <= room + 1
         assert down > 100
         assert marks > 0
+    width = page.evaluate("window.innerWidth")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    page.close()
 
 
-def test_tables_scroll_inside_themselves_on_a_phone(browser: "Browser", studies: Path) -> None:
-    page, _, _ = opened(browser, build_report(studies), 375)
+def test_titles_of_axes_stay_inside_their_figures(either: Opened) -> None:
+    outside = either.page.evaluate(
+        """() => [...document.querySelectorAll('.plot')].flatMap((plot) => {
+          const room = plot.getBoundingClientRect();
+          return [...plot.querySelectorAll('.xtitle, .ytitle')].filter((title) => {
+            const box = title.getBoundingClientRect();
+            return box.left < room.left - 1 || box.right > room.right + 1;
+          }).map((title) => title.textContent);
+        })"""
+    )
+    assert not outside
+
+
+def test_tables_scroll_inside_themselves_on_a_phone(phone: Opened) -> None:
+    page = phone.page
     page.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
     sizes = page.evaluate(
         "[...document.querySelectorAll('.scroll')].map((e) => [e.clientWidth, e.scrollWidth])"
@@ -64,15 +103,14 @@ def test_tables_scroll_inside_themselves_on_a_phone(browser: "Browser", studies:
     assert all(shown <= 375 for shown, _ in sizes)
     assert any(shown < whole for shown, whole in sizes)
     assert page.evaluate("document.documentElement.scrollWidth") <= 375
-    page.close()
 
 
 def test_the_page_and_its_figures_are_dark_where_that_is_wanted(
-    browser: "Browser", studies: Path
+    browser: "Browser", report: Path
 ) -> None:
     context = browser.new_context(color_scheme="dark")
     page = context.new_page()
-    page.goto(build_report(studies).as_uri())
+    page.goto(report.as_uri())
     page.wait_for_function(
         "() => [...document.querySelectorAll('.plot')].every("
         "(plot) => plot.layout && plot.layout.paper_bgcolor === '#15181d')",
@@ -83,8 +121,8 @@ def test_the_page_and_its_figures_are_dark_where_that_is_wanted(
     context.close()
 
 
-def test_wide_tables_say_that_they_go_on(browser: "Browser", studies: Path) -> None:
-    page, _, _ = opened(browser, build_report(studies), 1400)
+def test_wide_tables_say_that_they_go_on(browser: "Browser", report: Path) -> None:
+    page, _, _ = opened(browser, report, 1400)
     wide = page.evaluate(
         "[...document.querySelectorAll('section > .scroll')].map("
         "(e) => [e.scrollWidth > e.clientWidth + 1, e.classList.contains('wide')])"
@@ -94,24 +132,8 @@ def test_wide_tables_say_that_they_go_on(browser: "Browser", studies: Path) -> N
     page.close()
 
 
-def test_titles_of_axes_stay_inside_their_figures(browser: "Browser", studies: Path) -> None:
-    for width in (1200, 375):
-        page, _, _ = opened(browser, build_report(studies), width)
-        outside = page.evaluate(
-            """() => [...document.querySelectorAll('.plot')].flatMap((plot) => {
-              const room = plot.getBoundingClientRect();
-              return [...plot.querySelectorAll('.xtitle, .ytitle')].filter((title) => {
-                const box = title.getBoundingClientRect();
-                return box.left < room.left - 1 || box.right > room.right + 1;
-              }).map((title) => title.textContent);
-            })"""
-        )
-        assert not outside
-        page.close()
-
-
-def test_hovering_over_a_point_tells_its_number(browser: "Browser", studies: Path) -> None:
-    page, complaints, _ = opened(browser, build_report(studies), 1200)
+def test_hovering_over_a_point_tells_its_number(desk: Opened) -> None:
+    page, complaints, _ = desk
     point = page.locator(".plot .scatterlayer .trace").nth(1).locator(".point").first
     point.scroll_into_view_if_needed()
     box = point.bounding_box()
@@ -121,14 +143,12 @@ def test_hovering_over_a_point_tells_its_number(browser: "Browser", studies: Pat
     label.wait_for()
     assert "[" in (label.text_content() or "")
     assert not complaints
-    page.close()
 
 
-def test_the_report_prints_with_its_settings(browser: "Browser", studies: Path) -> None:
-    page, complaints, _ = opened(browser, build_report(studies), 1200)
+def test_the_report_prints_with_its_settings(desk: Opened) -> None:
+    page, complaints, _ = desk
     printed = page.pdf()
     assert printed.startswith(b"%PDF")
     assert len(printed) > 50_000
     assert page.evaluate("[...document.querySelectorAll('details')].every((part) => part.open)")
     assert not complaints
-    page.close()

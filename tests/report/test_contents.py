@@ -1,6 +1,7 @@
 import base64
 import io
 import json
+import math
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -110,9 +111,11 @@ def test_the_first_screen_names_what_won_and_how_sure_that_is(page: Reader, stud
     won = best["recommender"] if best["value"] > 0 else best["reference"]
     first = page.shown[: page.shown.index("Findings")]
     assert "At a glance" in first
-    assert won in first
+    assert f"“{won}” {'wins' if best['low'] * best['high'] > 0 else 'leads'}" in first
+    ratio = f"{math.expm1(abs(best['value'])):.1%}".replace("%", " %")
+    assert f"What users did is {ratio} more probable" in first
     settled = min(abs(best["low"]), abs(best["high"])) > 0 and best["low"] * best["high"] > 0
-    assert ("sure: the 95 % interval" if settled else "cannot be told apart") in first
+    assert ("settled: the 95 % interval" if settled else "no clear difference") in first
 
 
 def test_a_user_and_her_slates_are_shown(page: Reader, studies: Path) -> None:
@@ -194,7 +197,7 @@ def test_agreement_is_counted(studies: Path) -> None:
     findings = [finding for shown in report.studies for finding in shown.result.findings]
     held = [finding for finding in findings if finding.paper is not None]
     text = agreement(report)
-    assert text.startswith(f"{len(held)} comparisons can be held against the paper")
+    assert text.startswith(f"Comparisons that are in the paper too: {len(held)}; ")
     agree = sum(finding.agreement == "agrees" for finding in held)
     assert f"{agree} agree," in text
 

@@ -2,7 +2,7 @@
 
 The paper has one site: ads that live for days, most of them seen a few dozen times, and much
 search. Here its four claims are asked of a grid of simulated sites, which differ in how long items
-live, how much is searched, and how many items there are:
+live, how much is searched, and in kind: items on offer, slates a night, or whatever else is set:
 
 - GRU dynamics bring more clicks than linear ones;
 - the all-item likelihood brings more clicks than the slate likelihood;
@@ -13,18 +13,27 @@ live, how much is searched, and how many items there are:
 A claim holds in a regime if the 95 % interval of the difference, over worlds and users, is above 0,
 and there are worlds enough for a verdict. The turn is asked of the change of a difference: by how
 much more all-item leads slate with most search than with least, paired by world. It holds if that
-is above 0 and the lead changes sides.
+is above 0 and the lead changes sides. Single sites differ by luck, so means over all sites of a
+kind, a life or a share of search stand beside the map.
 """
 
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from itertools import product
-from typing import Any, Final, NamedTuple, Self
+from typing import Annotated, Any, Final, NamedTuple, Self
 
 import numpy as np
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
 
+from slatewise.config import Config
 from slatewise.errors import SlatewiseError
 from slatewise.experiments.comparison import compare_arms
 from slatewise.experiments.days import run_days
@@ -34,7 +43,8 @@ from slatewise.experiments.pooling import PooledEstimate
 from slatewise.experiments.power import Power, power
 from slatewise.experiments.rates import Rates, RateSample, pooled_row
 from slatewise.experiments.store import Row, Tables
-from slatewise.experiments.study import Bench, Study, Summary, Unit
+from slatewise.experiments.study import Bench, Study, Summary, Unit, merged
+from slatewise.simulation import load_config
 from slatewise.simulation.config import Share
 
 SLATE, LINEAR, ALL_ITEM = "slate-gru-hier", "slate-linear-hier", "all-item-gru-hier"
@@ -64,6 +74,21 @@ CLAIMS: Final = {
 TURN: Final = "turn"
 
 
+class SiteKind(Config):
+    """What else sites differ in, beside lives and search; without a setting, that of the study."""
+
+    offered: PositiveInt = 150
+    """Items on offer at any time."""
+    slates_a_day: PositiveFloat | None = None
+    """Mean number of slates that a person meets in a day."""
+    simulation: dict[str, Any] = Field(default={})
+    """Further settings of the simulator, over those of the study."""
+
+
+KindName = Annotated[str, Field(pattern=r"^[\w.+-]+$")]
+"""What may stand in the name of a unit."""
+
+
 class ClaimsConfig(OnlineConfig):
     """Settings of the study of claims."""
 
@@ -71,8 +96,8 @@ class ClaimsConfig(OnlineConfig):
     """Hours that items live; 0 for ever."""
     shares: tuple[Share, ...] = Field(default=(0.0, 0.5, 0.8), min_length=1)
     """Shares of search."""
-    catalogues: tuple[PositiveInt, ...] = Field(default=(2_000,), min_length=1)
-    """Numbers of items, over the days that the preset lasts."""
+    kinds: dict[KindName, SiteKind] = Field(default={"site": SiteKind()}, min_length=1)
+    """Kinds of sites by name: each has all lives and shares of search."""
     days: PositiveInt = 5
     """How long all learn from all."""
     own_days: NonNegativeInt = 0
@@ -89,34 +114,41 @@ class ClaimsConfig(OnlineConfig):
         return self
 
 
+_FOR_EVER: Final = {"hours": 0.0, "half_life": 0.0, "burst": 0.0, "new_groups": 0.0}
+
+
 class Regime(NamedTuple):
     """A site of the grid."""
 
+    kind: str
     life: float
     search: float
-    items: int
 
     @property
     def name(self) -> str:
         """What its unit is called."""
-        return f"life-{self.life:g}-search-{self.search:g}-items-{self.items}"
+        return f"{self.kind}-life-{self.life:g}-search-{self.search:g}"
 
     def of(self, config: ClaimsConfig) -> ClaimsConfig:
         """Return the settings of the site."""
-        given = dict(config.simulation)
+        kind = config.kinds[self.kind]
+        given = merged(config.simulation, kind.simulation)
         given["search_share"] = self.search
-        given["catalogue"] = dict(given.get("catalogue", {})) | {"items": self.items}
-        life = dict(given.get("life", {})) | {"hours": self.life}
-        if self.life:
-            given |= {"life": life, "policy": "front-page"}
-        else:
-            given["life"] = {"hours": 0.0}
-        return config.model_copy(update={"simulation": given})
+        life = {"hours": self.life} if self.life else _FOR_EVER
+        given["life"] = merged(given.get("life", {}), life)
+        given["policy"] = "front-page" if self.life else "random"
+        days = given.get("days", load_config(config.preset).days)
+        # Items are published all along: those on offer are a share of all that there will be.
+        turnover = (24 * days + self.life) / self.life if self.life else 1.0
+        items = round(kind.offered * turnover)
+        given["catalogue"] = merged(given.get("catalogue", {}), {"items": items})
+        visits = kind.slates_a_day or config.slates_a_day
+        return config.model_copy(update={"simulation": given, "slates_a_day": visits})
 
 
 def regimes(config: ClaimsConfig) -> list[Regime]:
     """Return all sites of the grid."""
-    return [Regime(*cell) for cell in product(config.lives, config.shares, config.catalogues)]
+    return [Regime(*cell) for cell in product(config.kinds, config.lives, config.shares)]
 
 
 def _parts(config: ClaimsConfig) -> list[str]:
@@ -166,7 +198,7 @@ def summarise(config: ClaimsConfig, tables: Tables) -> Summary:
         }
         for claim, own in _by_claim(rows).items()
     ]
-    shown: Tables = {"map": rows, "headline": headline}
+    shown: Tables = {"map": rows, "means": [*_means(compared)], "headline": headline}
     return Summary(shown, list(_findings(rows)), headline="headline")
 
 
@@ -191,7 +223,14 @@ def _compared(config: ClaimsConfig, tables: Tables) -> Iterator[_Compared]:
             found, seen = compare_arms(rates, claim.first.name, claim.second.name, "all")
             views = [row["views_per_item"] for row in _of(nights, {"part": claim.part})]
             gap = rates.rate(claim.first.name, "all") - rates.rate(claim.second.name, "all")
-            yield _Compared(_row(name, regime, float(np.mean(views)), found, seen), gap)
+            row = _row(name, regime, float(np.mean(views)), found, seen)
+            yield _Compared(_site(config, regime) | row, gap)
+
+
+def _site(config: ClaimsConfig, regime: Regime) -> Row:
+    """Return how large a site is."""
+    nightly = config.people() * regime.of(config).slates_a_day
+    return {"offered": config.kinds[regime.kind].offered, "slates_a_night": round(nightly)}
 
 
 def _of(rows: list[Row], fields: Mapping[str, Any]) -> list[Row]:
@@ -211,7 +250,7 @@ def _row(claim: str, regime: Regime, views: float, found: PooledEstimate, seen: 
 
 
 def _answer(found: PooledEstimate) -> str:
-    """Return the verdict of an interval; a few worlds tell nothing about others."""
+    """Return the verdict of an interval; a few worlds are not enough for one."""
     if len(found.by_seed) < WORLDS or found.low <= 0 <= found.high:
         return OPEN
     return YES if found.low > 0 else NO
@@ -219,27 +258,48 @@ def _answer(found: PooledEstimate) -> str:
 
 def _turns(compared: list[_Compared]) -> Iterator[Row]:
     """Yield whether all-item over slate turns between most search and least, of sites alike."""
-    sites: dict[tuple[float, int], list[_Compared]] = {}
+    sites: dict[tuple[str, float], list[_Compared]] = {}
     for one in compared:
         if one.row["claim"] == "all-item":
-            sites.setdefault((one.row["life"], one.row["items"]), []).append(one)
-    for (life, items), own in sites.items():
+            sites.setdefault((one.row["kind"], one.row["life"]), []).append(one)
+    for own in sites.values():
         most, least = (pick(own, key=lambda one: one.row["search"]) for pick in (max, min))
         if most is least or len(most.gap.values) != len(least.gap.values):
             continue
         found = (most.gap - least.gap).pooled()
-        regime = Regime(life, least.row["search"], items)
-        row = _row(TURN, regime, least.row["views_per_item"], found, power(found, math.nan))
-        yield row | {"holds": _turn(row["holds"], most.row, least.row)}
+        change = {**pooled_row(found), **asdict(power(found, math.nan))}
+        verdict = _turn(_answer(found), most.row, least.row)
+        yield least.row | change | {"claim": TURN, "holds": verdict}
 
 
 def _turn(change: str, most: Row, least: Row) -> str:
-    """Say whether the lead changes sides, from the verdict on its change and from both ends."""
+    """Return whether the lead changes sides, from its change and from both ends."""
     if most["holds"] == least["holds"] != OPEN:
         return NO
     if change == YES and not most["value"] > 0 > least["value"]:
         return OPEN
     return change
+
+
+def _means(compared: list[_Compared]) -> Iterator[Row]:
+    """Yield each claim's mean over all sites, and over those of each kind, life and share.
+
+    Worlds are averaged first, so that the interval over worlds is that of the mean.
+    """
+    for claim in CLAIMS:
+        own = [one for one in compared if one.row["claim"] == claim]
+        # Of other worlds, a site would change the mean by what they are like.
+        if not own or len({len(one.gap.values) for one in own}) > 1:
+            continue
+        for axis in ("all", *Regime._fields):
+            for level in dict.fromkeys(one.row.get(axis, "all") for one in own):
+                sites = [one.gap for one in own if one.row.get(axis, "all") == level]
+                found = RateSample(
+                    np.mean([gap.values for gap in sites], axis=0),
+                    np.mean([gap.resamples for gap in sites], axis=0),
+                ).pooled()
+                head = {"claim": claim, "axis": axis, "level": str(level), "sites": len(sites)}
+                yield head | pooled_row(found) | {"holds": _answer(found)}
 
 
 def _by_claim(rows: list[Row]) -> Mapping[str, list[Row]]:
@@ -275,18 +335,18 @@ def _findings(rows: list[Row]) -> Iterator[Finding]:
 
 def _where(row: Row) -> str:
     life = f"lives of {row['life']:g} h" if row["life"] else "items for ever"
-    return f"{life}, {row['search']:.0%} search, {row['items']:,} items"
+    return f"{row['kind']}, {life}, {row['search']:.0%} search"
 
 
-def settings_of(about: Mapping[str, Any]) -> tuple[list[float], list[float], list[int]]:
-    """Return the axes of the grid from what a result says of its settings."""
+def settings_of(about: Mapping[str, Any]) -> tuple[list[str], list[float], list[float]]:
+    """Return kinds, lives and shares of the grid from what a result says of its settings."""
     settings = about["settings"]
-    return settings["lives"], settings["shares"], settings["catalogues"]
+    return list(settings["kinds"]), settings["lives"], settings["shares"]
 
 
 STUDY: Final = Study(
     "claims",
-    "Where the paper's claims hold: maps over lives, search and catalogue",
+    "Where the paper's claims hold: maps over lives, search and kinds of sites",
     ClaimsConfig,
     units,
     run,

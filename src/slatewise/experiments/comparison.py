@@ -6,7 +6,7 @@ from typing import NamedTuple
 from slatewise.experiments.findings import Direction, Finding
 from slatewise.experiments.pooling import PooledEstimate
 from slatewise.experiments.power import Power, power, slate_variance
-from slatewise.experiments.rates import MEASURES, Measure, Rates, pooled_row
+from slatewise.experiments.rates import MEASURES, Measure, Rates, bounded, pooled_row
 from slatewise.experiments.store import Row
 
 
@@ -102,8 +102,9 @@ def differences(rates: Rates, reference: str, period: str) -> list[Row]:
     return rows
 
 
-def percent(found: PooledEstimate) -> str:
-    """Show a rate with its interval."""
+def percent(found: PooledEstimate, most: float = 1.0) -> str:
+    """Show a rate, or a ratio without a bound, with its interval."""
+    found = bounded(found, most)
     value, low, high = (f"{100 * number:.1f}" for number in (found.value, found.low, found.high))
     return f"{value} % [{low}, {high}]"
 

@@ -27,7 +27,7 @@ FIRST_DAY: Final = 19_000
 
 @dataclass(frozen=True)
 class DaySlates:
-    """The N slates that users met on one day, in the order of their meeting them."""
+    """The N slates shown to users on one day, in order."""
 
     user: Ints  # [N]
     arm: Ints  # [N]
@@ -86,7 +86,7 @@ class DailyLog:
         return (FIRST_DAY - self._window) * _DAY + round(hours * HOUR)
 
     def record(self, day: int, met: DaySlates) -> None:
-        """Keep what was met on a day, as a platform would see it."""
+        """Record the slates of a day as a platform would see them."""
         slates = pl.DataFrame({"slate": met.slates.tolist(), "scroll": met.scroll})
         self.days[day] = pl.DataFrame(
             {

@@ -27,6 +27,7 @@ from slatewise.model.fitted import SlateModel
 from slatewise.model.item_features import ItemFeatures
 from slatewise.slates.strategies import named_strategy
 from slatewise.training import fit
+from slatewise.training.unused import training_of
 
 
 def run_days(
@@ -42,13 +43,15 @@ def run_days(
     platform = Platform(config, config.simulated(seed), days, len(arms), bench.scratch)
     outcomes = Outcomes(config, seed, arms, platform.market)
     models: dict[str, SlateModel] = {}
+    served: dict[str, ServedModel] = {}
     platform.warm_up()
     for day in range(days):
         bench.progress(f"seed {seed}, day {day + 1}", day, days)
         dataset = platform.log.dataset(day)  # of the past alone: the day is yet to come
+        before = {name: one.learned() for name, one in served.items()}
         for variant in dict.fromkeys(arm.variant for arm in arms):
             models[variant] = retrain(
-                *(config, models, variant, dataset, 1_000 * seed + day), platform.log.table
+                *(config, before, variant, dataset, 1_000 * seed + day), platform.log.table
             )
         served = {
             name: ServedModel(model, dataset, platform, learning=config.between_nights)
@@ -73,12 +76,19 @@ def retrain(
 ) -> SlateModel:
     """Fit a variant to a night's dataset, from where it was the night before if there was one.
 
-    `items` is the items table of the night, for models that read features.
+    `items` is the items table of the night, for models that read features. A platform knows what is
+    on offer, so that weights of choices within slates rank unless the settings say otherwise: those
+    of the next click follow what the site shows; without a network their slates were worse in news.
     """
+    model = variant_config(variant, config.model, item_features=config.item_features)
+    if "ranking" not in config.model and model.likelihood != "all-item":
+        settings = {**config.model, "ranking": "slate"}
+        model = variant_config(variant, settings, item_features=config.item_features)
+    training = config.nightly if variant in models else config.training
     fitted = fit(
         dataset,
-        variant_config(variant, config.model),
-        config.nightly if variant in models else config.training,
+        model,
+        training_of(model, training),
         seed=seed,
         device=config.device,
         start=models.get(variant),

@@ -3,8 +3,8 @@
 A log is made of searches and of recommendations, and these come from somewhere: drawn at random,
 one promoted carousel for all, or an earlier model (a feedback loop). For every kind and every share
 of search a world of its own fills a window of log; every model learns from it, and its greedy
-slates are judged by the exact click probability of everybody who is there the next day. Nobody is
-shown them.
+slates are judged by their exact click probabilities for all users of the next day, without being
+shown.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,6 +26,7 @@ from slatewise.experiments.study import Bench, Study, Summary, Unit
 from slatewise.model.config import ModelConfig
 from slatewise.slates.strategies import Greedy
 from slatewise.training import fit
+from slatewise.training.unused import training_of, without_unused
 
 SLATE, ALL_ITEM, AWARE = "slate", "all-item", "source-aware"
 BIAS: Final[Mapping[str, Any]] = {"terms": ["bias"]}
@@ -98,17 +99,17 @@ def units(config: ExposureConfig) -> list[Unit]:
 def run(config: ExposureConfig, unit: Unit, bench: Bench) -> Tables:
     """Fill a log, and judge what every model makes of it."""
     kind, _, share = unit.part.partition("-")
-    policy = "random" if kind == "feedback" else kind
-    changes = {"search_share": float(share), "policy": policy}
+    changes = {"search_share": float(share)}
     world = config.simulated(unit.seed).model_copy(update=changes)
     platform = Platform(config, world, days=1, arms=1, folder=bench.scratch)
-    _fill(config, platform, kind, unit.seed, bench)
+    fill_log(config, platform, kind, unit.seed, bench)
     dataset = platform.log.dataset(day=0)
     head = {"seed": unit.seed, "kind": kind, "search_share": float(share)}
     rows = []
     for number, name in enumerate(config.models):
         bench.progress(f"seed {unit.seed}, {unit.part}", number, len(config.models))
-        model = fit(dataset, _model(config, name), config.training, seed=unit.seed)
+        spec = _model(config, name)
+        model = fit(dataset, spec, training_of(spec, config.training), seed=unit.seed)
         served = ServedModel(model, dataset, platform)
         who, expected = platform.judge(ModelPolicy(served, Greedy(), world.max_slate), day=0)
         rows.append(head | {"arm": name, "users": who, "expected": expected.round(6)})
@@ -116,13 +117,16 @@ def run(config: ExposureConfig, unit: Unit, bench: Bench) -> Tables:
 
 
 def _model(config: ExposureConfig, name: str) -> ModelConfig:
-    return ModelConfig.build({**config.model, **MODELS[name]}, f"model {name}")
+    model = ModelConfig.build({**config.model, **MODELS[name]}, f"model {name}")
+    return without_unused(model, item_features=False)
 
 
-def _fill(config: ExposureConfig, platform: Platform, kind: str, seed: int, bench: Bench) -> None:
+def fill_log(
+    config: ExposureConfig, platform: Platform, kind: str, seed: int, bench: Bench
+) -> None:
     """Fill a window of log; in a feedback loop models fill the later part of it."""
     if kind != "feedback":
-        platform.warm_up()
+        platform.warm_up(kind)
         return
     starts = np.linspace(-config.window, 0, ROUNDS + 1).round().astype(int).tolist()
     policy: ServingPolicy = platform.usual("random")
@@ -131,7 +135,8 @@ def _fill(config: ExposureConfig, platform: Platform, kind: str, seed: int, benc
         if first > starts[0]:
             bench.progress(f"seed {seed}, loop", first - starts[0], -starts[0])
             log = platform.log.dataset(first)
-            earlier = fit(log, _model(config, SLATE), config.training, seed=seed)
+            spec = _model(config, SLATE)
+            earlier = fit(log, spec, training_of(spec, config.training), seed=seed)
             policy = ModelPolicy(ServedModel(earlier, log, platform), Greedy(), k)
         for day in range(first, end):
             platform.day(day, [policy])

@@ -72,16 +72,25 @@ class Finding:
             return "cannot tell"
         return "agrees" if self.verdict == self.paper else "disagrees"
 
+    @property
+    def answer(self) -> str:
+        """The answer to the question in a few words: questions ask for what the paper found."""
+        if self.verdict == "cannot tell":
+            return "This study cannot tell."
+        if self.paper is None:
+            return "Yes." if self.verdict == "above" else "No, the opposite."
+        return "Yes, as in the paper." if self.agreement == "agrees" else "No, unlike in the paper."
+
     def sentence(self) -> str:
         """Return a sentence: the number, the interval, the verdict, the paper."""
         side = {
             "above": f"above {self.reference:g}",
             "below": f"below {self.reference:g}",
-            "cannot tell": f"cannot be told from {self.reference:g}",
+            "cannot tell": f"not clearly different from {self.reference:g}",
         }[self.verdict]
         if self._too_few:
             worlds = f"{self.worlds} world{'s' if self.worlds != 1 else ''}"
-            side = f"no verdict from {worlds}, which takes {WORLDS}"
+            side = f"no verdict from {worlds} ({WORLDS} needed)"
         note = f" ({self.note})" if self.note else ""
         sentence = f"{self.measure}: {self.interval()}, {side}{note}."
         if self.paper is None:
@@ -93,7 +102,7 @@ class Finding:
         return {
             "agrees": "this agrees",
             "disagrees": "this disagrees",
-            "cannot tell": "whether this agrees cannot be told",
+            "cannot tell": "this is undecided",
         }[self.agreement]
 
     def interval(self) -> str:

@@ -5,6 +5,7 @@ ever, but the platform does not record it. The rolling window then lacks that we
 moved past it. Beside it, how both fare when ever less of the log is search.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Final, Self
 
@@ -22,6 +23,7 @@ from slatewise.experiments.rates import (
     Measure,
     Rates,
     RateSample,
+    bounded,
     daily_rates,
     pooled_row,
 )
@@ -167,7 +169,7 @@ def _relative(rates: Rates, period: str, measure: Measure = "expected") -> RateS
 def _relative_rows(rates: Rates) -> list[Row]:
     return [
         {"period": period, "measure": measure}
-        | pooled_row(_relative(rates, period, measure).pooled())
+        | pooled_row(bounded(_relative(rates, period, measure).pooled(), math.inf))
         for period in rates.periods
         for measure in MEASURES
     ]
@@ -183,8 +185,10 @@ def _table2(rates: Rates) -> list[Row]:
                 "period": period,
                 "days": f"{min(days) + 1}–{max(days) + 1}",
                 "paper: all-item / slate": relative,
-                "all-item / slate": percent(_relative(rates, period).pooled()),
-                "of realised clicks": percent(_relative(rates, period, "clicks").pooled()),
+                "all-item / slate": percent(_relative(rates, period).pooled(), math.inf),
+                "of realised clicks": percent(
+                    _relative(rates, period, "clicks").pooled(), math.inf
+                ),
                 "paper: slate": slate,
                 "slate": percent(rates.rate(SLATE.name, period).pooled()),
                 "paper: all-item": all_item,

@@ -15,7 +15,7 @@ from slatewise.experiments.platform import Moment, Platform
 from slatewise.features.user_history import UserHistory
 from slatewise.model.fitted import SlateModel
 from slatewise.simulation.arrays import Ints
-from slatewise.slates.learning import Answer
+from slatewise.slates.learning import Answer, ItemLearner, learning_obstacle
 from slatewise.slates.recommender import Recommender
 from slatewise.slates.strategies import Strategy
 from slatewise.slates.users import Users
@@ -26,39 +26,45 @@ class ServedModel:
 
     New items are added as they appear, with the prior's full uncertainty, and taken off when their
     time is over; terms such as popularity count all that is recorded. With `learning`, answers to
-    recommendations move their items at once, as between nights. All of it through the library's own
-    `Recommender`.
+    recommendations move their items at once, as between nights, and the next night starts from
+    there. All of it through the library's own `Recommender`.
     """
 
     def __init__(
         self, model: SlateModel, log: SlateDataset, platform: Platform, *, learning: bool = False
     ) -> None:
-        self.model, self._platform, self._learning = model, platform, learning
+        self.model, self._platform = model, platform
         self._items = platform.log.items
         if not set(model.item_ids) <= set(self._items[Columns.ITEM]):
             raise SlatewiseError(
                 "the model's items are not those of a marketplace.", "Train it on its log."
             )
         self._recommender = Recommender(model)
+        self._learner = None
+        if learning and learning_obstacle(model) is None:
+            self._learner = ItemLearner(model, self._recommender.ranker.table)
         self._states = {name: t.state_after(log) for name, t in model.terms.with_state.items()}
         self._row_of = np.full(self._items.height, -1)
         self._numbers = np.array(model.item_ids, np.int64)  # by row
         self._row_of[self._numbers] = np.arange(len(self._numbers))
-        self._gone = np.zeros(self._items.height, np.bool_)
+        self._gone, self._moved = np.zeros((2, self._items.height), np.bool_)
         names = model.source_names
         self._sources = np.array([names.index(one) if one in names else -1 for one in SOURCES])
         self._time: int | None = None
 
     def arrive(self, moment: Moment, news: DaySlates) -> None:
-        """Bring items and terms up to a moment, after what was recorded since the last one.
+        """Update items and terms to a moment with what was recorded since the last one.
 
         Several strategies may share a model: only the first of them at a moment does anything.
         """
         if moment.time == self._time:
             return
         self._time = moment.time
-        if self._learning:  # before terms know more than they did when the slates were shown
-            self._recommender.learn(self._answers(news))
+        if self._learner is not None:
+            # Before terms know more than they did when the slates were shown.
+            moved = self._learner.moved(self._answers(news))
+            self._learner.put(moved)
+            self._moved[self._numbers[moved.rows]] = True
         self._change_items(moment.hours)
         if self._states:
             events = counted_events(news)
@@ -69,8 +75,16 @@ class ServedModel:
                 state.grow(len(self._numbers))
             self._recommender.refresh(self._states, moment.time)
 
+    def learned(self) -> SlateModel:
+        """Return the model as answers have moved its items: where the next night starts."""
+        if self._learner is None:
+            return self.model
+        numbers = np.flatnonzero(self._moved)
+        beliefs = self._learner.beliefs(self._row_of[numbers])
+        return self.model.with_beliefs(numbers.tolist(), *beliefs)
+
     def _answers(self, news: DaySlates) -> Iterator[Answer]:
-        """Return what became of recommendations since the last moment."""
+        """Return the outcomes of recommendations since the last moment."""
         met = news.only(~news.searched)
         (source,) = self._sources[[0]]
         clicked = (met.slates == met.clicks[:, None]) & (met.clicks >= 0)[:, None]
@@ -91,7 +105,8 @@ class ServedModel:
         `among` some items by number, if it is given.
         """
         known = [self._renumbered(one) for one in self._platform.memory.histories(who)]
-        users = Users.of_histories(known, seed, show_clicked=False)
+        source = int(self._sources[0]) if self._sources[0] >= 0 else None
+        users = Users.of_histories(known, seed, show_clicked=False, source=source)
         if among is not None:
             allow = self._row_of[among]
             users = replace(users, filters=[replace(one, allow=allow) for one in users.filters])
@@ -103,7 +118,7 @@ class ServedModel:
         return history.renumbered(self._row_of[history.items], self._sources[history.sources])
 
     def _change_items(self, hours: float) -> None:
-        """Offer what has appeared, and take off what has gone."""
+        """Add items that appeared, and remove those that left."""
         life = self._platform.market.life
         if life is None:
             return
@@ -133,7 +148,7 @@ class ModelPolicy:
         self._served, self._strategy, self._k = served, strategy, k
 
     def arrive(self, moment: Moment, news: DaySlates) -> None:
-        """Bring the model up to a moment."""
+        """Update the model to a moment."""
         self._served.arrive(moment, news)
 
     def slates(self, who: Ints, seed: int) -> Ints:

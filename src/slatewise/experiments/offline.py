@@ -25,7 +25,13 @@ from slatewise.evaluation.panel import ALL
 from slatewise.experiments.offline_summary import summarise
 from slatewise.experiments.store import Row, Tables
 from slatewise.experiments.study import Bench, Study, StudyConfig, Unit
-from slatewise.experiments.variants import VARIANTS, fit_variant, unknown_exposure, variant_config
+from slatewise.experiments.variants import (
+    VARIANTS,
+    fit_variant,
+    require_use,
+    unknown_exposure,
+    variant_config,
+)
 from slatewise.experiments.worlds import dataset_of, dataset_row
 from slatewise.model.config import ModelConfig
 from slatewise.plugins import is_import_path
@@ -53,7 +59,7 @@ class OfflineConfig(StudyConfig):
     @field_validator("models")
     @classmethod
     def _read(cls, models: dict[str, dict[str, Any] | str]) -> dict[str, dict[str, Any] | str]:
-        """Read the files now: a study goes on with the settings that it began with."""
+        """Read the files now, so that a resumed study keeps the settings it began with."""
         for name, given in models.items():
             if name in VARIANTS:
                 raise ValueError(f"there is a variant '{name}' already")
@@ -71,6 +77,7 @@ class OfflineConfig(StudyConfig):
                 if name not in known:
                     raise ValueError(f"there is no variant '{name}', only {', '.join(known)}")
                 self.variant(name)
+            require_use(self.model, self.names, known)
         except SlatewiseError as error:
             raise ValueError(error.problem.rstrip(".")) from error
         return self

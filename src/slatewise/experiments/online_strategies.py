@@ -131,14 +131,18 @@ def _periods(config: OnlineStrategiesConfig) -> dict[str, dict[str, range]]:
         last = range(config.own_days - third, config.own_days)
         periods[OWN] = {
             _whole(config.own_days): range(config.own_days),
-            f"first {third} days": range(third),
-            f"last {third} days": last,
+            _of_days("first", third): range(third),
+            _of_days("last", third): last,
         }
     return periods
 
 
 def _whole(days: int) -> str:
-    return f"all {days} days"
+    return _of_days("all", days)
+
+
+def _of_days(which: str, days: int) -> str:
+    return f"{which} day" if days == 1 else f"{which} {days} days"
 
 
 def _differences(config: OnlineStrategiesConfig, rates: Rates) -> list[Row]:
@@ -188,8 +192,8 @@ def _table3(
         row |= {
             "groups a slate": f"{found['distinct_groups']:.1f}",
             "distance in slate": f"{found['intra_list_distance']:.2f}",
-            "coverage": f"{found['coverage']:.0%}",
-            f"items under {config.few_views} views": f"{found['little_seen']:.1%}",
+            "coverage": f"{100 * found['coverage']:.0f} %",
+            f"items under {config.few_views} views": f"{100 * found['little_seen']:.1f} %",
         }
         rows.append(row)
     return rows

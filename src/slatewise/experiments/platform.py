@@ -1,4 +1,4 @@
-"""A simulated platform: a marketplace, its users, and the log of what they met, day by day."""
+"""A simulated platform: a marketplace, its users, and the log of their slates, day by day."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +14,7 @@ from slatewise.simulation import (
     FrontPagePolicy,
     Marketplace,
     Policy,
+    PromotedPagePolicy,
     SimulationConfig,
     TimedPolicy,
     Users,
@@ -76,7 +77,7 @@ class ServingPolicy(Protocol):
     """What fills the recommendation slates of an arm."""
 
     def arrive(self, moment: Moment, news: DaySlates) -> None:
-        """Bring everything up to a moment, after what was recorded since the last one."""
+        """Update everything to a moment with what was recorded since the last one."""
 
     def slates(self, who: Ints, seed: int) -> Ints:
         """Return slates [B, S] for the users `who` [B], now."""
@@ -101,7 +102,7 @@ class UsualPolicy:
 
 
 class Platform:
-    """Lets users meet slates and records them; days count from the start of the experiment.
+    """Shows slates to users and records them; days count from the start of the experiment.
 
     A day has `MOMENTS` at which people come, and what serves is brought up to date at each: items
     that have come and gone, histories, popularity. Chance is the same for all arms: who comes when,
@@ -118,20 +119,24 @@ class Platform:
         self.log = DailyLog(self.market, folder, config.window, config.split)
         self.memory = Memory(len(self.population))
 
-    def warm_up(self) -> None:
-        """Fill a window of log before day 0; the simulator's own policy recommends to all arms."""
-        usual = self.usual(self.market.config.policy)
+    def warm_up(self, policy: str | None = None) -> None:
+        """Fill a window of log before day 0; a policy of the simulator recommends to all arms."""
+        usual = self.usual(policy or self.market.config.policy)
         for day in range(-self._config.window, 0):
             self.day(day, [usual] * self._arms)
 
     def usual(self, name: str) -> UsualPolicy:
-        """Return a policy of the simulator; where items come and go, the only one that there is."""
+        """Return a policy of the simulator; where items come and go, the page that stands for it.
+
+        That is the newest items for all where one carousel is promoted, else a front page.
+        """
         market = self.market
-        policy = (
-            named_policy(name, market.catalogue)
-            if market.life is None
-            else FrontPagePolicy(market.life)
-        )
+        policy: Policy | TimedPolicy
+        if market.life is None:
+            policy = named_policy(name, market.catalogue)
+        else:
+            page = PromotedPagePolicy if name == "promoted" else FrontPagePolicy
+            policy = page(market.life)
         return UsualPolicy(market, self.population.users, policy)
 
     def day(self, day: int, policies: Sequence[ServingPolicy], *, lost: bool = False) -> DaySlates:
@@ -158,7 +163,7 @@ class Platform:
         return whole
 
     def moment(self, day: float) -> Moment:
-        """Return the moment at which a day, or a part of it, has gone by."""
+        """Return the moment at which a day, or a part of it, ends."""
         hours = self.log.hours(day)
         return Moment(hours, self.log.time(hours))
 

@@ -14,7 +14,7 @@ SURE: Final = 0.8
 
 @dataclass(frozen=True)
 class Power:
-    """What a comparison could have seen."""
+    """The smallest difference that a comparison could have detected."""
 
     smallest: float
     """the true difference that its interval leaves 0 out for in 4 of 5 such studies"""
@@ -25,9 +25,9 @@ class Power:
     def __str__(self) -> str:
         """Return it in a few words."""
         if math.isnan(self.smallest):
-            return "what it could have seen is not known"
+            return "the smallest detectable difference is not known"
         return (
-            f"could have seen ±{self.smallest:.4f}, for which a live test needs "
+            f"smallest detectable difference ±{self.smallest:.4f}; a live test for it needs "
             f"{rounded(self.live_slates)} slates an arm"
         )
 

@@ -10,7 +10,7 @@ judged on are then paired, two arms of different users independent, and so are t
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import numpy as np
@@ -123,10 +123,16 @@ class Rates:
         for arm, period in self._columns:
             counts = {what: self.count(arm, period, what) for what in _COLUMNS}
             for measure in MEASURES:
-                found = self.rate(arm, period, measure).pooled()
+                found = bounded(self.rate(arm, period, measure).pooled())
                 head = {"arm": arm, "period": period, "measure": measure, **counts}
                 rows.append(head | pooled_row(found))
         return rows
+
+
+def bounded(found: PooledEstimate, most: float = 1.0) -> PooledEstimate:
+    """Return a rate or ratio with what of its interval can be: few users widen it beyond that."""
+    low, high = np.clip([found.low, found.high], 0.0, most).tolist()
+    return replace(found, low=low, high=high)
 
 
 def pooled_row(found: PooledEstimate) -> Row:

@@ -23,6 +23,7 @@ import polars as pl
 from slatewise.errors import InputError, SlatewiseError
 from slatewise.experiments.findings import Finding
 from slatewise.files import atomic_file
+from slatewise.files import write_json as write_plain_json
 from slatewise.version import __version__
 
 Row = dict[str, Any]
@@ -51,14 +52,12 @@ def plain(value: Any) -> Any:
 
 
 def write_json(file: Path, value: Any, *, indent: int | None = 2) -> None:
-    """Write a JSON file that appears whole or not at all."""
-    text = json.dumps(plain(value), indent=indent, ensure_ascii=False, allow_nan=False)
-    with atomic_file(file) as partial:
-        partial.write_text(text + "\n", encoding="utf-8")
+    """Write what a study found as a JSON file that appears whole or not at all."""
+    write_plain_json(file, plain(value), indent=indent)
 
 
 def read_json(file: Path) -> dict[str, Any]:
-    """Read an object from a JSON file, or say that it is damaged."""
+    """Read an object from a JSON file, or raise an error if it is damaged."""
     try:
         value = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -125,17 +125,17 @@ class StudyConfig(Config):
     def simulated(self, seed: int) -> SimulationConfig:
         """Return the simulated world of a seed."""
         preset = load_config(self.preset, truth=self.truth).model_dump()
-        values = _over(preset, self.simulation) | {"seed": seed}
+        values = merged(preset, self.simulation) | {"seed": seed}
         return SimulationConfig.build(values, "simulation")
 
 
-def _over(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
-    """Change some values, section by section."""
-    merged = dict(base)
+def merged(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with some of them changed, section by section."""
+    result = dict(base)
     for key, value in change.items():
-        both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
-        merged[key] = _over(merged[key], value) if both else value
-    return merged
+        both = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
+        result[key] = merged(result[key], value) if both else value
+    return result
 
 
 ConfigT = TypeVar("ConfigT", bound=StudyConfig)

@@ -41,10 +41,11 @@ from slatewise.model.config import ModelConfig
 from slatewise.model.item_features import ItemFeatures
 from slatewise.model.registry import TERMS as REGISTERED
 from slatewise.model.terms.network import NetworkTerm
-from slatewise.selection import FEATURES, Choice, SelectionConfig, select
+from slatewise.selection import FEATURES, ModelChoice, SelectionConfig, select
 from slatewise.simulation.presets import PRESETS
 from slatewise.training import TrainingConfig, fit
 from slatewise.training.loop import Progress as State
+from slatewise.training.unused import training_of, without_unused
 
 BASELINES, WORTH = "baselines", "worth"
 WORLDS: Final = ("demo", "demo-outside", "news", "video")
@@ -153,7 +154,7 @@ def run(config: TermsConfig, unit: Unit, bench: Bench) -> Tables:
     fitted = fit(
         dataset,
         choice.model,
-        config.training,
+        training_of(choice.model, config.training),
         seed=unit.seed,
         item_features=features if choice.described else None,
         observer=observe,
@@ -177,7 +178,7 @@ def _features(dataset: SlateDataset) -> ItemFeatures | None:
 
 def _choice(
     config: TermsConfig, part: str, dataset: SlateDataset, features: ItemFeatures | None
-) -> Choice:
+) -> ModelChoice:
     """Return what a model of the study has; that of `--auto` is its beginning."""
     changes: dict[str, Any] = {}
     if part in TERMS:
@@ -189,7 +190,8 @@ def _choice(
     if part in (EVIDENCE, ALL):
         changes["evidence"] = dataset.source_names
     model = ModelConfig.build({**config.model, **changes}, f"model {part}")
-    return Choice(model, part in (FEATURES, ALL) and features is not None)
+    described = part in (FEATURES, ALL) and features is not None
+    return ModelChoice(without_unused(model, item_features=described), described)
 
 
 def _judge(

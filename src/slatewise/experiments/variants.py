@@ -1,6 +1,6 @@
 """The model variants that the paper compares, and ours beside them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from slatewise.data.dataset import SlateDataset
@@ -12,6 +12,7 @@ from slatewise.model.fitted import SlateModel
 from slatewise.plugins import load_object
 from slatewise.training import fit
 from slatewise.training.loop import Progress as State
+from slatewise.training.unused import training_of, unused_settings, without_unused
 
 PAPER_VARIANTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "slate-gru-hier": {"likelihood": "slate", "dynamics": "gru", "prior": "hierarchical"},
@@ -36,10 +37,47 @@ Variant = Mapping[str, Any] | str
 
 
 def variant_config(
-    name: str, settings: Mapping[str, Any], variants: Mapping[str, Variant] = VARIANTS
+    name: str,
+    settings: Mapping[str, Any],
+    variants: Mapping[str, Variant] = VARIANTS,
+    *,
+    item_features: bool = False,
 ) -> ModelConfig:
-    """Return the configuration of a variant, with settings that all variants share."""
-    given = variants[name]
+    """Return the configuration of a variant, with those shared settings that matter to it."""
+    own = _own_settings(variants[name])
+    model = ModelConfig.build({**settings, **own}, f"variant {name}")
+    unused = unused_settings(model, item_features=item_features)
+    for setting in unused.keys() & own.keys():
+        raise SlatewiseError(
+            f"variant {name}: the setting '{setting}' changes nothing: it is for "
+            f"{unused[setting]}.",
+            "Leave it out.",
+        )
+    return without_unused(model, item_features=item_features)
+
+
+def require_use(
+    settings: Mapping[str, Any],
+    names: Iterable[str],
+    variants: Mapping[str, Variant] = VARIANTS,
+    *,
+    item_features: bool = False,
+) -> None:
+    """Refuse shared settings that matter to no variant of a study."""
+    unused: list[dict[str, str]] = []
+    for name in names:
+        model = ModelConfig.build({**settings, **_own_settings(variants[name])}, f"variant {name}")
+        unused.append(unused_settings(model, item_features=item_features))
+    for setting in settings:
+        if unused and all(setting in each for each in unused):
+            raise ValueError(
+                f"the setting '{setting}' of the models changes nothing in any of them: it is for "
+                f"{unused[0][setting]}"
+            )
+
+
+def _own_settings(given: Variant) -> Mapping[str, Any]:
+    """Return the settings that make a variant."""
     if isinstance(given, str):
         found = load_object(given, "variant")
         if not isinstance(found, ModelConfig):
@@ -47,8 +85,8 @@ def variant_config(
                 f"{given} is no variant: it is a {type(found).__name__}.",
                 "Give the import path of a ModelConfig, such as MINE = ModelConfig(...).",
             )
-        given = found.model_dump(exclude_unset=True)
-    return ModelConfig.build({**settings, **given}, f"variant {name}")
+        return found.model_dump(exclude_unset=True)
+    return given
 
 
 def fit_variant(
@@ -67,7 +105,7 @@ def fit_variant(
     fitted = fit(
         dataset,
         model,
-        config.training,
+        training_of(model, config.training),
         seed=seed,
         device=config.device,
         observer=observe,

@@ -19,7 +19,7 @@ def run_in_processes(
     jobs: int,
     finished: Callable[[], None] = lambda: None,
 ) -> None:
-    """Do `work` on all tasks, `jobs` at a time; `finished` hears of each.
+    """Run `work` on all tasks, `jobs` at a time; call `finished` after each.
 
     The first failure, or an interruption, ends all of them at once.
     """

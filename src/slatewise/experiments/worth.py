@@ -22,7 +22,7 @@ from slatewise.evaluation.parts import scored_interactions
 from slatewise.features.linear_choice import LinearChoice
 from slatewise.simulation import Marketplace, SimulationConfig, Users
 from slatewise.simulation.arrays import Bools, Ints
-from slatewise.simulation.choice import Choice
+from slatewise.simulation.choice import ChoiceProbabilities
 from slatewise.simulation.log import HOUR, START, Chunk, chunks
 
 SWITCHES: Final[Mapping[str, Mapping[str, Mapping[str, float]]]] = {
@@ -140,7 +140,7 @@ def _choices(
     return found
 
 
-def _choice(market: Marketplace, users: Users, log: Chunk, rows: Ints) -> Choice:
+def _choice(market: Marketplace, users: Users, log: Chunk, rows: Ints) -> ChoiceProbabilities:
     hours = (log.time[rows] - START.astype(np.int64)) / HOUR
     return market.choice_probabilities(
         users, log.slates[rows], log.scroll[rows], log.user[rows], hours
@@ -163,21 +163,21 @@ def _replayed(market: Marketplace, log: Chunk) -> Iterator[tuple[Users, Ints]]:
         market.intent.advance(users, who, log.clicks[rows], rng)
 
 
-def _joined(parts: list[Choice]) -> Choice:
-    return Choice(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+def _joined(parts: list[ChoiceProbabilities]) -> ChoiceProbabilities:
+    return ChoiceProbabilities(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def _loss(true: Choice, other: Choice, searched: Bools) -> float:
+def _loss(true: ChoiceProbabilities, other: ChoiceProbabilities, searched: Bools) -> float:
     """Mean divergence of `other` from the truth, calibrated by source."""
     total = 0.0
     for rows in (np.flatnonzero(searched), np.flatnonzero(~searched)):
         if len(rows):
-            parts = (Choice(c.items[rows], c.no_click[rows]) for c in (true, other))
+            parts = (ChoiceProbabilities(c.items[rows], c.no_click[rows]) for c in (true, other))
             total += len(rows) * _calibrated(*parts)
     return max(0.0, total / len(searched))  # rounding leaves −1e-12 where nothing is lost
 
 
-def _calibrated(true: Choice, other: Choice) -> float:
+def _calibrated(true: ChoiceProbabilities, other: ChoiceProbabilities) -> float:
     """Mean divergence after calibration: utility is temperature · log(q_i / q_none) + level."""
     p, q = (np.column_stack([c.items, c.no_click]) for c in (true, other))  # [N, S + 1]
     row, option = np.nonzero(p)

@@ -10,7 +10,7 @@ from typing import Any
 from slatewise.errors import SlatewiseError
 from slatewise.experiments.store import STUDY, StudyResult, read_json
 from slatewise.experiments.study import STUDIES
-from slatewise.report.section import Section, Table, text_of
+from slatewise.report.section import Section, Table, counted, text_of
 from slatewise.report.takeaway import Takeaway
 
 
@@ -24,7 +24,8 @@ class StudyEntry:
     @property
     def takeaway(self) -> Takeaway | None:
         """What the first screen says of it."""
-        tried = str(self.result.about["title"])
+        title = str(self.result.about["title"])
+        tried = title.partition(": ")[2] or title
         return self.section.takeaway or Takeaway.of_findings(tried, self.result.findings)
 
 
@@ -76,13 +77,13 @@ def agreement(report: Report) -> str:
     all_ = [finding for shown in report.studies for finding in shown.result.findings]
     held = [finding.agreement for finding in all_ if finding.paper is not None]
     if not held:
-        return f"{len(all_)} comparisons; the paper makes none of them."
+        return f"{counted(len(all_), 'comparison')}, not in the paper."
     agrees, disagrees = held.count("agrees"), held.count("disagrees")
     return (
-        f"{len(held)} comparisons can be held against the paper: {agrees} agree, "
-        f"{disagrees} disagree, and {len(held) - agrees - disagrees} are undecided. "
-        f"{len(all_) - len(held)} more are not in the paper. Each verdict follows from whether the "
-        "95 % interval leaves the reference out."
+        f"Comparisons that are in the paper too: {len(held)}; {agrees} agree, "
+        f"{disagrees} disagree, {len(held) - agrees - disagrees} undecided. "
+        f"Not in the paper: {len(all_) - len(held)}. A verdict needs a 95 % interval "
+        "that excludes the reference."
     )
 
 
@@ -100,7 +101,8 @@ def what_was_run(result: StudyResult) -> str:
     cpu = sum(unit["cpu_seconds"] for unit in about["units"].values())
     seeds = ", ".join(map(str, about["seeds"]))
     return (
-        f"Run on {on}. Seeds {seeds}; {len(seconds)} units in {duration(sum(seconds))} "
+        f"Run on {on}. Seed{'s' * (len(about['seeds']) > 1)} {seeds}; "
+        f"{counted(len(seconds), 'unit')} in {duration(sum(seconds))} "
         f"({duration(cpu)} of CPU time)."
     )
 

@@ -34,13 +34,19 @@ def layout(x: str, y: str = "", *, height: int = 380, **changes: Any) -> dict[st
         "hoverlabel": {"align": "left"},
         "modebar": {"orientation": "v"},
         "legend": {"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0},
-        "xaxis": axis | {"title": {"text": plain(x)}},
+        # Turned tick labels would run into the title below them.
+        "xaxis": axis | {"tickangle": 0, "title": {"text": plain(x), "standoff": 12}},
         "yaxis": axis | {"title": {"text": plain(y)}},
     }
     for name, value in changes.items():
         merge = isinstance(value, Mapping) and isinstance(base.get(name), Mapping)
         base[name] = base[name] | value if merge else value
     return base
+
+
+def whole_days(days: int) -> dict[str, Any]:
+    """Return what an axis of days needs to have ticks at whole days alone."""
+    return {"tick0": 1, "dtick": max(1, round(days / 10))}
 
 
 class Bar(NamedTuple):

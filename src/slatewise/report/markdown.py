@@ -23,7 +23,9 @@ def _parts(report: Report) -> Iterator[str]:
         if shown.result.findings:
             yield f"### {plain(shown.section.title)}"
             yield "\n".join(
-                f"- **{plain(finding.question)}** ({finding.agreement}) {plain(finding.sentence())}"
+                f"- **{plain(finding.question)}** "
+                f"({finding.agreement.replace('cannot tell', 'undecided')}) "
+                f"{plain(finding.sentence())}"
                 for finding in shown.result.findings
             )
     for name in report.unfinished:

@@ -15,7 +15,7 @@ from slatewise.report.contents import Report, StudyEntry, agreement, run_tables,
 from slatewise.report.section import Figure, Table, csv_text
 from slatewise.version import __version__
 
-TITLE: Final = "slatewise: the paper's experiments"
+TITLE: Final = "slatewise: what was tried, and what won"
 
 # The page may load nothing: what is not in the file is not fetched, whatever a script tries.
 _POLICY: Final = (
@@ -26,7 +26,8 @@ _POLICY: Final = (
 MOST_BYTES: Final = 100_000
 """The longest table that is put inside the page as CSV."""
 
-_INTERVAL: Final = re.compile(r"(\S+) (\[\S+, \S+\])")
+_INTERVAL: Final = re.compile(r"([^\[\]]+) (\[[^\[\]]+\])")
+"""A value, perhaps with its unit, and its interval."""
 
 
 def html_page(report: Report) -> str:
@@ -69,7 +70,8 @@ def _top(report: Report) -> Iterator[str]:
     yield f"<header><h1>{escape(TITLE)}</h1>"
     yield (
         "<p>Every number here was computed by the studies below, and every verdict follows from "
-        "a number and its interval. Figures can be hovered over and zoomed into.</p>"
+        "a number and its interval. Models are named by likelihood, dynamics and prior of the "
+        "items: slate-gru-hier has the slate likelihood, a GRU and a hierarchical prior.</p>"
     )
     yield f"<nav>{links}</nav></header>\n<main>"
     yield from _glance(report)
@@ -92,7 +94,8 @@ def _glance(report: Report) -> Iterator[str]:
     """Show on the first screen what was tried, what won, by how much, and how sure that is."""
     cards = [
         f'<article><h3><a href="#{escape(shown.result.name)}">{escape(shown.section.title)}</a>'
-        f'</h3>\n<p class="won">{escape(found.won)}</p>\n<p>{escape(found.margin)}</p>\n'
+        f'</h3>\n<p class="won">{escape(found.won)}</p>\n<p>{escape(found.meaning)}</p>\n'
+        f'<p class="caption">{escape(found.margin)}</p>\n'
         f'<p><span class="badge {"certain" if found.certain else "cannot-tell"}">'
         f'{escape(found.sure)}</span></p>\n<p class="caption">Tried: {escape(found.tried)}</p>'
         "</article>"
@@ -110,7 +113,7 @@ def _finding(finding: Finding) -> str:
     label = {
         "agrees": "agrees with the paper",
         "disagrees": "disagrees with the paper",
-        "cannot tell": "cannot be told",
+        "cannot tell": "undecided",
         "not in the paper": "not in the paper",
     }[finding.agreement]
     return (

@@ -1,8 +1,9 @@
-"""What to take away from a study at a glance: what was tried, what won, by how much, how sure."""
+"""The takeaway of a study: what was tried, what won, by how much, and how certain that is."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
 from slatewise.experiments.findings import WORLDS, Finding, shown_interval
 
@@ -21,12 +22,26 @@ class PairedDifference(NamedTuple):
         return PairedDifference(self.reference, self.name, -self.value, -self.high, -self.low)
 
 
+Unit = Literal["nats", "click rate"]
+
+
+def in_plain_words(ahead: PairedDifference, unit: Unit) -> str:
+    """Say what a difference comes to, without its unit."""
+    if unit == "nats":  # a mean of logarithms: the ratio of probabilities is its exponential
+        share = f"{math.expm1(ahead.value):.1%}".replace("%", " %")
+        return f"What users did is {share} more probable under it than under “{ahead.reference}”."
+    more = f"{1000 * ahead.value:.{0 if ahead.value >= 0.01 else 1}f}"
+    return f"Of 1,000 slates, {more} more are clicked than with “{ahead.reference}”."
+
+
 @dataclass(frozen=True)
 class Takeaway:
-    """Four answers for a reader in a hurry."""
+    """Five answers for a reader in a hurry."""
 
     tried: str
     won: str
+    meaning: str
+    """the margin in plain words"""
     margin: str
     sure: str
     certain: bool
@@ -37,7 +52,7 @@ class Takeaway:
         cls,
         tried: str,
         differences: Sequence[PairedDifference],
-        unit: str,
+        unit: Unit,
         *,
         worlds: int | None = None,
     ) -> Self | None:
@@ -55,14 +70,15 @@ class Takeaway:
         ahead = best if best.value > 0 else best.turned()
         shown = shown_interval(ahead.value, ahead.low, ahead.high, signed=True)
         margin = f"{shown} {unit} over {ahead.reference}, on the same users"
+        meaning = in_plain_words(ahead, unit)
         if worlds is not None and worlds < WORLDS:
-            words = f"no verdict: {worlds} simulated world{'s' * (worlds > 1)}, it takes {WORLDS}"
-            return cls(tried, ahead.name, margin, words, False)
+            words = f"no verdict: {worlds} simulated world{'s' * (worlds > 1)} ({WORLDS} needed)"
+            return cls(tried, f"“{ahead.name}” leads", meaning, margin, words, False)
         if ahead.low > 0:
-            return cls(tried, ahead.name, margin, "sure: the 95 % interval leaves 0 out", True)
-        return cls(
-            tried, f"{ahead.name} leads", margin, "cannot be told apart by this study", False
-        )
+            settled = "settled: the 95 % interval excludes 0"
+            return cls(tried, f"“{ahead.name}” wins", meaning, margin, settled, True)
+        unclear = "no clear difference in this study"
+        return cls(tried, f"“{ahead.name}” leads", meaning, margin, unclear, False)
 
     @classmethod
     def of_findings(cls, tried: str, findings: Sequence[Finding]) -> Self | None:
@@ -72,4 +88,4 @@ class Takeaway:
         settled = [finding for finding in findings if finding.verdict != "cannot tell"]
         count = f"{len(settled)} of {len(findings)} questions settled"
         first = (settled or findings)[0]
-        return cls(tried, first.question, first.sentence(), count, bool(settled))
+        return cls(tried, first.question, first.answer, first.sentence(), count, bool(settled))

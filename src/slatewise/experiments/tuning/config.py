@@ -7,7 +7,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 from slatewise.errors import SlatewiseError
 from slatewise.experiments.study import StudyConfig
 from slatewise.experiments.tuning.space import Range, Space, checked_ranges
-from slatewise.experiments.variants import VARIANTS, variant_config
+from slatewise.experiments.variants import VARIANTS, require_use, variant_config
 
 
 class TuneConfig(StudyConfig):
@@ -43,6 +43,7 @@ class TuneConfig(StudyConfig):
             raise ValueError("a variant is given twice")
         try:
             checked_ranges(self.ranges)
+            require_use(self.model, self.variants)
         except SlatewiseError as error:
             raise ValueError(error.problem.rstrip(".")) from error
         return self

@@ -36,7 +36,7 @@ def units(config: TuneConfig) -> list[Unit]:
 
 
 def run(config: TuneConfig, unit: Unit, bench: Bench) -> Tables:
-    """Search, or go on searching; then judge the best trial and ask the surrogate for surfaces."""
+    """Search, or resume a search; then judge the best trial and compute surfaces."""
     require_ax()
     dataset, space = dataset_of(config, unit.seed, bench), config.space(unit.part)
     if unknown := unknown_exposure(space.model, dataset):

@@ -10,6 +10,7 @@ from slatewise.config import Search
 from slatewise.errors import SlatewiseError
 from slatewise.model.config import ModelConfig
 from slatewise.training.config import TrainingConfig
+from slatewise.training.unused import matters, training_of
 
 Range = tuple[float, float]
 Point = dict[str, float]
@@ -61,7 +62,7 @@ def searched(model: ModelConfig) -> list[str]:
     return [
         name
         for name in known_ranges()
-        if name in TrainingConfig.model_fields or model.matters(name)
+        if name in TrainingConfig.model_fields or matters(model, name)
     ]
 
 
@@ -113,10 +114,9 @@ class Space:
     def configs(self, point: Mapping[str, float]) -> tuple[ModelConfig, TrainingConfig]:
         """Return the configurations of a point."""
         model = {name: value for name, value in point.items() if name != "learning_rate"}
-        return (
-            self.model.changed(**model),
-            self.training.model_copy(update={"learning_rate": point["learning_rate"]}),
-        )
+        changed = self.model.changed(**model)
+        training = self.training.model_copy(update={"learning_rate": point["learning_rate"]})
+        return changed, training_of(changed, training)
 
 
 def checked_ranges(ranges: Mapping[str, Range]) -> dict[str, Range]:

@@ -12,6 +12,7 @@ from slatewise.experiments.tuning.config import TuneConfig
 from slatewise.experiments.tuning.scoring import METRICS, difference
 from slatewise.model.config import ModelConfig
 from slatewise.training.config import TrainingConfig
+from slatewise.training.unused import matters
 
 
 def summarise(config: TuneConfig, tables: Tables) -> Summary:
@@ -107,12 +108,14 @@ def _files(config: TuneConfig, tables: Tables) -> Iterator[tuple[str, str]]:
 
 
 def as_toml(model: ModelConfig, training: TrainingConfig) -> str:
-    """Write both configurations, every setting included, as `train --config` reads them."""
+    """Write both configurations, every setting that matters, as `train --config` reads them."""
+    settings = ModelConfig.settings()
+    unused = {name for name in settings if not matters(model, name, item_features=False)}
     lines = []
     for section, config in (("model", model), ("training", training)):
         lines.append(f"\n[{section}]")
-        values = config.model_dump(exclude_none=True)
-        lines += [f"{name} = {_toml(value)}" for name, value in values.items()]
+        values = config.model_dump(exclude_none=True).items()
+        lines += [f"{name} = {_toml(value)}" for name, value in values if name not in unused]
     return "\n".join(lines) + "\n"
 
 

@@ -31,7 +31,7 @@ _GRID: Final = 25
 
 
 def require_ax() -> None:
-    """Refuse to go on without Ax."""
+    """Raise an error if Ax is not installed."""
     if find_spec("ax") is None:
         raise SlatewiseError("the search needs Ax, which is not installed.", install_remedy("tune"))
 

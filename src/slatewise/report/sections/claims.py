@@ -1,17 +1,26 @@
 """Maps of the paper's claims over the regime of a site, with the boundary where each turns."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
+import numpy as np
 import polars as pl
 
-from slatewise.experiments.claims import CLAIMS, OPEN, TURN, settings_of
+from slatewise.experiments.claims import CLAIMS, NO, OPEN, TURN, YES, settings_of
+from slatewise.experiments.findings import shown_interval
 from slatewise.experiments.store import StudyResult
 from slatewise.report import figures
 from slatewise.report.section import Figure, Section, Table
 
 _DIVERGING = ((0.0, "#D55E00"), (0.5, "#ffffff"), (1.0, "#0072B2"))
 """Orange where the opposite holds, blue where the claim does."""
+_WORDS: Final = {"kind": "kind of site", "life": "life of items", "search": "share of search"}
+_AXES: Final[dict[str, Callable[[str], str]]] = {
+    "kind": str,
+    "life": lambda level: _life(float(level)),
+    "search": lambda level: f"{float(level):.0%}",
+}
+"""How levels of the grid are shown."""
 
 
 def section(result: StudyResult) -> Section:
@@ -26,6 +35,7 @@ def section(result: StudyResult) -> Section:
             "Read it so: find the cell nearest to your site. Where it is blue with a star, expect "
             "what the claim says; where it is orange with a star, the opposite; elsewhere these "
             "worlds cannot tell, and a difference, if there is one, is smaller than the interval.",
+            *_expectations(result),
         ],
         [
             Table.of(
@@ -33,19 +43,53 @@ def section(result: StudyResult) -> Section:
                 "In how many regimes each claim holds",
                 file="headline",
             ),
+            Table.of(result.tables["means"], "Means over sites", file="means"),
             Table.of(result.tables["map"], "Every claim in every regime", file="map"),
         ],
         [*_maps(result), *_turns(result)],
     )
 
 
-def _maps(result: StudyResult) -> Iterator[Figure]:
-    lives, shares, catalogues = settings_of(result.about)
+def _expectations(result: StudyResult) -> Iterator[str]:
+    """Yield for each claim what a site should expect, and what that depends on most."""
+    sites, means = result.tables["map"], result.tables["means"]
     for name, claim in CLAIMS.items():
-        for items in catalogues:
-            rows = result.tables["map"].filter(claim=name, items=items)
+        own, levels = sites.filter(claim=name), means.filter(claim=name)
+        if not own.height or not levels.height:
+            continue
+        count = {answer: own.filter(holds=answer).height for answer in (YES, NO)}
+        whole = levels.filter(axis="all").row(0, named=True)
+        text = (
+            f"{claim.text[0].upper()}{claim.text[1:]}: it holds in {count[YES]} of {own.height} "
+            f"sites, the opposite in {count[NO]}. Over all sites expect {_points(whole)} points."
+        )
+        axes = [axis for axis in _AXES if levels.filter(axis=axis).height > 1]
+        if axes:
+            most = max(axes, key=lambda axis: _reach(levels.filter(axis=axis)))
+            rows = levels.filter(axis=most).iter_rows(named=True)
+            told = "; ".join(f"{_AXES[most](row['level'])} {_points(row)}" for row in rows)
+            text += f" It depends most on the {_WORDS[most]}: {told}."
+        yield text
+
+
+def _reach(levels: pl.DataFrame) -> float:
+    """Return how far apart the means over sites of some levels are."""
+    return float(np.ptp(levels["value"].to_numpy()))
+
+
+def _points(row: dict[str, Any]) -> str:
+    """Return a difference in points of click rate, with its interval."""
+    value, low, high = (100 * row[name] for name in ("value", "low", "high"))
+    return shown_interval(value, low, high, signed=True, decimals=1)
+
+
+def _maps(result: StudyResult) -> Iterator[Figure]:
+    kinds, lives, shares = settings_of(result.about)
+    for name, claim in CLAIMS.items():
+        for kind in kinds:
+            rows = result.tables["map"].filter(claim=name, kind=kind)
             if rows.height:
-                more = f", {items:,} items" if len(catalogues) > 1 else ""
+                more = f", {kind}" if len(kinds) > 1 else ""
                 yield _map(rows, f"Where: {claim.text}{more}", lives, shares)
 
 
@@ -55,7 +99,7 @@ def _turns(result: StudyResult) -> Iterator[Figure]:
     if rows.height:
         bars = [
             figures.Bar(
-                f"{_life(row['life'])}, {row['items']:,} items{_star(row)}",
+                f"{row['kind']}, {_life(row['life'])}{_star(row)}",
                 *(row["value"], row["low"], row["high"], row["by_seed"]),
             )
             for row in rows.iter_rows(named=True)

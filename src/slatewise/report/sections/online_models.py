@@ -6,7 +6,7 @@ import polars as pl
 
 from slatewise.experiments.store import StudyResult
 from slatewise.report import figures
-from slatewise.report.section import Figure, Section, Table, text_of
+from slatewise.report.section import Figure, Section, Table, counted, text_of
 from slatewise.report.takeaway import PairedDifference, Takeaway
 
 MEASURES = (
@@ -25,9 +25,10 @@ def section(result: StudyResult) -> Section:
         str(result.about["title"]),
         [
             "Every variant gets an equal random share of the simulated users for "
-            f"{settings['days']} days, and recommends greedily. Users stay in their arm; search "
-            "answers all alike. Every night all models are retrained on the log of all arms, the "
-            f"last {settings['window']} days of it.",
+            f"{counted(settings['days'], 'day')}, and recommends greedily. Users stay in their "
+            "arm; search answers all alike. Every night all models are retrained on the log of all "
+            "arms, the "
+            f"{_last_days(settings['window'])} of it.",
             MEASURES,
         ],
         [
@@ -45,11 +46,15 @@ def section(result: StudyResult) -> Section:
             daily(result.tables["daily"], "Figure 2: click rate by day", "daily"),
         ],
         arms_takeaway(
-            f"{settings['days']} days of simulated users for each of the variants, all greedy",
+            f"{counted(settings['days'], 'day')} of simulated users for each variant, all greedy",
             result.tables["differences"],
             len(result.about["seeds"]),
         ),
     )
+
+
+def _last_days(window: int) -> str:
+    return "last day" if window == 1 else f"last {window} days"
 
 
 def arms_takeaway(tried: str, differences: pl.DataFrame, worlds: int) -> Takeaway | None:
@@ -90,7 +95,12 @@ def daily(rows: pl.DataFrame, title: str, file: str, caption: str = "") -> Figur
         )
         for (arm,), part in rows.sort("day").group_by("arm", maintain_order=True)
     ]
-    layout = figures.layout("day", "clicks per recommendation slate", height=420)
+    layout = figures.layout(
+        "day",
+        "clicks per recommendation slate",
+        height=420,
+        xaxis=figures.whole_days(rows["day"].n_unique()),
+    )
     caption = caption or (
         "Realised clicks, all seeds together, with 95 % credible intervals that know of users. "
         "A day of one arm is few slates: look for what lasts."

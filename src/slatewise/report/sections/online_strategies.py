@@ -99,7 +99,9 @@ def _little_seen(slates: pl.DataFrame) -> Figure:
         )
         for (arm,), part in rows.sort("day").group_by("arm", maintain_order=True)
     ]
-    layout = figures.layout("day", "share of positions")
+    layout = figures.layout(
+        "day", "share of positions", xaxis=figures.whole_days(rows["day"].n_unique())
+    )
     caption = "How much of what is shown are items that the model knows little of."
     title = "Places given to little-seen items, each learning from its own"
     return Figure(title, figures.lines(drawn), layout, caption, "slates")

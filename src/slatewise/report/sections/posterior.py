@@ -57,7 +57,7 @@ def _example(result: StudyResult) -> Iterator[Table]:
     )
     slates = result.tables["example_slates"]
     cell = pl.format(
-        "{} ({}) {} [{}]",
+        "{} ({}) {} ± {}",
         *("item", "group"),
         *(pl.col(name).map_elements(_short, pl.String) for name in ("relevance", "uncertainty")),
     )
@@ -67,8 +67,8 @@ def _example(result: StudyResult) -> Iterator[Table]:
     yield Table.of(
         shown,
         "What she would be shown next",
-        caption="Item (group), expected relevance exp(utility) and [its posterior standard "
-        "deviation]. Greedy takes the best by expectation; Thompson sampling draws one posterior "
+        caption="Item (group), expected relevance exp(utility) ± its posterior standard "
+        "deviation. Greedy takes the best by expectation; Thompson sampling draws one posterior "
         "sample for the slate; in-slate Thompson sampling draws one for every position, so that "
         "items of which little is known get a place.",
         file="example_slates",
