@@ -61,6 +61,8 @@ export interface ChangedAnswer {
 export interface ErasedAnswer {
   user_id: string;
   slates: number;
+  /** what is left of it for the moment */
+  notes: string[];
 }
 
 /** What a user did with a slate; for a slate that others made, also what it was. */
@@ -123,7 +125,7 @@ export interface ItemBody {
    * what is known of it, for models that were trained with such features; all that there
    * are, or null to keep those that the service has
    */
-  features?: Record<string, number | boolean | string | number[] | null> | null;
+  features?: Record<string, number | boolean | string | number[] | string[] | null> | null;
 }
 
 /** What a model knows of an item. */
@@ -157,7 +159,7 @@ export interface NamedItemBody {
    * what is known of it, for models that were trained with such features; all that there
    * are, or null to keep those that the service has
    */
-  features?: Record<string, number | boolean | string | number[] | null> | null;
+  features?: Record<string, number | boolean | string | number[] | string[] | null> | null;
   id: string | number;
 }
 
@@ -191,6 +193,8 @@ export interface RankBody {
   clicks?: (string | number)[];
   /** how many to return, the best; all without it */
   k?: number | null;
+  /** where the list is shown; without it, or if the model does not know it, the usual one */
+  source?: string | null;
 }
 
 /** An item in its order. */
@@ -242,7 +246,10 @@ export interface RecommendBody {
   groups?: number | Record<string, number> | null;
   /** whether items she clicked before may be shown again */
   clicked?: "exclude" | "show";
-  /** what the slate is called in the log; the configuration has the usual name */
+  /**
+   * where the slate will be shown, and what it is called in the log; the configuration has
+   * the usual name, and a model that does not know it yet takes that of most slates
+   */
   source?: string | null;
   /** seed of everything random; drawn and returned if not given */
   seed?: number | null;

@@ -57,7 +57,7 @@ class AsyncClient:
         return await self._send(calls.rank(items, options), timeout)
 
     async def feedback(self, events: Iterable[Event]) -> list[EventResult]:
-        """Send what became of slates, in batches; return what became of each event, in order."""
+        """Send feedback in batches; return the result of each event, in order."""
         results: list[EventResult] = []
         for batch in calls.batches(events):
             found = await self._send(calls.feedback(batch))

@@ -60,7 +60,7 @@ def rank(items: Sequence[str], options: RankOptions) -> Call[Ranking]:
 
 
 def feedback(events: Sequence[Event]) -> Call[list[EventResult]]:
-    """Send what became of slates."""
+    """Send feedback on slates."""
     sent = [event.model_dump(exclude_none=True) for event in events]
     return Call("POST", "/v1/feedback", _results, {"events": sent})
 
@@ -100,7 +100,7 @@ def experiment() -> Call[dict[str, Any]]:
 
 
 def answer_of(call: Call[Answer], response: httpx.Response) -> Answer:
-    """Return what a response says, or raise what is wrong."""
+    """Return the content of a response, or raise its error."""
     if response.is_success:
         return call.read(response.json())
     if response.status_code == httpx.codes.NOT_FOUND and call.missing is not None:

@@ -61,7 +61,7 @@ class Client:
         return self._send(calls.rank(items, options), timeout)
 
     def feedback(self, events: Iterable[Event]) -> list[EventResult]:
-        """Send what became of slates, in batches; return what became of each event, in order."""
+        """Send feedback in batches; return the result of each event, in order."""
         sent = (self._send(calls.feedback(batch)) for batch in calls.batches(events))
         return [result for results in sent for result in results]
 

@@ -31,6 +31,7 @@ class RankOptions(TypedDict):
     user_id: NotRequired[str]
     clicks: NotRequired[list[str]]
     k: NotRequired[int]
+    source: NotRequired[str]
 
 
 class SlateItem(_Value):
@@ -103,7 +104,7 @@ class Event(_Value):
 
 
 class EventResult(_Value):
-    """What became of an event: what is recorded is on disk."""
+    """The result of an event; if recorded, it is on disk."""
 
     slate_id: str
     status: Literal["recorded", "duplicate", "refused"]

@@ -1,6 +1,7 @@
 """Where slates are made, and what that costs."""
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -8,7 +9,9 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
 
+from slatewise.service.http import backend as backend_module
 from slatewise.service.http.backend import QUICK, Backend
 from slatewise.service.serving import Request
 from tests.service.http.conftest import TestClient
@@ -141,3 +144,46 @@ def test_the_processor_time_of_slates_is_counted_by_thread(
     after = cpu(backend)
     assert 0.05 <= after.pop(thread) - before.pop(thread) < 0.15
     assert after == before
+
+
+def test_a_slate_that_takes_long_costs_its_token_more(
+    make: Callable[..., str], backend: Backend
+) -> None:
+    make()
+    before = backend.gate.rate.taken(0)
+    make(0.0)
+    assert backend.gate.rate.taken(0) - before < 20
+    before = backend.gate.rate.taken(0)
+    make(0.1)
+    assert 90 < backend.gate.rate.taken(0) - before < 500
+
+
+@pytest.mark.parametrize("usual", [0.0, 1.0])
+def test_a_slate_that_waited_too_long_for_its_turn_is_refused(
+    client: TestClient, backend: Backend, monkeypatch: pytest.MonkeyPatch, usual: float
+) -> None:
+    assert client.post("/v1/recommend", json={"user_id": "anna"}).status_code == 200
+    monkeypatch.setattr(backend_module, "LATE", -1.0)
+    backend._usual = usual
+    answer = client.post("/v1/recommend", json={"user_id": "anna"})
+    assert answer.status_code == 503
+    assert answer.headers["retry-after"]
+    assert client.post("/v1/rank", json={"items": ["item-1"]}).status_code == 503
+    assert client.get("/health/ready").status_code == 200
+
+
+def test_the_last_lines_of_the_log_are_written_before_a_worker_ends(app: FastAPI) -> None:
+    flushed: list[bool] = []
+
+    class Lines(logging.Handler):
+        def flush(self) -> None:
+            flushed.append(app.state.backend._ticking.is_alive())
+
+    handler = Lines()
+    logging.getLogger().addHandler(handler)
+    try:
+        with TestClient(app):
+            pass
+        assert flushed == [False]  # once, after the backend was closed and could say what is lost
+    finally:
+        logging.getLogger().removeHandler(handler)

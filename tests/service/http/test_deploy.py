@@ -4,6 +4,7 @@ import configparser
 import json
 import re
 import shlex
+import time
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from typer.main import get_command
 
 from slatewise.cli import app
 from slatewise.service.http.security import read_tokens
+from slatewise.service.nights.report import Night
 from slatewise.service.settings import ServiceConfig
 from tests.service.http.conftest import TestClient
 
@@ -69,7 +71,10 @@ def container() -> dict[str, Any]:
 def test_every_query_is_about_metrics_and_labels_that_there_are(anvil: TestClient) -> None:
     slate = anvil.post("/v1/recommend", json={"user_id": "deploy", "k": 1}).json()
     anvil.post("/v1/feedback", json={"events": [{"slate_id": slate["slate_id"]}]})
+    directory = anvil.app.state.backend.service.directory  # type: ignore[attr-defined]
+    report = Night("main", time.time_ns() // 1_000, 0).write(directory / "models" / "main")
     families = list(text_string_to_metric_families(anvil.get("/metrics").text))
+    report.unlink()
     labels: dict[str, set[str]] = {}
     values: dict[tuple[str, str], set[str]] = {}
     for family in families:
@@ -93,6 +98,20 @@ def test_every_query_is_about_metrics_and_labels_that_there_are(anvil: TestClien
                 assert how == "=~" or value in values[name, label], f"{label} is never {value}"
         for label in re.findall(r"\w+", " ".join(re.findall(r"by \(([^)]*)\)", query))):
             assert any(label in labels[name] for name in names), f"no label {label}: {query}"
+
+
+def test_the_page_for_whoever_is_on_call_has_every_alert_and_its_limits() -> None:
+    page = (ROOT / "docs/operations.md").read_text()
+    (group,) = read_yaml("prometheus/alerts.yml")["groups"]
+    for rule in group["rules"]:
+        assert f"`{rule['alert']}`" in page
+    # Those that are no sum or rate stand there as they are.
+    plain = [rule["expr"] for rule in group["rules"] if re.search(r"\) |\)$", rule["expr"]) is None]
+    plain = [one for expr in plain for one in expr.split(" or ") if "slatewise_" in one]
+    assert len(plain) == 2
+    assert all(f"`{one}`" in page for one in plain)
+    assert "`time() - slatewise_refreshed_timestamp_seconds > 120`" in page
+    assert "time() - slatewise_refreshed_timestamp_seconds > 120" in list(queries())
 
 
 def test_the_board_and_its_sources_fit_together() -> None:

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from slatewise.errors import SlatewiseError
-from slatewise.service.http.events import answers, moment, parse_events
-from slatewise.service.http.schemas import Event
+from slatewise.service.http.events import MOST_SHOWN, answers, moment, parse_events
+from slatewise.service.http.schemas import Event, FeedbackAnswer
 from slatewise.service.store.clock import AHEAD
 from slatewise.service.store.records import Outcome, OutcomeStatus, SlateRecord
 
@@ -77,6 +77,18 @@ def test_events_become_outcomes_and_slates_of_others() -> None:
     ]
 
 
+def test_slates_and_clicks_without_end_are_refused() -> None:
+    many = [f"i{number}" for number in range(MOST_SHOWN + 1)]
+    slates = [many[:-1], many]
+    events = [event(slate_id=f"s{len(one)}", items=one, source="search") for one in slates]
+    events += [event(slate_id="t", clicked=many)]
+    found = parse_events(events, NOW)
+    assert [len(slate.items) for slate in found.slates] == [MOST_SHOWN]
+    assert len(found.outcomes) == 1
+    assert found.refused[1].problem == "The slate has 1,001 items."
+    assert found.refused[2].problem == "The event has 1,001 clicks."
+
+
 def test_what_is_wrong_with_one_event_is_no_harm_to_others() -> None:
     events = [
         event(slate_id="late", time=NOW * 2),
@@ -88,7 +100,7 @@ def test_what_is_wrong_with_one_event_is_no_harm_to_others() -> None:
     ]
     found = parse_events(events, NOW)
     written = [OutcomeStatus.RECORDED, OutcomeStatus.UNKNOWN_SLATE, OutcomeStatus.DUPLICATE]
-    told = answers(events, found, written)
+    told = FeedbackAnswer.model_validate(answers(events, found, written))
     assert [one.status for one in told.events] == [
         "refused",
         "recorded",
@@ -104,6 +116,7 @@ def test_what_is_wrong_with_one_event_is_no_harm_to_others() -> None:
 
 @pytest.mark.parametrize("state", list(OutcomeStatus))
 def test_every_result_of_the_store_has_words(state: OutcomeStatus) -> None:
-    told = answers([event()], parse_events([event()], NOW), [state]).events[0]
+    found = answers([event()], parse_events([event()], NOW), [state])
+    told = FeedbackAnswer.model_validate(found).events[0]
     accepted = (OutcomeStatus.RECORDED, OutcomeStatus.CORRECTED, OutcomeStatus.DUPLICATE)
     assert (told.status == "refused") != (state in accepted)

@@ -66,7 +66,7 @@ def test_every_route_but_health_and_the_page_needs_a_token_of_its_role(anvil: Te
     for control in (("PUT", "/v1/arms"), ("DELETE", "/v1/arms")):
         assert roles[control] is Role.ADMIN
     assert roles["POST", "/v1/models/{model}/rollback"] is Role.ADMIN
-    assert len(roles) == 23
+    assert len(roles) == 24
 
 
 def test_a_token_of_the_role_or_above_is_let_in(client: TestClient) -> None:
@@ -94,9 +94,10 @@ def test_whoever_guesses_tokens_is_slowed_down(
         problem(anvil.request("GET" if number % 2 else "POST", path, headers=wrong), 401)
         waited.append(time.monotonic() - start > 0.2)
     assert sum(waited) >= 3
+    monkeypatch.setattr(guard, "BRAKE_SECONDS", 30)  # so that a busy machine is not taken for it
     start = time.monotonic()
     assert anvil.get("/v1/items").status_code == 200
-    assert time.monotonic() - start < 0.2
+    assert time.monotonic() - start < 30
 
 
 def test_a_token_that_asks_too_often_waits_and_others_do_not(
@@ -149,16 +150,9 @@ def test_a_large_body_is_refused_whether_or_not_it_says_so(
         assert client.post(path, content=b"{}" + b" " * 4_998).status_code in (200, 422)
 
 
-def test_a_slow_body_is_not_waited_for(
-    client: TestClient, app: FastAPI, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(guard, "BODY_SECONDS", 0.05)
+def ask_in_parts(client: TestClient, app: FastAPI, receive: Any) -> list[Any]:
+    """Return what is sent to a client whose request comes in messages of its own."""
     assert client.portal is not None
-
-    async def never() -> dict[str, Any]:
-        await asyncio.sleep(30)
-        return {}
-
     sent: list[Any] = []
 
     async def ask() -> None:
@@ -181,11 +175,36 @@ def test_a_slow_body_is_not_waited_for(
             "scheme": "http",
             "server": ("127.0.0.1", 80),
         }
-        await app(scope, never, send)
+        await app(scope, receive, send)
 
     client.portal.call(ask)
+    return sent
+
+
+def test_a_slow_body_is_not_waited_for(
+    client: TestClient, app: FastAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "BODY_SECONDS", 0.05)
+
+    async def never() -> dict[str, Any]:
+        await asyncio.sleep(30)
+        return {}
+
+    sent = ask_in_parts(client, app, never)
     assert sent[0]["status"] == 408
     assert (b"connection", b"close") in sent[0]["headers"]
+
+
+def test_a_client_that_leaves_before_its_body_is_there_is_no_error_of_ours(
+    client: TestClient, app: FastAPI, caplog: pytest.LogCaptureFixture
+) -> None:
+    coming = iter([{"type": "http.request", "body": b"{", "more_body": True}])
+
+    async def leave() -> dict[str, Any]:
+        return next(coming, {"type": "http.disconnect"})
+
+    assert ask_in_parts(client, app, leave)[0]["status"] == 400
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
 @pytest.mark.parametrize(
@@ -332,9 +351,11 @@ def test_a_parameter_that_is_given_twice_is_refused(anvil: TestClient) -> None:
     problem(anvil.get("/v1/items?after=a&after=b"), 400)
 
 
-def test_a_parameter_that_is_none_is_refused_and_those_there_are_named(anvil: TestClient) -> None:
-    assert "after, limit" in problem(anvil.get("/v1/items?limt=5"), 400)["remedy"]
-    problem(anvil.post("/v1/recommend?k=5", json={}), 400)
+def test_a_parameter_that_is_none_is_named_with_those_that_there_are(anvil: TestClient) -> None:
+    told = problem(anvil.get("/v1/items?limt=5"), 400)
+    assert told["detail"] == "There is no parameter 'limt'."
+    assert told["remedy"].startswith("Did you mean limit? The parameters are after, limit")
+    assert "no parameter 'k'" in problem(anvil.post("/v1/recommend?k=5", json={}), 400)["detail"]
 
 
 def test_a_path_that_is_not_utf_8_is_refused(anvil: TestClient) -> None:

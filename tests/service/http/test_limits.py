@@ -10,7 +10,7 @@ from slatewise.service.http.limits import BURST, RateLimit, cost_of, costs
 
 
 def test_a_burst_and_then_the_rate_is_let_through() -> None:
-    limit = RateLimit(10.0, bytearray(8))
+    limit = RateLimit.alone(10.0)
     burst = sum(limit.take(0, now=100.0) == 0 for _ in range(50))
     assert burst == 10 * BURST
     later = sum(limit.take(0, now=100.0 + n / 100) == 0 for n in range(1, 501))
@@ -18,7 +18,7 @@ def test_a_burst_and_then_the_rate_is_let_through() -> None:
 
 
 def test_the_time_to_wait_is_told_and_is_enough() -> None:
-    limit = RateLimit(0.5, bytearray(8))
+    limit = RateLimit.alone(0.5)
     assert limit.take(0, now=7.0) == 0
     wait = limit.take(0, now=7.0)
     assert wait == pytest.approx(2.0)
@@ -27,14 +27,14 @@ def test_the_time_to_wait_is_told_and_is_enough() -> None:
 
 
 def test_refused_requests_cost_nothing() -> None:
-    limit = RateLimit(1.0, bytearray(8))
+    limit = RateLimit.alone(1.0)
     for _ in range(1_000):
         limit.take(0, now=1.0)
     assert limit.take(0, now=2.0 + 1e-6) == 0
 
 
 def test_what_costs_more_takes_more_out_of_the_bucket() -> None:
-    limit = RateLimit(10.0, bytearray(8))
+    limit = RateLimit.alone(10.0)
     large = sum(limit.take(0, now=100.0, units=5) == 0 for _ in range(50))
     assert large == 10 * BURST / 5
     assert limit.take(0, now=1_000.0, units=30) == 0  # one may always go
@@ -56,7 +56,7 @@ def test_an_endpoint_declares_what_it_costs() -> None:
 
 
 def test_tokens_do_not_share_a_bucket() -> None:
-    limit = RateLimit(1.0, bytearray(16))
+    limit = RateLimit.alone(1.0, 2)
     while limit.take(0, now=5.0) == 0:
         pass
     assert limit.take(1, now=5.0) == 0

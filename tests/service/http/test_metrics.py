@@ -1,8 +1,11 @@
 """Work that no request waits for."""
 
 import asyncio
+import json
+from pathlib import Path
 
 import pytest
+from prometheus_client.mmap_dict import MmapedDict, mmap_key
 
 from slatewise.service.http import metrics
 from slatewise.service.http.metrics import DeferredWork
@@ -42,3 +45,23 @@ def test_what_waits_can_be_done_now_and_is_done_once() -> None:
 
     in_a_loop(main())
     assert done == [1, 2]
+
+
+def test_what_dead_workers_counted_is_kept_in_one_file_of_each_kind(tmp_path: Path) -> None:
+    for pid in range(1, 4):
+        for kind in ("counter", "histogram", "gauge_livesum"):
+            values = MmapedDict(tmp_path / f"{kind}_{pid}.db")
+            for name in (f"own {pid}", "common"):
+                values.write_value(mmap_key(name, name, [], [], "help"), float(pid), 1.0)
+            values.close()
+        metrics.retire_worker(tmp_path, pid)
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        "counter_dead.db",
+        "histogram_dead.db",
+    ]
+    found = {
+        json.loads(key)[0]: value
+        for key, value, *_ in MmapedDict.read_all_values_from_file(tmp_path / "counter_dead.db")
+    }
+    assert found == {"own 1": 1, "own 2": 2, "own 3": 3, "common": 6}
+    assert (tmp_path / "counter_dead.db").stat().st_size < 2_000

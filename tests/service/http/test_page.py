@@ -54,7 +54,7 @@ def test_the_commands_of_the_pages_say_what_they_show(server: Server, tmp_path: 
     for item in server.client.get("/v1/items", params={"limit": 1_000}).json()["items"]:
         server.client.delete(f"/v1/items/{quote(item['id'], safe='')}").raise_for_status()
     run = [one for one in commands() if not re.match(r"pip|export|slatewise|OTEL_", one[0])]
-    assert sum(command.startswith("curl") for command, _ in run) == 13
+    assert sum(command.startswith("curl") for command, _ in run) == 12
     marker = "printf '\\036'\n"
     output = said_by("".join(f"{command}\n{marker}" for command, _ in run), server, tmp_path)
     for (command, expected), said in zip(run, output.split("\036"), strict=False):

@@ -1,5 +1,6 @@
 """Connections that are slow, huge or no HTTP at all, on a real socket."""
 
+import asyncio
 import socket
 import threading
 import time
@@ -15,6 +16,7 @@ from starlette.routing import Route
 
 from slatewise.service.http import protocol
 from slatewise.service.http.protocol import HEADER_BYTES, WHOLE, BoundedProtocol
+from tests.service.http.conftest import eventually
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 LAST = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
@@ -33,6 +35,20 @@ async def echo(request: Request) -> PlainTextResponse:
     return PlainTextResponse(f"{body.decode()} {request.headers.get('authorization')}")
 
 
+MAY_ANSWER = threading.Semaphore(0)
+"""Each release lets one request for /slow be answered."""
+
+
+async def slow(request: object) -> PlainTextResponse:
+    while not MAY_ANSWER.acquire(blocking=False):
+        await asyncio.sleep(0.005)
+    return PlainTextResponse("slow")
+
+
+async def large(request: object) -> PlainTextResponse:
+    return PlainTextResponse(b"y" * 5_000_000)
+
+
 @contextmanager
 def serving() -> Iterator[tuple[int, uvicorn.Server]]:
     """Serve on a port in a thread."""
@@ -42,6 +58,8 @@ def serving() -> Iterator[tuple[int, uvicorn.Server]]:
             Starlette(
                 routes=[
                     Route("/", hello),
+                    Route("/slow", slow),
+                    Route("/large", large),
                     Route("/whole", whole, methods=["POST"]),
                     Route("/echo", echo, methods=["POST"]),
                 ]
@@ -54,10 +72,11 @@ def serving() -> Iterator[tuple[int, uvicorn.Server]]:
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, args=([listening],))
         thread.start()
-        while not server.started:
-            time.sleep(0.01)
+        eventually(lambda: server.started)
         yield listening.getsockname()[1], server
         server.should_exit = True
+        thread.join(20)
+        server.force_exit = True  # where a test failed, an answer may be waited for for ever
         thread.join()
 
 
@@ -81,10 +100,15 @@ def talk(port: int, *pieces: bytes, pause: float = 0.0) -> bytes:
         return answer
 
 
-def test_a_server_that_ends_answers_a_kept_connection_once_more_and_says_so(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(protocol, "LEAVE_SECONDS", 0.3)
+def until(connection: socket.socket, end: bytes) -> bytes:
+    """Return what comes, up to an end."""
+    answer = b""
+    while not answer.endswith(end):
+        answer += connection.recv(65_536)
+    return answer
+
+
+def test_a_server_that_ends_answers_a_kept_connection_once_more_and_says_so() -> None:
     with serving() as (port, server), ExitStack() as open_:
         used, idle = (
             open_.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20))
@@ -93,8 +117,9 @@ def test_a_server_that_ends_answers_a_kept_connection_once_more_and_says_so(
         for connection in (used, idle):
             connection.sendall(GET)
             assert b"200 OK" in connection.recv(65_536)
+        kept = list(server.server_state.connections)
         server.should_exit = True
-        time.sleep(0.15)
+        eventually(lambda: all(one._leaving for one in kept))
         used.sendall(GET)
         answer = b"".join(iter(lambda: used.recv(65_536), b""))
         assert b"200 OK" in answer
@@ -109,7 +134,10 @@ def test_a_request_is_answered_and_the_connection_kept_for_a_while(port: int) ->
     assert time.monotonic() - start > 1
 
 
-def test_headers_in_pieces_are_fine_if_they_come_in_time(port: int) -> None:
+def test_headers_in_pieces_are_fine_if_they_come_in_time(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol, "HEADER_SECONDS", 30)
     pieces = [GET[n : n + 5] for n in range(0, len(GET), 5)]
     assert b"200 OK" in talk(port, *pieces, pause=0.01)
 
@@ -181,10 +209,7 @@ def test_silent_connections_keep_nobody_out(port: int, monkeypatch: pytest.Monke
             silent[-1].sendall(GET)
             assert b"200 OK" in silent[-1].recv(65_536)
             assert BoundedProtocol.of_peer["127.0.0.1"] <= 20
-    deadline = time.monotonic() + 5
-    while BoundedProtocol.of_peer and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not BoundedProtocol.of_peer
+    eventually(lambda: not BoundedProtocol.of_peer)
 
 
 def test_an_offer_to_speak_another_protocol_loses_no_body(port: int) -> None:
@@ -205,9 +230,31 @@ def test_a_body_is_no_header(port: int) -> None:
 def test_a_body_that_is_there_with_its_head_is_known_to_be(port: int) -> None:
     head = b"POST /whole HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n"
     for pieces, told in (((head + b"body",), b"whole"), ((head, b"body"), b"in parts")):
-        assert talk(port, *pieces, pause=0.1).endswith(told)
+        assert talk(port, *pieces, pause=0.3).endswith(told)
     assert talk(port, (head + b"body") * 2).count(b"whole") == 2
-    assert talk(port, head + b"body" + head, b"body", pause=0.1).count(b"in parts") == 1
+    assert talk(port, head + b"body" + head, b"body", pause=0.3).count(b"in parts") == 1
+
+
+def test_a_client_that_sends_no_more_gets_its_answers(port: int) -> None:
+    slow = GET.replace(b"/", b"/slow", 1)
+    for asked, answers in (
+        (GET, 1),
+        (LAST, 1),
+        (slow, 1),
+        (slow + GET * 2, 3),
+        (CHUNKED, 0),
+        (b"", 0),
+    ):
+        start = time.monotonic()
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+            connection.sendall(asked)
+            connection.shutdown(socket.SHUT_WR)
+            if asked.startswith(slow):
+                time.sleep(0.1)  # the client's end comes first
+                MAY_ANSWER.release()
+            said = b"".join(iter(lambda: connection.recv(65_536), b""))
+        assert said.count(b"200 OK") == answers
+        assert time.monotonic() - start < 0.9  # no pause for another request
 
 
 def test_a_body_that_nobody_reads_is_not_waited_for(port: int) -> None:
@@ -226,3 +273,52 @@ def test_what_is_not_http_is_refused_as_a_problem(port: int) -> None:
         answer = talk(port, noise)
         assert b" 400 " in answer
         assert b"application/problem+json" in answer
+
+
+def test_requests_that_wait_on_a_connection_are_answered_in_turn_and_bounded() -> None:
+    slow = GET.replace(b"/", b"/slow", 1)
+    with serving() as (port, server):
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+            connection.sendall(slow * 3)
+            eventually(lambda: server.server_state.connections)
+            (one,) = server.server_state.connections
+            assert isinstance(one, BoundedProtocol)
+            eventually(lambda: len(one.pipeline) == 2)
+            MAY_ANSWER.release()
+            assert until(connection, b"slow").count(b"200 OK") == 1
+            eventually(lambda: len(one.pipeline) == 1)
+            assert one.flow.read_paused
+            MAY_ANSWER.release()
+            assert until(connection, b"slow").count(b"200 OK") == 1
+            eventually(lambda: not one.flow.read_paused)
+            MAY_ANSWER.release()
+            assert until(connection, b"slow").count(b"200 OK") == 1
+        assert talk(port, GET * protocol.PIPELINED, LAST).count(b"200 OK") == 17
+        assert talk(port, GET * 200 + LAST).count(b"200 OK") < 17
+
+
+def test_answers_that_nobody_takes_keep_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "WRITE_SECONDS", 0.5)
+    for head in (GET, LAST):
+        with serving() as (port, server), socket.socket() as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            connection.connect(("127.0.0.1", port))
+            connection.sendall(head.replace(b"/", b"/large", 1))
+            eventually(lambda: server.server_state.total_requests)
+            eventually(lambda: not server.server_state.connections)
+            assert talk(port, LAST.replace(b"/", b"/large", 1)).endswith(b"y" * 4_000_000)
+
+
+def test_answers_that_nobody_takes_make_room_for_others(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol, "PER_PEER", 4)
+    with ExitStack() as opened:
+        for head in (GET, LAST) * 4:
+            connection = opened.enter_context(socket.socket())
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            connection.connect(("127.0.0.1", port))
+            connection.sendall(head.replace(b"/", b"/large", 1))
+            assert connection.recv(10) == b"HTTP/1.1 2"
+        assert b"200 OK" in talk(port, LAST)
+        assert BoundedProtocol.of_peer["127.0.0.1"] <= 4

@@ -94,3 +94,10 @@ def test_only_this_machine_may_be_served_without_tokens() -> None:
         assert not is_loopback(host)
         with pytest.raises(SlatewiseError, match="accepts requests from every machine"):
             check_open(host)
+
+
+def test_other_tokens_have_another_name() -> None:
+    lines = [f"read:{letter * 20}" for letter in "abc"]
+    sets = [lines, lines[:2], lines[::-1]]
+    found = [read_tokens(None, {"SLATEWISE_TOKENS": ",".join(one)}) for one in sets]
+    assert len({one.name for one in found if one is not None}) == 3

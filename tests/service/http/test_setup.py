@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from slatewise.service.http import setup
 from slatewise.service.http.setup import Line, Log
 
 USUAL = logging.Formatter("%(asctime)s %(process)d %(levelname)s %(name)s %(message)s")
@@ -27,6 +28,11 @@ def test_a_line_is_the_usual_one(time: float) -> None:
         assert line.format(made) == USUAL.format(made)
 
 
+def test_starts_and_stops_do_not_read_as_errors() -> None:
+    made = logging.LogRecord("uvicorn.error", logging.INFO, "", 1, "Started", None, None)
+    assert Line().format(made).endswith("INFO uvicorn Started")
+
+
 def test_a_log_that_nobody_reads_stops_nobody() -> None:
     reading, writing = os.pipe()
     log = Log(writing, room=100)
@@ -43,6 +49,25 @@ def test_a_log_that_nobody_reads_stops_nobody() -> None:
     log.close()
     os.close(writing)
     os.close(reading)
+
+
+def test_a_flushed_log_has_been_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(setup, "LAST_LINES", 0.2)
+    reading, writing = os.pipe()
+    log = Log(writing)
+    log.setFormatter(Line())
+    for number in range(300):
+        log.emit(record(0.0, "number %d", number))
+    log.flush()
+    assert b"number 299\n" in os.read(reading, 65_536)
+    for _ in range(2_000):
+        log.emit(record(0.0, "x" * 200))
+    start = time.monotonic()
+    log.flush()  # nobody reads
+    assert time.monotonic() - start < 5
+    os.close(reading)
+    log.close()
+    os.close(writing)
 
 
 def test_a_log_whose_reader_is_gone_stops_nobody() -> None:

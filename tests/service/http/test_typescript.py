@@ -74,7 +74,7 @@ def test_node_asks_tells_and_is_told_what_is_wrong(server: Server) -> None:
     assert len(said["slate"]["items"]) == 2
     assert (said["told"]["recorded"], said["again"]["duplicate"]) == (1, 1)
     assert said["user"]["visits"][0]["clicked"] == [said["slate"]["items"][0]["id"]]
-    assert said["erased"] == {"user_id": "node", "slates": 1}
+    assert said["erased"] == {"user_id": "node", "slates": 1, "notes": []}
     assert said["refused"][:2] == [True, 422]
     assert "k" in said["refused"][2]
     assert said["kept"]["asked"] == "http://nowhere/v1/feedback"

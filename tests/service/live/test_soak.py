@@ -28,8 +28,12 @@ def memory(shop: Shop) -> int:
 
 def test_memory_is_flat_once_the_caches_are_full(shop: Shop) -> None:
     traffic(shop, 600)
-    before = memory(shop)
-    traffic(shop, 600)
-    grown = memory(shop) - before
-    # A kept request, slate and event would be some 5 kB: 3 MB and more.
-    assert grown < 1_500_000, f"{grown / 1e6:.1f} MB more after 600 slates and answers"
+    grown = []
+    for _ in range(3):  # a compaction or an allocator may take memory once; a leak takes it again
+        before = memory(shop)
+        traffic(shop, 600)
+        grown.append(memory(shop) - before)
+        # A kept request, slate and event would be some 5 kB: 3 MB and more.
+        if grown[-1] < 1_500_000:
+            return
+    raise AssertionError(f"each time 600 slates and answers, and bytes more: {grown}")

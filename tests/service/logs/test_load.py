@@ -219,7 +219,8 @@ def test_what_no_store_can_keep_is_refused_with_its_row(
 
 
 def test_times_that_are_only_an_order_are_refused(tmp_path: Path) -> None:
-    prepared = dataset(tmp_path, frame().with_columns(pl.col("time").cast(pl.Int64)))
+    order = frame().with_columns(pl.col("time").rank("dense").cast(pl.Int64))
+    prepared = dataset(tmp_path, order)
     store = Store.open(f"sqlite:///{tmp_path}/store.sqlite")
     with pytest.raises(SlatewiseError, match="only an order") as refusal:
         load_dataset(prepared, tmp_path, store)

@@ -107,7 +107,8 @@ def test_a_log_that_cannot_be_loaded_is_named_and_the_service_starts(
         write(tmp_path / "other")
         prepare_log(tmp_path / "other", tmp_path / "other", dataset)
     if moved == "an order":
-        log = write(tmp_path / "other", frame().with_columns(pl.col("time").cast(pl.Int64)))
+        order = frame().with_columns(pl.col("time").rank("dense").cast(pl.Int64))
+        log = write(tmp_path / "other", order)
         plain = ModelConfig(dimensions=2, dynamics="linear")
         shutil.rmtree(run)
         fit(prepare_log(log, log, dataset), plain, TrainingConfig(max_epochs=1), run=run)

@@ -99,6 +99,13 @@ def test_a_model_is_promoted_by_the_rule(
         assert f"{abs(found.low):.4f}" in decision.why
 
 
+def test_a_night_that_learned_nothing_better_says_so_without_zeros() -> None:
+    decision = decide(gain(0.0, 0.0, 0.0), "not-worse", tolerance=0.01)
+    assert decision.promote
+    assert "nothing better on held-out users" in decision.why
+    assert "0.0000" not in decision.why
+
+
 def test_a_version_is_surely_worse_by_more_than_the_tolerance_and_by_no_accident() -> None:
     assert is_surely_worse(gain(-0.05, -0.1, -0.001), 0.01)
     assert not is_surely_worse(gain(-0.05, -0.1, 0.001), 0.01)

@@ -13,10 +13,11 @@ import pytest
 
 from slatewise.errors import SlatewiseError
 from slatewise.evaluation import Estimate
-from slatewise.service.nights import last_report, retrain, window
 from slatewise.service.nights import night as night_module
+from slatewise.service.nights import retrain, window
 from slatewise.service.nights.judgement import Score
 from slatewise.service.nights.night import Rival
+from slatewise.service.nights.report import REPORTS
 from slatewise.service.nights.split import LEAST_JUDGED
 from slatewise.service.nights.versions import Version
 from slatewise.service.serving.models import Models
@@ -62,8 +63,8 @@ def digests(service: Path, version: str) -> dict[str, str]:
 
 
 def test_the_first_night_starts_from_nothing_and_serves(trained: Path) -> None:
-    report = last_report(trained / "models" / "main")
-    assert report is not None
+    (file,) = (trained / "models" / "main" / REPORTS).glob("*.json")
+    report = json.loads(file.read_text(encoding="utf-8"))
     assert (report["outcome"], report["serving"], report["before"]) == ("promoted", "1", None)
     assert report["started_from"] is None
     assert report["scores"]["new"]["log_likelihood"]["value"] > -1
@@ -93,7 +94,9 @@ def test_the_store_numbers_the_versions_of_all_hosts(
 def test_too_few_slates_change_nothing(tmp_path: Path) -> None:
     found = night(tmp_path, Shelf(VISITS), 0.1)
     assert found.outcome == "not enough"
-    assert "100 are needed" in found.why
+    assert found.why.endswith("100 are needed")
+    long_ago = night(tmp_path, Shelf(VISITS), 400)
+    assert long_ago.why.endswith("100 are needed; a log that ended earlier is reached by --now")
     nobody = [replace(visit, clicked=()) for visit in VISITS]
     assert night(tmp_path, Shelf(nobody), 2).why == "there is no click in the window"
     assert night(tmp_path, Shelf([]), 2).outcome == "not enough"

@@ -20,6 +20,7 @@ from slatewise.service.nights.window import NightData
 from slatewise.service.serving.models import Models
 from slatewise.service.settings import ServiceConfig
 from slatewise.training import TrainingConfig, fit, runs
+from slatewise.training.unused import without_unused
 from tests.service.nights.world import DAY, START, Shelf, night, settings, visits
 
 VISITS = visits(users=30)
@@ -105,6 +106,8 @@ SERVED = ModelConfig(
     terms=("bias", "history", "popularity", "position"),
     half_lives=(0.5, 7.0),
 )
+WITHOUT_POPULARITY = without_unused(SERVED.changed(terms=("bias", "history")))
+"""half-lives are of no use then"""
 
 
 @pytest.fixture(scope="module")
@@ -146,18 +149,20 @@ def test_settings_that_are_given_win_over_those_of_the_model_that_serves(shop: P
     found = night(shop, Shelf(VISITS), 3, service(dimensions=3, terms=["bias", "history"]))
     assert found.notes == ["The settings change the model that serves: terms."]
     assert (found.model_from, found.started_from) == ("the version that serves", "1")
-    assert loaded(shop).config == SERVED.changed(terms=("bias", "history"))
+    assert loaded(shop).config == WITHOUT_POPULARITY
     wider = night(shop, Shelf(VISITS), 4, service(dimensions=2))
     assert wider.started_from is None
     assert any("Training could not go on from 2" in note for note in wider.notes)
-    assert loaded(shop).config == SERVED.changed(terms=("bias", "history"), dimensions=2)
+    assert loaded(shop).config == WITHOUT_POPULARITY.changed(dimensions=2)
 
 
 def test_settings_that_do_not_fit_the_model_that_serves_are_taken_alone(shop: Path) -> None:
     found = night(shop, Shelf(VISITS), 3, service(dimensions=2, hidden=3))
     assert found.model_from == "the settings"
     assert "linear dynamics have no hidden dimension" in found.notes[0]
-    assert loaded(shop).config == ModelConfig(dimensions=2, hidden=3)
+    config = loaded(shop).config
+    assert (config.dynamics, config.dimensions, config.hidden) == ("gru", 2, 3)
+    assert "history" in config.terms
 
 
 def test_a_fresh_start_has_the_model_that_serves_and_nothing_that_it_learned(shop: Path) -> None:
@@ -168,8 +173,13 @@ def test_a_fresh_start_has_the_model_that_serves_and_nothing_that_it_learned(sho
 
 def test_the_first_night_has_the_model_of_the_settings(tmp_path: Path) -> None:
     found = night(tmp_path, Shelf(VISITS), 2, service(dimensions=2, dynamics="linear"))
-    assert (found.model_from, found.notes) == ("the settings", [])
-    assert loaded(tmp_path).config == ModelConfig(dimensions=2, dynamics="linear")
+    assert found.model_from == "the settings"
+    assert found.notes[0] == "The log has searches: the likelihood is source-aware."
+    assert found.notes[-1].startswith("Terms that this log can teach: history")
+    config = loaded(tmp_path).config
+    assert (config.likelihood, config.temperature) == ("source-aware", 1.0)
+    assert (config.dynamics, config.dimensions) == ("linear", 2)
+    assert {"history", "propensity"} <= set(config.terms)
 
 
 @pytest.mark.parametrize("auto", [False, True])
@@ -197,7 +207,7 @@ def test_exposure_of_a_source_without_slates_waits_for_them(tmp_path: Path) -> N
     model = {"likelihood": "source-aware", "exposure": {"search": 0.3, "mail": 0.1}}
     small = {"dimensions": 2, "dynamics": "linear"}
     first = night(tmp_path, Shelf(VISITS), 2, service(**model, **small))
-    assert first.notes == ["The window has no slate from mail: exposure there is left out."]
+    assert first.notes[0] == "The window has no slate from mail: exposure there is left out."
     assert loaded(tmp_path).config.exposure == {"search": 0.3}
     mailed = [replace(v, slate=replace(v.slate, source="mail")) for v in VISITS]
     second = night(tmp_path, Shelf([*VISITS[::2], *mailed[1::2]]), 3, service())

@@ -14,7 +14,7 @@ from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
 from slatewise.service.nights.versions import Version, as_learned, best_version, transfer
 from slatewise.service.nights.window import export_window
-from slatewise.service.serving.learning import LearnedItems
+from slatewise.service.serving.learned import LearnedItems
 from slatewise.service.serving.models import Models
 from slatewise.training import TrainingConfig, fit, runs
 from tests.service.nights.world import DAY, ITEMS, START, Item, Shelf, visits

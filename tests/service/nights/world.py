@@ -99,7 +99,7 @@ def fill(store: Store, found: Sequence[Visit], items: Sequence[Item] = ITEMS) ->
 def settings(**retraining: object) -> ServiceConfig:
     """Return a service with one small model that is trained for a moment."""
     main = {
-        "model": {"dimensions": 2, "dynamics": "linear"},
+        "model": {"likelihood": "slate", "dimensions": 2, "dynamics": "linear"},
         "training": {
             "max_epochs": 8,
             "patience": 3,

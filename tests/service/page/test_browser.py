@@ -1,10 +1,15 @@
 """The page in a real Chromium: drawn, quiet, usable by keyboard and ear, and kept by its roles."""
 
+from typing import TYPE_CHECKING
+
 import httpx
 import pytest
 
 from tests.service.http.conftest import TOKENS, bearer
 from tests.service.page.conftest import NASTY, Visit, Visitor
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Route
 
 axe_module = pytest.importorskip("axe_playwright_python.sync_playwright")
 pytestmark = pytest.mark.xdist_group("page")
@@ -74,6 +79,28 @@ def test_figures_tell_what_the_service_learned(visit: Visit) -> None:
     assert "in-slate-thompson" in rows.nth(1).inner_text()
 
 
+def test_a_loaded_log_is_what_a_new_service_has_to_show(visit: Visit) -> None:
+    visitor = visit(None)
+
+    def without_answers(route: "Route") -> None:
+        answer = route.fetch()
+        found = answer.json()
+        for arm in found["arms"].values():
+            arm["seen"] = 0
+        route.fulfill(response=answer, json=found)
+
+    visitor.page.route("**/v1/experiment", without_answers)
+    visitor.enter(TOKENS["read"])
+    card = visitor.page.locator("#panel-now .card").filter(has_text="The loaded log")
+    card.locator(".figure svg.main-svg .scatterlayer .point").first.wait_for()
+    assert "slates from" in card.inner_text()
+    assert "of them with a click" in card.inner_text()
+    require_accessible(visitor)
+    card.get_by_role("button", name="Try the model").click()
+    visitor.page.locator("#panel-try .pick").first.wait_for()
+    assert not unquiet(visitor)
+
+
 def test_a_click_in_try_moves_the_user_and_her_slates(visit: Visit) -> None:
     visitor = visit("read")
     visitor.show("Try")
@@ -81,6 +108,7 @@ def test_a_click_in_try_moves_the_user_and_her_slates(visit: Visit) -> None:
     greedy.first.wait_for()
     shown = greedy.all_inner_texts()
     first = greedy.first.get_attribute("data-item")
+    visitor.page.keyboard.press("Tab")  # the tip follows a keyboard's focus, not a pointer's
     greedy.first.focus()
     tip = visitor.page.get_by_role("tooltip")
     assert "What each term adds to the utility" in tip.inner_text()
@@ -89,10 +117,16 @@ def test_a_click_in_try_moves_the_user_and_her_slates(visit: Visit) -> None:
     visitor.page.get_by_role("button", name=f"Take back the click on {first}").wait_for()
     after = greedy.all_inner_texts()
     assert after != shown
+    # The keyboard goes on where it was, with the item that took the place of the clicked one.
+    focused = visitor.page.evaluate("document.activeElement.dataset.item")
+    assert focused == greedy.first.get_attribute("data-item") != first
+    assert focused in tip.inner_text()
     assert all(first not in text.split() for text in after)
     visitor.page.get_by_role("button", name="Draw again").click()
     visitor.page.get_by_role("button", name=f"Take back the click on {first}").click()
     visitor.page.get_by_text("A new user").wait_for()
+    focused = "document.activeElement.getAttribute('aria-label')"
+    assert visitor.page.evaluate(focused) == "Items that the user clicked"
     assert greedy.all_inner_texts() == shown  # nothing about greedy is random
     assert not unquiet(visitor)
 
@@ -134,8 +168,12 @@ def test_an_operator_hides_items_weighs_arms_erases_and_rolls_back(visit: Visit)
     visitor.show("Operate")
     page = visitor.page
     page.get_by_label("Search").fill("chairs-5")
-    page.get_by_role("button", name="Hide chairs-5").click()
-    page.get_by_role("button", name="Show chairs-5").click()
+    page.get_by_role("button", name="Hide chairs-5").focus()
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Show chairs-5").wait_for()
+    focused = "document.activeElement.getAttribute('aria-label')"
+    assert page.evaluate(focused) == "Show chairs-5"
+    page.keyboard.press("Enter")
     page.get_by_role("button", name="Hide chairs-5").wait_for()
     page.get_by_role("button", name="Stop explore").click()
     page.get_by_role("button", name="Start explore").wait_for()
@@ -160,10 +198,15 @@ def test_an_operator_adds_and_removes_an_item(visit: Visit, shop: str) -> None:
     page, path = visitor.page, f"{shop}/v1/items/lamp%20%2F%201"
     page.get_by_label("Add or change").fill("lamp / 1")
     page.get_by_label("in group").fill("lamps")
+    page.get_by_label("features").fill("price 3")
+    page.keyboard.press("Enter")
+    page.get_by_text("Features are JSON").wait_for()
+    page.get_by_label("features").fill('{"price": 3}')
     page.keyboard.press("Enter")
     page.get_by_role("button", name="Hide lamp / 1").wait_for()
     found = httpx.get(path, headers=bearer("read")).json()
     assert (found["group"], found["state"]) == ("lamps", "shown")
+    assert found["features"] == {"price": 3}
     page.get_by_role("button", name="Remove lamp / 1").click()
     require_accessible(visitor)
     page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
@@ -173,6 +216,45 @@ def test_an_operator_adds_and_removes_an_item(visit: Visit, shop: str) -> None:
     page.get_by_text("No item has that in its id or group.").wait_for()
     assert httpx.get(path, headers=bearer("read")).status_code == httpx.codes.NOT_FOUND
     assert not unquiet(visitor)
+
+
+def test_a_table_that_is_drawn_again_keeps_the_keyboard(visit: Visit) -> None:
+    visitor = visit("read")
+    redrawn = """
+    async () => {
+      const { fill, h, table } = await import("/page/dom.js");
+      const [place, columns] = [h("div"), [{ name: "arm", of: (arm) => arm }]];
+      document.body.append(place);
+      for (const arms of [["a"], ["a", "b"]]) {
+        fill(place, table("Arms drawn twice", columns, arms));
+        if (arms.length === 1) place.querySelector(".scroll").focus();
+      }
+      return [document.activeElement.getAttribute("aria-label"), document.activeElement.innerText];
+    }
+    """
+    label, words = visitor.page.evaluate(redrawn)
+    assert label == "Arms drawn twice"
+    assert "b" in words.split()
+
+
+def test_a_finger_reaches_reasons_and_every_column(visit: Visit) -> None:
+    visitor = visit(width=390, has_touch=True, is_mobile=True)
+    page = visitor.page
+    page.get_by_role("tab", name="Try").tap()
+    item = page.locator('[data-strategy="greedy"] .item').first
+    item.get_by_role("button", name="Why").tap()
+    assert "What each term adds to the utility" in page.get_by_role("tooltip").inner_text()
+    assert page.get_by_role("button", name="Take back").count() == 0  # it was no click of the user
+    page.get_by_role("tab", name="Operate").tap()
+    items = page.get_by_role("region", name="Items", exact=True)
+    items.locator("tbody tr").first.wait_for()
+    assert "wide" in (items.get_attribute("class") or "").split()
+    assert page.get_by_role("region", name="Arms", exact=True).locator("tr").count() == 3
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.wait_for_function("!document.querySelector('#panel-operate .scroll').matches('.wide')")
+    row = items.locator("tbody tr").first.bounding_box()
+    assert row is not None
+    assert row["height"] < 50
 
 
 def test_tabs_are_reached_by_keyboard(visit: Visit) -> None:
@@ -198,7 +280,7 @@ def test_the_api_is_shown_by_our_own_page(visit: Visit, shop: str) -> None:
     visitor = visit("read", "/docs")
     operations = visitor.page.locator("details.operation")
     operations.first.wait_for()
-    assert operations.count() == 24
+    assert operations.count() == 25
     operations.first.locator("summary").click()
     assert visitor.page.get_by_role("table", name="Body of POST /v1/recommend").is_visible()
     require_accessible(visitor)

@@ -72,15 +72,14 @@ def test_assignments_are_the_same_in_every_process() -> None:
         "from slatewise.service.serving.arms import assign\n"
         f"print([assign({SHARES!r}, 'salt', f'user-{{n}}') for n in range(100)])"
     )
-    for hash_seed in ("1", "2"):
-        done = subprocess.run(
-            [sys.executable, "-c", program],
-            env=os.environ | {"PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert done.stdout.strip() == repr(dealt(SHARES)[:100])
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"PYTHONHASHSEED": "1"},  # of this process it is another
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == repr(dealt(SHARES)[:100])
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Hosts that share a PostgreSQL act as one: two directories, one store."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,8 @@ from sqlalchemy import update
 
 from slatewise.cli import app
 from slatewise.errors import SlatewiseError
+from slatewise.service.http.limits import RateLimit
+from slatewise.service.http.shared_limits import SharedLimit
 from slatewise.service.serving import Request, Service, replay
 from slatewise.service.serving.models import Models
 from slatewise.service.settings import ArmConfig, ServiceConfig
@@ -204,3 +207,24 @@ def test_a_large_file_travels_in_parts(
     promoted(first, 2, tmp_path / "run-2")
     second.refresh()
     assert serving(second)[0] == "2"
+
+
+def test_a_token_has_its_rate_once_over_all_hosts(
+    hosts: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    limits = [RateLimit.alone(10.0) for _ in hosts]
+    shared = [
+        SharedLimit(limit, ["token"], host.store, tmp_path / f"{number}.lock")
+        for number, (limit, host) in enumerate(zip(limits, hosts, strict=True))
+    ]
+    for one in (*shared, *shared):  # they know of each other
+        one.exchange()
+    assert limits[0].take(0, units=15) == 0
+    for one in shared:
+        one.exchange()
+    assert sum(limits[1].take(0) == 0 for _ in range(20)) == 5
+    for one in shared:
+        one.close()
+    assert not hosts[0].store.published_usage()

@@ -238,7 +238,6 @@ class Clicks(FeatureTerm):
         return 1e-6
 
 
-@pytest.mark.usefixtures("parts_of_this_test")
 def test_any_term_that_ranks_all_items_is_counted_from_the_store_and_replayed(
     tmp_path: Path,
 ) -> None:

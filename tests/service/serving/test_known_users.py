@@ -1,11 +1,13 @@
 """A model knows of a user's visits what `Recommender` would be told."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from slatewise.features import UserHistory
 from slatewise.features.user_history import NO_HISTORY
+from slatewise.service.serving import items as module
 from slatewise.service.serving.items import ItemLog
 from slatewise.service.serving.users import history_of_visits, known_user
 from slatewise.service.store.records import SlateRecord, Visit
@@ -62,6 +64,15 @@ def test_slates_of_unknown_sources_move_nobody_but_their_clicks_count() -> None:
     assert found.history.clicked.tolist() == [0]
     assert found.history.sources.tolist() == [-1, -1]
     assert [showing.items for showing in found.history.showings()] == [(0, 1), (1, 2)]
+
+
+def test_so_many_sources_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SOURCES", 3)
+    log = ItemLog()
+    assert log.source_indices(["a", "b", "a", "c", "d", "e", "d", "c"]).tolist() == [
+        *[0, 1, 0, 2, 3, 3, 3, 2]
+    ]
+    assert log.sources.ids == ["a", "b", "c", ""]
 
 
 def test_what_was_not_seen_of_a_slate_does_not_count() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from slatewise.service.serving import Replayer, Request, Service
 from slatewise.service.serving import learning as module
-from slatewise.service.serving.learning import LEARNED, LearnedItems
+from slatewise.service.serving.learned import WHOLE, LearnedItems, pieces
 from slatewise.service.serving.models import Models
 from slatewise.service.settings import ServiceConfig
 from slatewise.service.store.records import Outcome, SlateRecord
@@ -106,7 +106,8 @@ def test_workers_agree_to_the_bit_whatever_they_read_at_once_and_after_a_restart
     monkeypatch.setattr(service.store, "answers_to", answers_to)
     restarted = Service.open(tmp_path, ON, service.store)
     assert all(since >= kept.number for since in asked)
-    (run / LEARNED).unlink()
+    for piece in pieces(run):
+        piece.path(run).unlink()
     monkeypatch.setattr(module, "_PAGE", 500)
     afresh = Service.open(tmp_path, ON, service.store)
     assert min(asked) < kept.number
@@ -148,6 +149,34 @@ def test_of_several_workers_one_learns_from_an_answer_for_all(
     first.store.close()
 
 
+def test_workers_write_and_read_what_has_changed_and_now_and_then_all(tmp_path: Path) -> None:
+    first = a_service(tmp_path, a_model(("bias",)), ON)
+    put(first, *[f"a{number:02d}" for number in range(60)])
+    second = Service.open(tmp_path, ON, first.store)
+    answered(first, 40)
+    learn(first)
+    learn(second)
+    run = Models.of(tmp_path, "main").path(first._live["main"].version)
+    sizes = []
+    for step in range(12):  # in turns: whoever learns has taken what the other kept
+        before = pieces(run)[-1].number
+        service = (first, second)[step % 2]
+        answered(service, 1, seed=step)
+        learn(service)
+        changed, whole = LearnedItems.read(run, after=before), LearnedItems.read(run)
+        assert whole is not None
+        sizes += [] if changed is None else [len(changed.rows)]
+        assert len(pieces(run)) < 12
+    assert len(whole.rows) > 2 * min(sizes)
+    assert sum(piece.since == WHOLE for piece in pieces(run)) == 1
+    learn(first)
+    restarted = Service.open(tmp_path, ON, first.store)
+    for other in (second, restarted):
+        learn(other)
+        assert np.array_equal(beliefs(other), beliefs(first))
+    first.store.close()
+
+
 def test_what_is_kept_of_another_model_or_damaged_is_not_taken(tmp_path: Path) -> None:
     service = a_service(tmp_path, a_model(("bias",)), ON)
     run = Models.of(tmp_path, "main").path(service._live["main"].version)
@@ -156,7 +185,8 @@ def test_what_is_kept_of_another_model_or_damaged_is_not_taken(tmp_path: Path) -
     kept = LearnedItems.read(run)
     assert kept is not None
     assert kept.number == 7
-    (run / LEARNED).write_bytes(b"nothing")
+    (piece,) = pieces(run)
+    piece.path(run).write_bytes(b"nothing")
     assert LearnedItems.read(run) is None
     service.store.close()
 

@@ -10,6 +10,7 @@ from slatewise.errors import SlatewiseError
 from slatewise.service.serving import Replayer, Request, Service, replay
 from slatewise.service.serving.models import Models
 from slatewise.service.serving.request import KEPT
+from slatewise.service.serving.users import CLICKS
 from slatewise.service.settings import ServiceConfig
 from slatewise.service.store import Store
 from slatewise.service.store.records import Outcome, SlateRecord
@@ -122,7 +123,7 @@ def test_replaying_needs_what_was_known_then_and_not_now(
         asked = Request.of_plain(serving.request, serving.k, serving.seed)
         live, user = service._live["main"], service._user(record.user_id, [])
         strategy = service._strategies[serving.arm]
-        now = live.answer(user.knowing(asked.clicks), asked, strategy, serving.seed)
+        now = live.answer(user.lookup(asked.clicks), asked, strategy, serving.seed)
         differ += tuple(now.slate.items) != record.items
     assert differ > len(records) / 2
 
@@ -150,6 +151,21 @@ def test_how_much_history_counts_may_change_later(
     replayer = Replayer(directory, CONFIG.changed(history=1), service.store)
     for record in records[25:32]:
         assert tuple(replayer.slate(record).items) == record.items
+
+
+def test_a_history_that_was_cut_for_its_clicks_is_cut_again(tmp_path: Path) -> None:
+    service = a_service(tmp_path, a_model(TERMS, ("search",)), CONFIG)
+    items = [f"a{number:02d}" for number in range(20)]
+    made = []
+    for number in range(3):
+        at = service.clock.now() - HOUR + number
+        visit(service, "much", items, items[10 * number :][:10], "search", at)
+        service.changed_users(["much"])
+        made.append(service.recommend(Request("much", k=6, clicked="show"))[0])
+    cut = [bool(one.serving and CLICKS in one.serving.request) for one in made]
+    assert cut == [False, True, True]
+    for record in made:
+        assert tuple(replay(tmp_path, CONFIG, service.store, record).items) == record.items
 
 
 def test_slates_of_day_zero_can_be_made_again(tmp_path: Path) -> None:

@@ -236,7 +236,8 @@ def test_a_change_while_items_are_read_is_not_missed(
 
 def test_an_old_history_is_read_again_untold(tmp_path: Path) -> None:
     """Workers on other hosts share no stamps."""
-    service = a_service(tmp_path, a_model(), config(cache_seconds=0))
+    service = a_service(tmp_path, a_model(), config())
+    service._users._seconds = 0.0  # as in a store that hosts share
     assert "a02" in slate(service, "ann", k=100)
     other = a_service(tmp_path, None, config())
     service.store.write(*_a_click("ann", "a02"))

@@ -13,7 +13,7 @@ from slatewise.service.serving.models import Models
 from slatewise.service.store import Store, StoreError
 from slatewise.service.store.records import Item, StoredVisits
 from slatewise.training import runs
-from tests.service.serving.test_service import ALL, GREEDY, config, slate
+from tests.service.serving.test_service import ALL, GREEDY, slate
 from tests.service.serving.world import COLD, a_model, a_service, promote, put, some_visits, visit
 
 
@@ -151,6 +151,24 @@ def test_a_damaged_version_is_reported_and_the_old_one_serves_on(
     assert service.arms[0].version == "3"
 
 
+def test_a_version_that_could_not_be_loaded_is_loaded_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = a_service(tmp_path, a_model(), GREEDY)
+    version = promote(tmp_path, a_model(seed=99))
+    run = Models.of(tmp_path, "main").path(version)
+    away = (run / runs.POSTERIOR).rename(tmp_path / "away")
+    service.refresh()
+    away.rename(run / runs.POSTERIOR)
+    service.refresh()  # at once it would be read every second
+    assert service.arms[0].version == "1"
+    later = time.monotonic() + 61
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    service.refresh()
+    assert service.arms[0].version == "2"
+    assert service.ready() == [COLD]
+
+
 def test_without_any_whole_version_the_prior_serves(tmp_path: Path) -> None:
     a_service(tmp_path, a_model())
     (Models.of(tmp_path, "main").path("1") / runs.RUN).unlink()
@@ -215,9 +233,9 @@ def test_erased_people_are_forgotten_even_if_the_store_is_down(tmp_path: Path, d
 
 def test_an_old_history_is_better_than_none_while_the_store_is_down(tmp_path: Path) -> None:
     a_service(tmp_path, a_model())
-    settings = config(cache_seconds=0)
-    store = Broken.open(settings.store_url(tmp_path))
-    service = Service.open(tmp_path, settings, store)
+    store = Broken.open(GREEDY.store_url(tmp_path))
+    service = Service.open(tmp_path, GREEDY, store)
+    service._users._seconds = 0.0  # as in a store that hosts share
     visit(service, "ann", ["a01"], ["a01"])
     slate(service, "ann")
     store.down = True  # type: ignore[attr-defined]

@@ -67,7 +67,22 @@ def test_a_clock_that_stays_where_it_jumped_to_is_believed(days: int) -> None:
 def test_a_time_far_ahead_in_the_store_is_not_held_on_to() -> None:
     computer = Computer()
     assert computer.clock(last=computer.wall + 365 * DAY).now() == computer.wall
-    assert computer.clock(last=computer.wall + DAY // 2).now() == computer.wall + DAY // 2 + 1
+    assert computer.clock(last=computer.wall + AHEAD).now() == computer.wall + AHEAD + 1
+
+
+@pytest.mark.parametrize("hours", [1, 12, 23, -1, -23])
+def test_a_clock_that_was_wrong_for_minutes_stops_no_time(hours: int) -> None:
+    computer = Computer()
+    clock = computer.clock()
+    for wrong in (0, hours, -hours):
+        computer.wall += wrong * DAY // 24
+        for _ in range(18):
+            computer.wait(LASTING // 12)
+            clock.now()
+    assert clock.now() in (computer.wall, computer.wall + 1)
+    before = clock.now()
+    computer.wait(1_000_000)
+    assert clock.now() - before > 900_000
 
 
 def test_a_shop_that_opens_after_a_week_goes_by_the_clock_which_is_doubted_for_minutes() -> None:

@@ -13,6 +13,7 @@ FEATURES = {
     "price": 120,
     "new": True,
     "x": None,
+    "tags": ["new", "outdoor"],
 }
 
 
@@ -29,7 +30,8 @@ def test_features_come_back_as_they_were_and_the_same_are_the_same_text() -> Non
         ({"price": float("nan")}, "'price' is no number"),
         ({"price": 10**400}, "'price' is no number"),
         ({"text": [1.0, float("inf")]}, "'text' is no number"),
-        ({"text": ["a"]}, "'text' is no number"),
+        ({"text": ["a", 1.0]}, "'text' is no number"),
+        ({"text": ["a", "b" * 600]}, "a feature has 600 characters"),
         ({"text": [0.0] * (LONGEST_VECTOR + 1)}, "'text' is no number"),
         ({"inside": {"price": 3}}, "'inside' is no number"),
         ({"brand": "x" * 600}, "a feature has 600 characters"),

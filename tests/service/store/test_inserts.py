@@ -69,6 +69,19 @@ def test_outcomes_of_a_slate_add_up_in_the_order_of_their_times(store: Store) ->
     assert (visit.seen, visit.clicked) == (4, ("a", "c"))
 
 
+def test_a_slate_has_a_bounded_number_of_outcomes(store: Store) -> None:
+    items = tuple(f"item-{n}" for n in range(20))
+    store.write([slate("s", items=items), slate("other")], [])
+    pairs = [(one, other) for one in items for other in items if one != other]
+    written = store.write([], [click("s", *pair) for pair in pairs[:100]])
+    written += store.write([], [click("s", *pair) for pair in pairs[100:145]])
+    most = inserts.most_events(20)
+    assert most == 140
+    assert written == [OutcomeStatus.RECORDED] * most + [OutcomeStatus.TOO_MANY] * 5
+    again = store.write([], [click("s", *pairs[0]), click("s", *pairs[-1]), click("other", "a")])
+    assert again == [OutcomeStatus.DUPLICATE, OutcomeStatus.TOO_MANY, OutcomeStatus.RECORDED]
+
+
 def test_what_was_clicked_was_seen(store: Store) -> None:
     store.write([slate("s")], [click("s", "c", seen=1)])
     assert store.history("ann", 1).visits[0].seen == 3

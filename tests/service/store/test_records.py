@@ -1,7 +1,19 @@
+import json
+from hashlib import blake2b
+
 import pytest
 
 from slatewise.errors import InputError
-from slatewise.service.store.records import LAST_TIME, LONGEST, Item, Outcome, SlateRecord
+from slatewise.service.store.records import (
+    LAST_TIME,
+    LONGEST,
+    Item,
+    Outcome,
+    SlateRecord,
+    json_texts,
+    outcome_key,
+    positions,
+)
 
 BAD = {
     "empty": "",
@@ -45,3 +57,16 @@ def test_times_out_of_reach_are_refused(time: int) -> None:
 def test_nobody_sees_less_than_nothing() -> None:
     with pytest.raises(InputError, match="-1 items were seen"):
         Outcome("i", -1, (), 0)
+
+
+@pytest.mark.parametrize("wanted", ["", "b", "bab", "cabacabac"])
+def test_positions_are_those_of_the_first(wanted: str) -> None:
+    assert positions("abcab", wanted) == ["abcab".index(item) for item in wanted]
+
+
+@pytest.mark.parametrize("seen", [None, 0, 12])
+@pytest.mark.parametrize("clicked", [(), ("9",), ('"é"\\', "\u2028\t", "𝄞")])
+def test_keys_and_lists_are_those_of_json(seen: int | None, clicked: tuple[str, ...]) -> None:
+    content = json.dumps([seen, *clicked]).encode()
+    assert outcome_key(seen, clicked) == blake2b(content, digest_size=16).hexdigest()
+    assert json_texts(clicked) == json.dumps(clicked, separators=(",", ":"))

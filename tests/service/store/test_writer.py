@@ -2,13 +2,14 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from slatewise.service.store import Store, StoreError
 from slatewise.service.store import writer as module
+from slatewise.service.store.engine import RecordError
 from slatewise.service.store.records import Outcome, OutcomeStatus, SlateRecord
 from slatewise.service.store.writer import BATCH, ROOM, QueueFullError, Writer
 
@@ -190,6 +191,24 @@ def test_one_bad_record_does_not_keep_others_from_being_written(
     eventually(lambda: len(writer) == 0)
 
 
+def test_a_record_that_the_database_refuses_fails_alone_and_is_counted(
+    store: Troubled, make: Callable[..., Writer]
+) -> None:
+    writer = make()
+    worse = SlateRecord("worse", "anna", 1, "search", ("a",))
+    object.__setattr__(worse, "time", None)  # NOT NULL
+    store.door.clear()
+    writer.add_slate(worse)
+    bad = writer.add([worse], [])
+    good = writer.add([slate("good")], [click("good")])
+    store.door.set()
+    assert good.result(20) == [OutcomeStatus.RECORDED]
+    with pytest.raises(RecordError, match="refuses a record"):
+        bad.result(20)
+    eventually(lambda: len(writer) == 0)
+    assert (writer.dropped, writer.problem) == (1, None)
+
+
 def test_users_are_named_before_their_feedback_is_answered(
     store: Troubled, make: Callable[..., Writer]
 ) -> None:
@@ -201,6 +220,19 @@ def test_users_are_named_before_their_feedback_is_answered(
     writer.add_slate(slate("nameless", None))
     writer.add([], [click("old"), click("new"), click("nameless")]).result(20)
     assert heard == ["anna", "bo"]
+
+
+def test_feedback_that_is_written_is_answered_whatever_becomes_of_the_news(
+    store: Troubled, make: Callable[..., Writer]
+) -> None:
+    class Deaf(list[str]):
+        def extend(self, users: Iterable[str]) -> None:
+            raise OSError("the cache is gone")
+
+    writer = make(heard=Deaf())
+    answer = writer.add([slate("one", "anna")], [click("one")])
+    assert answer.result(20) == [OutcomeStatus.RECORDED]
+    assert len(store.batches) == 1
 
 
 def test_work_is_done_after_what_waited_before_it(

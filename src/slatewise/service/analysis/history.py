@@ -13,7 +13,7 @@ import numpy.typing as npt
 from slatewise.evaluation.ab import Interval, click_rate
 from slatewise.service.analysis import queries
 from slatewise.service.analysis.report import FOREVER, beginning, finite
-from slatewise.service.analysis.tally import Slates, Tally
+from slatewise.service.analysis.tally import CountedSlates, Tally
 from slatewise.service.settings import ServiceConfig
 from slatewise.service.store import Store
 from slatewise.service.store.clock import DAY, iso
@@ -39,7 +39,7 @@ class ArmPeriod:
     rate: Interval
     """clicks per slate seen"""
     little_seen: float
-    """share of the positions of sampled slates that went to little-seen items; nan for none"""
+    """share of the positions of sampled slates that went to little-seen items, or nan"""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def period_width(duration: int) -> int:
 
 def _period(
     store: Store,
-    slates: Slates,
+    slates: CountedSlates,
     start: int,
     width: int,
     is_little_seen: Callable[[Sequence[str]], Bools],

@@ -13,13 +13,13 @@ from slatewise.evaluation.arms import ArmTotals
 from slatewise.evaluation.bootstrap import LEVEL
 from slatewise.evaluation.sequential import Advice, advise
 from slatewise.service.analysis.assignment import Assignment, check_assignment
-from slatewise.service.analysis.tally import Slates, Tally
+from slatewise.service.analysis.tally import CountedSlates, Tally
 from slatewise.service.analysis.variety import Variety
 from slatewise.service.settings import ArmConfig, ServiceConfig
 from slatewise.service.store.clock import DAY, iso
 
 FOREVER = 2**62
-_NOBODY = np.zeros(0, dtype=np.int64)
+_NO_USERS = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class ArmReport:
     best: float
     """Probability that its rate is the greatest."""
     versus: Comparison | None
-    """Against the reference, for one look."""
+    """Against the reference, if it is looked at once."""
     advice: Advice | None
-    """Against the reference, for as many looks as one likes."""
+    """Against the reference, valid at any number of looks."""
 
     @property
     def unanswered(self) -> float:
@@ -127,7 +127,7 @@ def beginning(tally: Tally, config: ServiceConfig) -> int:
 
 def _in_order(totals: dict[str, ArmTotals], config: ServiceConfig) -> dict[str, ArmTotals]:
     """Return the arms of the configuration first, then those that only the log has."""
-    nothing = ArmTotals(*[_NOBODY] * 2)
+    nothing = ArmTotals(*[_NO_USERS] * 2)
     configured = {name: totals.get(name, nothing) for name in config.arms}
     return configured | {name: arm for name, arm in totals.items() if len(arm.clicks)}
 
@@ -143,7 +143,7 @@ def _advice(
     return advise(totals[name], totals[reference], least, days=days, level=level)
 
 
-def _daily(slates: Slates) -> dict[int, dict[str, Interval]]:
+def _daily(slates: CountedSlates) -> dict[int, dict[str, Interval]]:
     return {
         day: {name: click_rate(arm) for name, arm in some.totals().items() if len(arm.clicks)}
         for day, some in slates.by_day().items()

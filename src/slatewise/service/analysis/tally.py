@@ -34,7 +34,7 @@ _Answers = Callable[[Connection, int, int, int], queries.OutcomeColumns]
 
 
 @dataclass(frozen=True, eq=False)
-class Slates:
+class CountedSlates:
     """N slates that count, in the order in which the store learned of them."""
 
     arms: tuple[str, ...]
@@ -78,18 +78,18 @@ class Slates:
         both = zip(made.tolist(), answered.tolist(), strict=True)
         return dict(zip(self.arms, both, strict=True))
 
-    def by_day(self) -> Mapping[int, "Slates"]:
+    def by_day(self) -> Mapping[int, "CountedSlates"]:
         """Return the slates of each day (of UTC, as a number since 1970), days in order."""
         return self.by_period(DAY)
 
-    def by_period(self, width: int) -> Mapping[int, "Slates"]:
+    def by_period(self, width: int) -> Mapping[int, "CountedSlates"]:
         """Return the slates of each period of `width` microseconds since 1970, by its number."""
         periods = self.time // width
         return {int(number): self.where(periods == number) for number in np.unique(periods)}
 
-    def where(self, wanted: Bools) -> "Slates":
+    def where(self, wanted: Bools) -> "CountedSlates":
         """Return some of the slates."""
-        return Slates(
+        return CountedSlates(
             self.arms,
             self.users[wanted],
             self.arm[wanted],
@@ -142,14 +142,14 @@ class Tally:
         moved = (user[1:] == user[:-1]) & (arm[1:] != arm[:-1])
         return int(time[:-1][moved].max(initial=-1)) + 1
 
-    def slates(self, start: int, end: int) -> Slates:
+    def slates(self, start: int, end: int) -> CountedSlates:
         """Return the slates from `start` to before `end`, by the rule above."""
         with self._lock:
             inside = np.flatnonzero((self._time.values >= start) & (self._time.values < end))
             user, arm = self._user.values[inside], self._arm.values[inside]
             kept, changed = _at_home(user, arm)
             rows = inside[kept]
-            return Slates(
+            return CountedSlates(
                 tuple(self._arms),
                 user[kept],
                 arm[kept].astype(np.int64),

@@ -52,7 +52,7 @@ class SlateWeights:
 def weigh(
     live: Live, slate: Slate, serving: Serving, logging: Strategy, target: Strategy, draws: int
 ) -> SlateWeights:
-    """Weigh a slate that `live` made by `logging`; chance is drawn so often."""
+    """Weight a slate that `live` made by `logging`, estimating probabilities from draws."""
     ranker = live.ranker
     if logging == target:
         return _unchanged(ranker, slate)
@@ -80,7 +80,7 @@ def _unchanged(ranker: ExactRanker, slate: Slate) -> SlateWeights:
 
 
 def _drawn(ranker: ExactRanker, slate: Slate, strategy: Strategy, draws: int, stream: int) -> Ints:
-    """Make the slate anew by a strategy, with seeds of its own: [L, k]."""
+    """Make the slate again by a strategy with fresh seeds: [L, k]."""
     seed = np.random.SeedSequence([slate.seed, stream])
     mix = _plain_mix(strategy, slate)
     if mix is not None:
@@ -90,6 +90,7 @@ def _drawn(ranker: ExactRanker, slate: Slate, strategy: Strategy, draws: int, st
         [slate.history] * count,
         [slate.filter] * count,
         [int(word >> np.uint64(16)) for word in seed.generate_state(count, np.uint64)],
+        slate.source,
     )
     return strategy.slates(ranker, users, len(slate))
 

@@ -1,6 +1,7 @@
 """The application that a worker runs."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -67,6 +68,9 @@ def application(
         finally:
             metrics.later.now()
             await asyncio.to_thread(app.state.backend.close)
+            # uvicorn ends a worker by the signal that asked for it: nothing else is done at exit.
+            for handler in logging.getLogger().handlers:
+                await asyncio.to_thread(handler.flush)
 
     metrics = Metrics()
     app = _Application(

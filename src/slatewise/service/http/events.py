@@ -1,16 +1,19 @@
 """Events as clients send them, turned into records or refused."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 from slatewise.errors import SlatewiseError
 from slatewise.service.http.problems import Problem
-from slatewise.service.http.schemas import Event, EventAnswer, FeedbackAnswer
+from slatewise.service.http.schemas import Event
 from slatewise.service.store.clock import AHEAD, EARLIEST
 from slatewise.service.store.records import Outcome, OutcomeStatus, SlateRecord
 
+MOST_SHOWN: Final = 1_000
+"""items of a slate, and clicks of an event: whatever reads a history reads all of them"""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _REFUSALS: Final = {
@@ -25,6 +28,10 @@ _REFUSALS: Final = {
     OutcomeStatus.CONTRADICTION: (
         "There is a slate with this id, of another user or with other items.",
         "Give every slate an id of its own, and send the user_id that it was made for, or none.",
+    ),
+    OutcomeStatus.TOO_MANY: (
+        "The slate has had more events than it has items to see and to click.",
+        "Send one event for a slate, or one when more is seen or clicked.",
     ),
     OutcomeStatus.ERASED: (
         "The data of this user were erased after that time.",
@@ -50,13 +57,14 @@ def parse_events(events: Sequence[Event], now: int) -> ParsedEvents:
         try:
             when = moment(event.time, now)
             slate = None if event.items is None else _slate(event, event.items, when)
+            clicked = _clicked(event)
         except SlatewiseError as error:
             result.refused[index] = error
             continue
         if slate is not None:
             result.slates.append(slate)
         items = None if slate is None else slate.items
-        outcome = Outcome(event.slate_id, event.seen, _clicked(event), when, event.user_id, items)
+        outcome = Outcome(event.slate_id, event.seen, clicked, when, event.user_id, items)
         result.outcomes.append(outcome)
     return result
 
@@ -84,44 +92,46 @@ def refuse_contradictions(written: Sequence[OutcomeStatus], events: int) -> None
 
 def answers(
     events: Sequence[Event], parsed: ParsedEvents, written: Sequence[OutcomeStatus]
-) -> FeedbackAnswer:
-    """Return what became of each event."""
+) -> dict[str, Any]:
+    """Return what became of each event, as `FeedbackAnswer` describes it.
+
+    Not through the model: checking what we made ourselves would cost as much as parsing it.
+    """
     states, found = iter(written), []
     for index, event in enumerate(events):
         error = parsed.refused.get(index)
-        if error is None:
-            found.append(_answer(event.slate_id, next(states)))
-        else:
-            found.append(_refusal(event.slate_id, error.problem, error.remedy))
-    counts = {kind: sum(one.status == kind for one in found) for kind in _KINDS}
-    return FeedbackAnswer(events=found, **counts)
+        what = _STATUS[next(states)] if error is None else _refusal(error.problem, error.remedy)
+        found.append({"slate_id": event.slate_id, **what})
+    counts = Counter(one["status"] for one in found)
+    return {"events": found} | {kind: counts[kind] for kind in KINDS}
 
 
-_KINDS: Final = ("recorded", "duplicate", "refused")
+def _refusal(problem: str, remedy: str) -> dict[str, str | None]:
+    return {"status": "refused", "problem": problem, "remedy": remedy}
 
 
-def _answer(slate_id: str, state: OutcomeStatus) -> EventAnswer:
-    if state in _REFUSALS:
-        return _refusal(slate_id, *_REFUSALS[state])
-    if state is OutcomeStatus.CORRECTED:
-        return EventAnswer(
-            slate_id=slate_id,
-            status="recorded",
-            problem="The time is before the slate was shown: it counts as of that moment.",
-            remedy="Check the clock and the time zone.",
-        )
-    recorded = state is OutcomeStatus.RECORDED
-    return EventAnswer(slate_id=slate_id, status="recorded" if recorded else "duplicate")
-
-
-def _refusal(slate_id: str, problem: str, remedy: str) -> EventAnswer:
-    return EventAnswer(slate_id=slate_id, status="refused", problem=problem, remedy=remedy)
+KINDS: Final = ("recorded", "duplicate", "refused")
+_NO_PROBLEM: Final = {"problem": None, "remedy": None}
+_STATUS: Final[dict[OutcomeStatus, dict[str, str | None]]] = {
+    OutcomeStatus.RECORDED: {"status": "recorded", **_NO_PROBLEM},
+    OutcomeStatus.DUPLICATE: {"status": "duplicate", **_NO_PROBLEM},
+    OutcomeStatus.CORRECTED: {
+        "status": "recorded",
+        "problem": "The time is before the slate was shown: it counts as of that moment.",
+        "remedy": "Check the clock and the time zone.",
+    },
+    **{state: _refusal(*words) for state, words in _REFUSALS.items()},
+}
 
 
 def _slate(event: Event, items: list[str], when: int) -> SlateRecord:
     if event.source is None:
         raise SlatewiseError(
             "A slate of yours needs a source.", 'Say where it was shown, for instance "search".'
+        )
+    if len(items) > MOST_SHOWN:
+        raise SlatewiseError(
+            f"The slate has {len(items):,} items.", f"Send those on the page, at most {MOST_SHOWN}."
         )
     if len(set(items)) < len(items):
         raise SlatewiseError("The slate has an item twice.", "Send every item once.")
@@ -131,7 +141,13 @@ def _slate(event: Event, items: list[str], when: int) -> SlateRecord:
 def _clicked(event: Event) -> tuple[str, ...]:
     if event.clicked is None:
         return ()
-    return (event.clicked,) if isinstance(event.clicked, str) else tuple(event.clicked)
+    if isinstance(event.clicked, str):
+        return (event.clicked,)
+    if len(event.clicked) > MOST_SHOWN:
+        raise SlatewiseError(
+            f"The event has {len(event.clicked):,} clicks.", f"Send at most {MOST_SHOWN}."
+        )
+    return tuple(event.clicked)
 
 
 def _iso(text: str) -> int:

@@ -9,10 +9,11 @@ from urllib.parse import unquote_to_bytes
 
 from fastapi.routing import APIRoute
 from pydantic_core import from_json
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope
 
+from slatewise.service.http import problems
 from slatewise.service.http.limits import BYTES, Cost, RateLimit, cost_of
 from slatewise.service.http.problems import Problem
 from slatewise.service.http.protocol import WHOLE
@@ -31,18 +32,18 @@ _THROWN_AWAY = 8
 
 
 class UnknownTokenError(Problem):
-    """A token that is none of ours: forgotten, or guessed."""
+    """An unknown token: revoked, or guessed."""
 
     def __init__(self) -> None:
         super().__init__(401, "The token is not known.", _SEND, CHALLENGE)
 
 
 class Gate:
-    """Who is let in; without tokens, whoever is on this machine."""
+    """Admits requests by their tokens; without tokens, all from this machine."""
 
     def __init__(self, tokens: Tokens | None, rate: RateLimit, body_bytes: int) -> None:
         self.tokens, self.rate, self.body_bytes = tokens, rate, body_bytes
-        self._guesses = RateLimit(GUESSES, bytearray(8))
+        self._guesses = RateLimit.alone(GUESSES)
 
     def admit(self, request: Request, role: Role, units: float = 1.0) -> int:
         """Admit a request of some units, or refuse it; return the number of its token."""
@@ -119,6 +120,7 @@ class GuardedRoute(APIRoute):
         request.units = (
             self._cost.of(request.query_params) if self._cost.asked else self._cost.units
         )
+        # Before the body is read: a request that is refused costs no memory and no parsing.
         try:
             request.token = gate.admit(request, self.needs, request.units)
         except UnknownTokenError:
@@ -159,13 +161,14 @@ class BoundedRequest(Request):
             gate: Gate = self.app.state.backend.gate
             most, here = gate.body_bytes, WHOLE in self.scope
             body = await (self._take(most) if here else _in_time(self._read(most)))
+            # Charged afterwards: how long a body is, only its arrival tells for certain.
             if len(body) > BYTES:
                 gate.charge(self.token, len(body) / BYTES, self.units)
             self._body = body
         return self._body
 
     async def _take(self, most: int) -> bytes:
-        """Return a body that is there; nothing if the client is gone, and with her who asks."""
+        """Return a body that has arrived; nothing if the client has disconnected."""
         body: bytes = (await self.receive()).get("body", b"")
         if len(body) > most:
             raise _too_large(most)
@@ -180,12 +183,15 @@ class BoundedRequest(Request):
         parts, size = [], int(length) if length.isdecimal() else 0
         if size <= _THROWN_AWAY * most:
             size = 0
-            async for part in self.stream():
-                size += len(part)
-                if size <= most:
-                    parts.append(part)
-                elif size > _THROWN_AWAY * most:
-                    break
+            try:
+                async for part in self.stream():
+                    size += len(part)
+                    if size <= most:
+                        parts.append(part)
+                    elif size > _THROWN_AWAY * most:
+                        break
+            except ClientDisconnect:  # no fault of ours, and the log and metrics should not say so
+                raise Problem(400, "The body ended too soon.", "Send it whole.", _CLOSE) from None
         if size > most:
             raise _too_large(most)
         return b"".join(parts)
@@ -219,14 +225,13 @@ def _check_text(raw: bytes) -> None:
 
 
 def _check_query(request: Request, known: list[str]) -> None:
-    """Refuse parameters that would be left out in silence."""
+    """Refuse query parameters that the endpoint does not have."""
     names = [name for name, _ in request.query_params.multi_items()]
-    if len(set(names)) < len(names) or not set(names) <= set(known):
-        raise Problem(
-            400,
-            "A parameter is given twice, or is none of this path.",
-            f"Its parameters are {', '.join(known)}." if known else "It has no parameters.",
-        )
+    for name in names:
+        if name not in known:
+            raise problems.misspelt("parameter", name, known, 400)
+    if len(set(names)) < len(names):
+        raise Problem(400, "A parameter is given twice.", "Give each once.")
 
 
 def _check_host(request: Request) -> None:

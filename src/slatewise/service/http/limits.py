@@ -1,8 +1,9 @@
-"""How often a token may ask and how much it may send, over all workers together.
+"""How often a token may ask and how much it may send, over all workers and hosts together.
 
-A token bucket kept as one number per token: the time at which its bucket will be full again.
-Workers share the numbers through mapped memory. They do not lock it: two that write at the same
-moment may let one request more through, which a limit of this kind can afford.
+A token bucket kept as two numbers per token: the time at which its bucket will be full again, and
+the units that were taken out of it. Workers share the numbers through mapped memory. They do not
+lock it: two that write at the same moment may let one request more through, which a limit of this
+kind can afford. `shared_limits` does the same for hosts.
 """
 
 import mmap
@@ -16,10 +17,12 @@ from typing import Final, TypeVar
 
 BURST = 2.0
 """seconds' worth of requests that may come at once"""
+DEBT = 5.0
+"""seconds that a token waits at most for what other hosts gave it"""
 BYTES = 10_000
-"""of a body that cost as much as a request: what is slow to answer has long lists in it"""
+"""bytes of a body that count as one more request: slow requests have long lists"""
 _Endpoint = TypeVar("_Endpoint", bound=Callable[..., object])
-_SLOT = struct.Struct("d")
+_NUMBER = struct.Struct("d")
 
 
 @dataclass(frozen=True)
@@ -63,13 +66,20 @@ class RateLimit:
 
     def __init__(self, rate: float, memory: bytearray | mmap.mmap) -> None:
         self._cost, self._memory = 1 / rate, memory
+        # Units after all times: workers from before an upgrade know times alone, and share them.
+        self._units = len(memory) // 2
+
+    @classmethod
+    def alone(cls, rate: float, tokens: int = 1) -> "RateLimit":
+        """Keep the buckets of some tokens in this process."""
+        return cls(rate, bytearray(2 * _NUMBER.size * tokens))
 
     @classmethod
     def open(cls, rate: float, file: Path, tokens: int = 1) -> "RateLimit":
         """Share the buckets of some tokens with whoever else opens them; full, where none did."""
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("a+b") as stream:
-            size = _SLOT.size * tokens
+            size = 2 * _NUMBER.size * tokens
             # A file with holes would kill whoever writes into one when the disk is full.
             os.posix_fallocate(stream.fileno(), 0, size)
             return cls(rate, mmap.mmap(stream.fileno(), size))
@@ -84,11 +94,42 @@ class RateLimit:
         same request already.
         """
         now = time.monotonic() if now is None else now
-        offset = number * _SLOT.size
-        full = max(_SLOT.unpack_from(self._memory, offset)[0], now) + self._cost * units
+        full = max(self._number(number), now) + self._cost * units
         # One request may always go, whatever it costs and however slow the rate.
         wait: float = full - now - max(BURST, self._cost * (units + before))
         if wait > 1e-9:
             return wait
-        _SLOT.pack_into(self._memory, offset, full)
+        self._set(number, full)
+        self._set(number, self.taken(number) + units, self._units)
         return 0.0
+
+    def spend(self, number: int, units: float) -> None:
+        """Take what a request turned out to cost, even if there is not enough.
+
+        As for other hosts, nobody waits longer than DEBT for it.
+        """
+        self.take_elsewhere(number, units)
+        self._set(number, self.taken(number) + units, self._units)
+
+    def taken(self, number: int) -> float:
+        """Return the units that a token took on this host, since its buckets were made."""
+        return self._number(number, self._units)
+
+    def take_elsewhere(self, number: int, units: float, now: float | None = None) -> None:
+        """Take out of a token's bucket what another host gave it, even if there is not enough.
+
+        A token never waits longer than DEBT for it: after minutes without the store, all that other
+        hosts gave meanwhile comes at once.
+        """
+        now = time.monotonic() if now is None else now
+        full = self._number(number)
+        most = max(full, now + BURST + DEBT)
+        debt = min(max(full, now) + self._cost * units, most)
+        self._set(number, debt)
+
+    def _number(self, token: int, start: int = 0) -> float:
+        value: float = _NUMBER.unpack_from(self._memory, start + token * _NUMBER.size)[0]
+        return value
+
+    def _set(self, token: int, value: float, start: int = 0) -> None:
+        _NUMBER.pack_into(self._memory, start + token * _NUMBER.size, value)

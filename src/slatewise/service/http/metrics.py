@@ -8,12 +8,13 @@ import asyncio
 import math
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.mmap_dict import MmapedDict
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
 DIRECTORY = "PROMETHEUS_MULTIPROC_DIR"
@@ -22,6 +23,8 @@ SOON = 0.1
 RESERVED = 1 << 18
 """bytes for the values of a worker, of each kind"""
 _KINDS = ("counter", "histogram", "gauge_livesum", "gauge_livemax", "gauge_livemin")
+_DEAD = "dead"
+"""in the names of files in place of a worker"""
 _HEAD = 8
 """bytes of an empty file of values"""
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
@@ -73,12 +76,30 @@ def _reserve(folder: Path) -> None:
             os.posix_fallocate(file.fileno(), 0, RESERVED)
 
 
-def bury(folder: Path, pid: int | None) -> None:
-    """Keep what a dead worker counted, without the room that it reserved."""
+def retire_worker(folder: Path, pid: int | None) -> None:
+    """Add what a worker that has ended counted to what others did before it."""
     mark_process_dead(pid, folder)  # type: ignore[no-untyped-call]
     for file in folder.glob(f"*_{pid}.db"):
-        used = int.from_bytes(file.read_bytes()[:4], sys.byteorder)
-        os.truncate(file, max(used, _HEAD))
+        kind = file.name.removesuffix(f"_{pid}.db")
+        together, partial = folder / f"{kind}_{_DEAD}.db", folder / f".{kind}.partial"
+        counts: dict[str, float] = {}
+        for one in filter(Path.exists, (together, file)):
+            for key, value, *_ in MmapedDict.read_all_values_from_file(one):  # type: ignore[no-untyped-call]
+                counts[key] = counts.get(key, 0.0) + value
+        _write(partial, counts)
+        partial.replace(together)
+        file.unlink()
+
+
+def _write(file: Path, counts: Mapping[str, float]) -> None:
+    """Write values as workers do, without room for more."""
+    file.unlink(missing_ok=True)
+    values = MmapedDict(file)  # type: ignore[no-untyped-call]
+    for key, value in counts.items():
+        values.write_value(key, value, 0.0)  # type: ignore[no-untyped-call]
+    values.close()  # type: ignore[no-untyped-call]
+    used = int.from_bytes(file.read_bytes()[:4], sys.byteorder)
+    os.truncate(file, max(used, _HEAD))
 
 
 class Metrics:
@@ -122,6 +143,13 @@ class Metrics:
         self.store_ahead = self._gauge(
             "store_ahead_seconds", "By which the newest slate is dated later than now", "livemax"
         )
+        self.nights = Gauge(
+            "slatewise_night_timestamp_seconds",
+            "When the newest night of a model began that ended in a certain way",
+            ["model", "outcome"],
+            multiprocess_mode="livemax",
+            registry=self.registry,
+        )
         self.ranking = self._counter(
             "ranking_cpu_seconds",
             "CPU time of making slates, on the thread that speaks HTTP or on one of their own",
@@ -131,6 +159,7 @@ class Metrics:
         self.requests_of = cache(self.requests.labels)
         self.seconds_of = cache(self.seconds.labels)
         self.slates_of = cache(self.slates.labels)
+        self.feedback_of = cache(self.feedback.labels)
         self.later = DeferredWork()
         self._seen: dict[str, int] = {}
         self._serving: set[tuple[str, str, str, str]] = set()
@@ -153,7 +182,10 @@ class Metrics:
 
     def text(self) -> bytes:
         """Return the metrics of all workers in Prometheus' text format."""
-        return generate_latest(self._together())
+        try:
+            return generate_latest(self._together())
+        except FileNotFoundError:  # a worker was buried meanwhile
+            return generate_latest(self._together())
 
     def by_route(self, routes: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Return requests, failures and a cumulative histogram of times of routes, of all workers.

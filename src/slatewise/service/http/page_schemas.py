@@ -50,6 +50,23 @@ class TokenAnswer(_Answer):
     """whether the service needs no token"""
 
 
+class LoadedDay(_Answer):
+    """A source on one day of UTC."""
+
+    start: str
+    source: str
+    slates: int
+    clicked: int
+    """slates among these with a click"""
+
+
+class LoadedAnswer(_Answer):
+    """What the service was told of slates that others showed."""
+
+    days: list[LoadedDay]
+    """oldest first; empty without such a slate"""
+
+
 class ArmStatus(_Answer):
     """An arm as it runs."""
 
@@ -230,6 +247,8 @@ class VersionAnswer(_Answer):
     curve: list[float]
     """the same after each epoch; empty where it was not kept"""
     started_from: str | None
+    reliability: list[dict[str, Any]]
+    """predicted and observed click rates of the validation users of `slatewise train`, by bins"""
 
 
 class ViewsAnswer(_Answer):

@@ -49,6 +49,8 @@ _MEMBERS: dict[int | str, type[BaseModel]] = {
 }
 """what the lists and tables of bodies have in them"""
 _EXTRA = "extra_forbidden"
+_LOOKED_AT = 20
+"""errors among which the most telling one is looked for"""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}")
 
 _REMEDIES = {
@@ -147,9 +149,22 @@ def _named_by_us(part: int | str) -> bool:
 
 
 def most_telling(errors: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the first error, or a misspelt field: then another one is missing, and comes first."""
-    misspelt = (error for error in errors if error["type"] == _EXTRA)
-    return dict(next(misspelt, errors[0]))
+    """Return the first error, or a misspelt field: then another one is missing, and comes first.
+
+    Where a field may be of several kinds, of the kind that is wrong farthest inside: a table with a
+    bad number is not to be told that it is no number.
+    """
+    for error in errors:
+        if error["type"] == _EXTRA:
+            return dict(error)
+    field = _field(errors[0])
+    same = (error for error in errors[:_LOOKED_AT] if _field(error) == field)
+    return dict(max(same, key=lambda error: len(error["loc"])))
+
+
+def _field(error: Mapping[str, Any]) -> str:
+    """Return where an error is, as far as the names are ours."""
+    return ".".join(str(part) for part in takewhile(_named_by_us, error["loc"]))
 
 
 def _invalid(error: RequestValidationError, request: Request) -> Problem:
@@ -157,21 +172,23 @@ def _invalid(error: RequestValidationError, request: Request) -> Problem:
     first = most_telling(error.errors())
     if first["type"] == _EXTRA:
         return _misspelt(first["loc"], request)
-    field = ".".join(str(part) for part in takewhile(_named_by_us, first["loc"]))
-    detail = f"{field}: {first['msg'].removeprefix('Value error, ')}."
+    detail = f"{_field(first)}: {first['msg'].removeprefix('Value error, ')}."
     return Problem(422, detail, "Correct the request; /v1/openapi.json has its schema.")
 
 
 def _misspelt(loc: tuple[int | str, ...], request: Request) -> Problem:
-    """Name a field that is none, and those that there are."""
+    """Name an unknown field, and the fields that exist."""
     *above, name = loc
     inside = [part for part in above if part in _MEMBERS]
     endpoint = request.scope["route"].endpoint
     model: type[BaseModel] = _MEMBERS[inside[-1]] if inside else get_type_hints(endpoint)["body"]
-    known, path = list(model.model_fields), ".".join(map(str, above))
-    shown = f"'{name}'" if _NAME.fullmatch(str(name)) else "of that name"
-    meant = get_close_matches(str(name), known, 1, 0.6)
+    return misspelt("field", str(name), list(model.model_fields), 422, ".".join(map(str, above)))
+
+
+def misspelt(kind: str, name: str, known: Sequence[str], status: int, where: str = "") -> Problem:
+    """Return the problem of an unknown name: which it is, what may be meant, and what exists."""
+    shown = f"'{name}'" if _NAME.fullmatch(name) else "of that name"
+    meant = get_close_matches(name, known, 1, 0.6)
     remedy = f"Did you mean {meant[0]}? " if meant else ""
-    return Problem(
-        422, f"{path}: There is no field {shown}.", f"{remedy}The fields are {', '.join(known)}."
-    )
+    remedy += f"The {kind}s are {', '.join(known)}." if known else f"There are no {kind}s."
+    return Problem(status, f"{where and f'{where}: '}There is no {kind} {shown}.", remedy)

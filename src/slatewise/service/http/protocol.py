@@ -3,13 +3,14 @@
 import asyncio
 import resource
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from http import HTTPStatus
 from time import monotonic
 from typing import Any, ClassVar
 
 import httptools
 from pydantic_core import to_json
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HEADER_SECONDS = 10
@@ -18,10 +19,28 @@ HEADER_BYTES = 32_768
 CONNECTIONS = min(1_000, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
 """of a worker: half of the files that it may open"""
 PER_PEER = CONNECTIONS // 2
+PIPELINED = 16
+"""requests that may wait for the answer to one before them on their connection"""
+WRITE_SECONDS = 10.0
+WRITE_BYTES = 65_536
+"""of a long answer that a client must take in WRITE_SECONDS; of a short one, all"""
 LEAVE_SECONDS = 1.0
-"""for which a worker that ends waits for another request on an idle connection"""
+"""seconds that a worker that ends waits for another request on an idle connection"""
 WHOLE = "slatewise.whole"
 """Key in the scope of a request whose body has arrived already."""
+
+
+class PipelineFlow(FlowControl):
+    """Reads no more from a connection as long as requests on it wait for their turn."""
+
+    def __init__(self, transport: asyncio.Transport, waiting: Sized) -> None:
+        super().__init__(transport)
+        self._waiting = waiting
+
+    def resume_reading(self) -> None:
+        """Read on, unless requests wait: uvicorn would take in more after each answer."""
+        if not self._waiting:
+            super().resume_reading()
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -38,10 +57,14 @@ class BoundedProtocol(HttpToolsProtocol):
     """whether it is closed with its next answer, since the worker ends"""
     _idle_since = 0.0
     _patience: asyncio.TimerHandle | None = None
+    _writing: asyncio.TimerHandle | None = None
+    """while an answer waits to be taken"""
+    _evicted = False
 
     def connection_made(self, transport: Any) -> None:
         """Expect a request; where there are too many connections, close one."""
         super().connection_made(transport)
+        self.flow = PipelineFlow(transport, self.pipeline)
         self._idle_since = monotonic()
         self.of_peer[self._peer] += 1
         if self.of_peer[self._peer] > PER_PEER:
@@ -64,13 +87,13 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _leave(self) -> None:
         if self._is_idle:
-            self.transport.close()
+            self._close()
 
     def _make_room(self, among: "Callable[[BoundedProtocol], bool]") -> None:
-        """Close the connection that has been silent longest; if all are busy, this new one."""
+        """Close the connection that has been idle longest, or this new one if none is idle."""
         others: set[Any] = self.connections - {self}
-        if idle := [one for one in others if one._is_idle and among(one)]:
-            min(idle, key=lambda one: one._idle_since).transport.close()
+        if spare := [one for one in others if one._is_spare and among(one)]:
+            min(spare, key=lambda one: one._idle_since)._evict()
         else:
             self._refuse(503, "There are too many connections.", "Come again in a moment.")
 
@@ -84,13 +107,78 @@ class BoundedProtocol(HttpToolsProtocol):
             return False
         return self.cycle is None or self.cycle.response_complete
 
+    @property
+    def _is_spare(self) -> bool:
+        """Whether it may end where there are too many: idle, or its client takes no answer."""
+        if self._evicted:
+            return False
+        return self.transport.is_closing() or self._is_idle or self.flow.write_paused
+
+    def _evict(self) -> None:
+        """End at once; what was written and not taken is lost."""
+        self._evicted = True
+        self.transport.abort()
+
+    def _close(self) -> None:
+        """Close once the client has taken what was written, which it must do in time."""
+        self.transport.close()
+        self._watch_writing()
+
+    def pause_writing(self) -> None:
+        """Wait for the client to take what was written."""
+        super().pause_writing()
+        self._watch_writing()
+
+    def resume_writing(self) -> None:
+        """Note that the client takes its answers."""
+        super().resume_writing()
+        self._taken()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close a connection on which no other request came."""
+        if not self.transport.is_closing():
+            self._close()
+
+    def on_response_complete(self) -> None:
+        """Go on with the next request; read more only when none waits."""
+        super().on_response_complete()
+        self.flow.resume_reading()
+        self._watch_writing()
+
+    def _watch_writing(self) -> None:
+        """Expect the client to take what was written."""
+        if self._writing is None and (size := self.transport.get_write_buffer_size()):
+            self._writing = self.loop.call_later(WRITE_SECONDS, self._check_written, size)
+
+    def _check_written(self, before: int) -> None:
+        self._writing = None
+        # A buffer that is closed waits for its client for ever.
+        if self.transport.get_write_buffer_size() > max(0, before - WRITE_BYTES):
+            self.transport.abort()
+        else:
+            self._watch_writing()
+
+    def _taken(self) -> None:
+        if self._writing is not None:
+            self._writing.cancel()
+            self._writing = None
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Expect nothing any more."""
         self._arrived()
+        self._taken()
         self.of_peer[self._peer] -= 1
         if not self.of_peer[self._peer]:
             del self.of_peer[self._peer]
         super().connection_lost(exc)
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Answer a client that sends no more, and close then; at once if it asked for nothing."""
+        last = self.pipeline[0][0] if self.pipeline else self.cycle
+        if last is None or last.response_complete or last.more_body:
+            return False
+        last.keep_alive = False
+        return True
 
     def data_received(self, data: bytes) -> None:
         """Take what came, unless a head, or what follows a body, grows without end."""
@@ -153,6 +241,9 @@ class BoundedProtocol(HttpToolsProtocol):
         self._in_head = False
         self._arrived()
         super().on_headers_complete()
+        if len(self.pipeline) > PIPELINED:
+            self.transport.abort()
+            raise OverflowError  # which ends parsing
         if self._leaving and self.cycle is not None:
             self.cycle.keep_alive = False
 
@@ -192,7 +283,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _too_slow(self) -> None:
         if not self._in_head and self.cycle is not None:
-            self.transport.close()  # a request was answered, and no other one began
+            self._close()  # a request was answered, and no other one began
         self._refuse(408, "The headers came too slowly.", "Send the request again.")
 
     def _refuse(self, status: int, detail: str, remedy: str) -> None:
@@ -206,4 +297,4 @@ class BoundedProtocol(HttpToolsProtocol):
             f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
         )
         self.transport.write(head.encode("ascii") + body)
-        self.transport.close()
+        self._close()

@@ -42,12 +42,23 @@ def _text(value: Any) -> Any:
     return value
 
 
+def _texts(values: Any) -> Any:
+    if type(values) is list and set(map(type, values)) != {str}:
+        return list(map(_text, values))
+    return values
+
+
 _Text = Annotated[str, Field(min_length=1, max_length=ID_LENGTH, pattern=NO_NUL)]
 _Number = Annotated[int, Field(ge=-LARGEST, le=LARGEST)]
 Id = Annotated[_Text, BeforeValidator(_text, json_schema_input_type=_Text | _Number)]
 """Text, or a whole number, which stands for its digits."""
 Ids = Annotated[list[Id], Field(max_length=MOST)]
-StoredSlate = Annotated[list[Id], Field(min_length=1, max_length=MOST)]
+_length = Field(min_length=1, max_length=MOST)
+_Listed = Annotated[list[_Text | _Number], _length]
+StoredSlate = Annotated[
+    list[_Text], _length, BeforeValidator(_texts, json_schema_input_type=_Listed)
+]
+"""As a list of `Id`, with one call for all: events have twenty each."""
 _Positive = Annotated[int, Field(ge=1, le=MOST)]
 Positive = Annotated[_Positive, BeforeValidator(whole, json_schema_input_type=_Positive)]
 _Count = Annotated[int, Field(ge=0, le=MOST)]
@@ -57,15 +68,10 @@ Large = Annotated[_Large, BeforeValidator(whole, json_schema_input_type=_Large)]
 Name = Annotated[str, Field(min_length=1, max_length=ID_LENGTH, pattern=NO_NUL)]
 _Finite = Annotated[float, Field(ge=-1e300, le=1e300)]
 _Vector = Annotated[list[_Finite], Field(max_length=LONGEST_VECTOR)]
-Feature = (
-    _Number
-    | _Finite
-    | bool
-    | Annotated[str, Field(max_length=ID_LENGTH, pattern=NO_NUL)]
-    | _Vector
-    | None
-)
-"""A number, a category, an embedding; null where it is unknown."""
+_Word = Annotated[str, Field(max_length=ID_LENGTH, pattern=NO_NUL)]
+_Tags = Annotated[list[_Word], Field(max_length=LONGEST_VECTOR)]
+Feature = _Number | _Finite | bool | _Word | _Vector | _Tags | None
+"""A number, a category, an embedding, tags; null where it is unknown."""
 _NO_OTHER: JsonDict = {"additionalProperties": False}
 """for the document: without it, anything would be allowed under names that do not fit"""
 FeaturesBody = Annotated[
@@ -106,7 +112,8 @@ class RecommendBody(_Body):
     clicked: Literal["exclude", "show"] = "exclude"
     """whether items she clicked before may be shown again"""
     source: Name | None = Field(None, examples=["recommendation"])
-    """what the slate is called in the log; the configuration has the usual name"""
+    """where the slate will be shown, and what it is called in the log; the configuration has the
+    usual name, and a model that does not know it yet takes that of most slates"""
     seed: Large | None = None
     """seed of everything random; drawn and returned if not given"""
 
@@ -155,6 +162,8 @@ class RankBody(_Body):
     newest count, as many as the configuration says"""
     k: Positive | None = Field(None, examples=[5])
     """how many to return, the best; all without it"""
+    source: Name | None = Field(None, examples=["search"])
+    """where the list is shown; without it, or if the model does not know it, the usual one"""
 
 
 class RankedItem(_Answer):
@@ -320,6 +329,8 @@ class ErasedAnswer(_Answer):
 
     user_id: str
     slates: int
+    notes: list[str]
+    """what is left of it for the moment"""
 
 
 class LiveAnswer(_Answer):

@@ -34,6 +34,11 @@ class Tokens:
     roles: tuple[Role, ...]
     digests: tuple[bytes, ...]
 
+    @property
+    def name(self) -> str:
+        """A name of these tokens in this order, which other ones do not have."""
+        return hashlib.sha256(b"".join(self.digests)).hexdigest()[:16]
+
     def find(self, token: bytes) -> int | None:
         """Return the number of a token; takes as long for a wrong one as for a right one."""
         digest, found = hashlib.sha256(token).digest(), None

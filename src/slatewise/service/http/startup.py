@@ -79,10 +79,11 @@ def _is_shared(run: Path, directory: Path, config: ServiceConfig, store: Store) 
 
 def _load_log(run: Path, directory: Path, store: Store, progress: Progress) -> "LoadReport | None":
     """Load the log of a run; where that is not possible, warn and start without it."""
-    from slatewise.service.logs import dataset_of_run, load_dataset  # noqa: PLC0415 (torch)
+    from slatewise.service.logs import load_dataset  # noqa: PLC0415 (torch)
+    from slatewise.training import runs  # noqa: PLC0415
 
     try:
-        return load_dataset(dataset_of_run(run), directory, store, progress)
+        return load_dataset(runs.dataset_of(run), directory, store, progress)
     except StoreError:
         raise
     except SlatewiseError as error:

@@ -15,7 +15,7 @@ from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 from slatewise.errors import SlatewiseError
-from slatewise.service.http.metrics import DIRECTORY, bury
+from slatewise.service.http.metrics import DIRECTORY, retire_worker
 from slatewise.service.http.protocol import BoundedProtocol
 from slatewise.service.http.security import VARIABLE, Tokens
 from slatewise.service.http.setup import LOGGING, Setup, worker
@@ -91,9 +91,10 @@ class Supervisor(Multiprocess):
         for index, process in enumerate(self.processes):
             if not self._well(process) and not self.should_exit.is_set():
                 self.processes[index] = self._replacement(process)
+        # A copy: the list shrinks in the loop. The files of its counts can shrink once it is gone.
         for process in [one for one in self._leaving if not one.process.is_alive()]:
             self._leaving.remove(process)
-            bury(self._state, process.pid)
+            retire_worker(self._state, process.pid)
         if self._renewal is not None:
             self._renew(self._renewal)
 
@@ -153,23 +154,24 @@ class Supervisor(Multiprocess):
     def _replacement(self, process: Process) -> Process:
         """Return a new worker in place of a dead one, or the dead one while it is too early."""
         if process.pid not in self._buried:
-            self._bury(process)
+            self._retire(process)
         if self.failed or time.monotonic() < self._patience:
             return process
         new = Process(self.config, self.sockets)
         new.start()
         return new
 
-    def _bury(self, process: Process) -> None:
+    def _retire(self, process: Process) -> None:
         """End a worker for good; if it could not start and no other one serves, end everything."""
         process.kill()
         process.join()
         self._buried.add(process.pid)
-        bury(self._state, process.pid)
+        retire_worker(self._state, process.pid)
         _log.warning("Worker %s ended with status %s.", process.pid, process.exitcode)
         if process.pid in self._serving:
             self._serving.remove(process.pid)
             return
+        # It never served: something at its start is wrong, and would be wrong again at once.
         self._patience = time.monotonic() + RETRY_SECONDS
         self._false_starts += 1
         hopeless = process.exitcode == STARTUP_FAILURE and not self._served
@@ -241,7 +243,9 @@ def supervise(
         os.environ.pop(VARIABLE, None)  # workers know digests, and need no more
 
         def settings(config: ServiceConfig, tokens: Tokens | None) -> uvicorn.Config:
-            return _settings(Setup(directory, config, tokens, state / "rates.bin"), workers)
+            # A bucket of one token must not become that of another, with its debt.
+            rates = state / f"rates-{tokens.name if tokens is not None else 'open'}.bin"
+            return _settings(Setup(directory, config, tokens, rates), workers)
 
         def again() -> uvicorn.Config:
             new, known = (config, tokens) if reread is None else reread()

@@ -53,7 +53,7 @@ class Tracing:
         self._provider.shutdown()
 
     def around(self, app: ASGIApp) -> ASGIApp:
-        """Return an application whose requests are spans, within the trace of who asks."""
+        """Return an application whose requests are spans in the caller's trace."""
 
         async def traced(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != "http":

@@ -34,6 +34,8 @@ class VersionReport:
     """the same after each epoch; empty where it was not kept"""
     started_from: str | None
     """the version whose posterior training set out from"""
+    reliability: list[dict[str, Any]]
+    """of validation users, after calibration; empty where `slatewise train` did not make it"""
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ def night_reports(directory: Path, model: str, most: int) -> list[dict[str, Any]
 
 
 def last_night(directory: Path, model: str) -> dict[str, Any] | None:
-    """Return what became of the last night of a model, in brief; None before the first."""
+    """Summarise the last night of a model; None before the first."""
     for report in night_reports(directory, model, 1):
         return {name: report.get(name) for name in ("time", "outcome", "why", "serving", "seconds")}
     return None
@@ -95,6 +97,7 @@ def _version(models: Models, name: str) -> VersionReport:
         validation=metrics.get("validation_log_likelihood"),
         curve=metrics.get("curve") or _logged_curve(path),
         started_from=(run.get("retraining") or {}).get("started_from"),
+        reliability=run.get("reliability") or [],
     )
 
 

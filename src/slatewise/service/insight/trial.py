@@ -1,4 +1,4 @@
-"""Slates to try: of several strategies beside each other, explained, for a user to invent.
+"""Slates of several strategies side by side, explained, for an invented user.
 
 Made by the same core as every slate, explained by it, and kept nowhere.
 """
@@ -13,7 +13,7 @@ from slatewise.features.user_history import UserHistory
 from slatewise.service.insight.projection import Floats, Projection, projection_of
 from slatewise.service.serving.live import Live
 from slatewise.service.serving.request import Request
-from slatewise.service.serving.users import Know
+from slatewise.service.serving.users import UserLookup
 from slatewise.slates.explanation import Reason, explain
 from slatewise.slates.slate import Slate
 from slatewise.slates.strategies import Strategy
@@ -53,16 +53,16 @@ class Trial:
 
 
 def try_strategies(
-    live: Live, know: Know, request: Request, strategies: Sequence[Strategy], seed: int
+    live: Live, lookup: UserLookup, request: Request, strategies: Sequence[Strategy], seed: int
 ) -> Trial:
     """Make and explain the slates of strategies for a user, from one state of items."""
-    return live.consistently(lambda: _try(live, know, request, strategies, seed))
+    return live.consistently(lambda: _try(live, lookup, request, strategies, seed))
 
 
 def _try(
-    live: Live, know: Know, request: Request, strategies: Sequence[Strategy], seed: int
+    live: Live, lookup: UserLookup, request: Request, strategies: Sequence[Strategy], seed: int
 ) -> Trial:
-    projection, user = projection_of(live), live.known(know)
+    projection, user = projection_of(live), live.known(lookup)
     tried = [_slate(live, projection, user, request, one, seed) for one in strategies]
     history, catalogue = user.history, live.catalogue
     drawn = projection.of(live.maker.relevance.profiles(history))
@@ -85,7 +85,7 @@ def _slate(
     strategy: Strategy,
     seed: int,
 ) -> TriedSlate:
-    (slate,) = live.maker.make([replace(user)], request, request.k, strategy, [seed])
+    slate = live.slate(replace(user), request, strategy, seed)
     reasons = explain(live.ranker, live.catalogue, slate, DRAWS) if len(slate) else []
     points = projection.of(live.table.means_of(slate.numbers))
     return TriedSlate(strategy.name, slate, reasons, points)

@@ -1,4 +1,4 @@
-"""What a log must be for the store to keep it, refused in words before anything is written."""
+"""Checks of a log before anything is written to the store."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -40,7 +40,7 @@ class Batch(NamedTuple):
 def slates_of(dataset: SlateDataset) -> Iterator[Batch]:
     """Yield the slates of a dataset, oldest first; several clicks on a slate are one slate."""
     names = _Names(dataset)
-    begins = showing_starts(dataset.interactions()).numpy()  # [N]
+    begins = showing_starts(dataset).numpy()  # [N]
     for start, end in _spans(dataset.times):
         rows = np.flatnonzero((dataset.times >= start) & (dataset.times < end))  # [R]
         first = np.flatnonzero(begins[rows])  # [S] where the slates begin in `rows`

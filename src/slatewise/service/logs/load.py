@@ -25,7 +25,6 @@ from slatewise.service.store import Store
 from slatewise.service.store.bulk import LoadCounts
 from slatewise.service.store.stamps import Stamps
 from slatewise.service.store.workspace import workspace
-from slatewise.training import runs
 
 Progress = Callable[[str, int, int | None], None]
 """Called with a stage, how much of it is done, and how much there is, if known."""
@@ -33,7 +32,7 @@ Progress = Callable[[str, int, int | None], None]
 
 @dataclass(frozen=True)
 class LoadReport:
-    """What became of a log."""
+    """The result of loading a log."""
 
     slates: LoadCounts
     items: int
@@ -56,13 +55,12 @@ def load_log(
     strict: bool = False,
     progress: Progress = lambda stage, done, total: None,
 ) -> LoadReport:
-    """Bring a log, in any form that `prepare` reads, into the store of a service.
+    """Load a log, in any form that `prepare` reads, into the store of a service.
 
     Without `items`, groups are those that the store has, and no item is added to it.
     """
     begun = time.monotonic()
-    layout = log_format or LogFormat()
-    source = Log(log, layout)
+    source = Log(log, log_format or LogFormat())
     with workspace(directory, "loaded") as folder:
         table = items or _known_items(store, folder / "items.parquet")
         dataset = prepare(
@@ -70,7 +68,7 @@ def load_log(
             table,
             folder / "dataset",
             PrepareConfig(strict=strict),
-            log_format=layout,
+            log_format=source.layout,
             items_format=items_format if items else None,
             progress=progress,
         )
@@ -85,33 +83,11 @@ def load_dataset(
     store: Store,
     progress: Progress = lambda stage, done, total: None,
 ) -> LoadReport:
-    """Bring a dataset, whatever its split, and its items into the store of a service."""
+    """Load a dataset, whatever its split, and its items into the store of a service."""
     begun = time.monotonic()
     require_fit(dataset)
     added = _add_items(dataset, directory, store)
     return _load(dataset, directory, store, added, begun, progress)
-
-
-def dataset_of_run(run: Path) -> SlateDataset:
-    """Open the dataset that a run was trained on; refuse in words if it is gone or has changed."""
-    about = runs.read_run(run).get("dataset")
-    if about is None:
-        raise SlatewiseError(
-            "the run does not say which dataset it was trained on.", "Load one: slatewise load"
-        )
-    path = Path(about["path"])
-    # A path that is not absolute began where training was started: here, or beside the run.
-    there = next((p for p in (path, run.parent / path) if (p / "dataset.json").is_file()), None)
-    if there is None:
-        raise SlatewiseError(
-            f"its dataset {path} is not there.", "Load another: slatewise load DIR LOG."
-        )
-    dataset = SlateDataset.open(there)
-    if dataset.content_hash != about["content_hash"]:
-        raise SlatewiseError(
-            f"the dataset {there} has changed since.", "To load it all the same: slatewise load."
-        )
-    return dataset
 
 
 def _add_items(dataset: SlateDataset, directory: Path, store: Store) -> int:

@@ -27,6 +27,11 @@ from slatewise.evaluation import (
 )
 from slatewise.model.fitted import SlateModel
 
+UNCHANGED = (
+    "training found nothing better on held-out users: the model continues, and knows the newest day"
+)
+"""Why a model takes over that predicts as the one before it did."""
+
 Rule = Literal["not-worse", "better", "always"]
 """When a new model takes over from the one that serves."""
 
@@ -110,7 +115,8 @@ def decide(gain: Estimate | None, rule: Rule, tolerance: float) -> Decision:
     if gain.high < 0:  # however little it is: such losses would add up
         return Decision(False, f"it is surely worse{in_words(gain)}")
     if gain.value >= 0 or gain.low > -tolerance:
-        return Decision(True, f"it is not worse{in_words(gain)}")
+        same = gain.value == gain.low == gain.high == 0
+        return Decision(True, UNCHANGED if same else f"it is not worse{in_words(gain)}")
     return Decision(False, f"it may be worse{in_words(gain)}")
 
 

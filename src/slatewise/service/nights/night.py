@@ -88,7 +88,7 @@ def retrain(
     fresh: bool = False,
     progress: Progress = lambda stage, done, total: None,
 ) -> list[Night]:
-    """Retrain the models of a service, all or those named; return what became of each.
+    """Retrain the models of a service, all or those named; return the result of each.
 
     The window ends at `now`, in microseconds since 1970. With `fresh`, training starts from
     nothing, and a model with `auto` has its terms chosen anew. A second retraining at once is
@@ -200,8 +200,9 @@ def _require_slates(task: Task, night: Night) -> None:
     counts = {key: value for key, value in asdict(window).items() if not isinstance(value, Path)}
     night.window = counts | {"start": iso(window.start), "end": iso(window.end)}
     if window.slates < least:
+        older = "" if window.slates else "; a log that ended earlier is reached by --now"
         raise NotEnoughError(
-            f"{window.slates:,} slates of the window have an outcome, {least:,} are needed"
+            f"{window.slates:,} slates of the window have an outcome, {least:,} are needed{older}"
         )
     if not window.clicks:
         raise NotEnoughError("there is no click in the window")
@@ -245,7 +246,7 @@ def _is_another(best: Rival | None, rival: Rival | None) -> TypeGuard[Rival]:
 
 
 def _against_best(task: Task, night: Night, new: Score, best: Rival) -> Decision | None:
-    """Return why a model is refused beside the best version of the last weeks, None if not."""
+    """Return why a model is worse than the best version of the last weeks; None if it is not."""
     if task.rules.promote == "always" or best.score is None:
         return None
     gain = new - best.score

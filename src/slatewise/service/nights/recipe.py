@@ -2,15 +2,24 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
-from slatewise.evaluation import ModelRecommender, calibrate, settle_candidates
 from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
 from slatewise.model.item_features import ItemFeatures
 from slatewise.model.registry import TERMS
-from slatewise.selection import CHOSEN, SELECTION, Choice, Selection, select
+from slatewise.selection import (
+    CHOSEN,
+    SELECTION,
+    ModelChoice,
+    Selection,
+    finish_fit,
+    plan_fit,
+    select,
+    with_usual_likelihood,
+)
 from slatewise.service.nights.report import ModelOrigin
 from slatewise.service.nights.versions import Version
 from slatewise.service.nights.window import Progress
@@ -18,7 +27,10 @@ from slatewise.service.settings import ModelSpec
 from slatewise.training import fit
 from slatewise.training.config import TrainingConfig
 from slatewise.training.loop import Progress as State
-from slatewise.training.sizes import LogSize, settled
+from slatewise.training.unused import training_of, unused_settings, without_unused
+
+_OF_SOURCES: Final = ("evidence", "exposure", "likelihood")
+"""Settings that a night does without where the window has no slate of the sources they name."""
 
 
 @dataclass
@@ -43,7 +55,7 @@ class Recipe:
     @property
     def name(self) -> str:
         """What the model is called in reports."""
-        return Choice(self.model, self.item_features is not None).name
+        return ModelChoice(self.model, self.item_features is not None).name
 
     def write_selection(self, run: Path) -> None:
         """Keep the choice of terms with the model, for the nights to come."""
@@ -74,10 +86,16 @@ def recipe_of(
         _go_on_with(recipe, spec, served)
     if spec.auto and (fresh or served is None or not _has_own_terms(spec, served)):
         _choose(recipe, spec, dataset, served, seed, progress)
-    recipe.model, recipe.training = settled(recipe.model, recipe.training, LogSize.of(dataset))
-    recipe.intended = recipe.model
+    asked = recipe.model
     _leave_out_absent_evidence(recipe, dataset)
     _leave_out_absent_exposure(recipe, dataset)
+    waiting = {n: getattr(asked, n) for n in _OF_SOURCES} if recipe.model != asked else {}
+    plan = plan_fit(dataset, recipe.model, recipe.training)
+    recipe.model, recipe.training = plan.model, plan.training
+    recipe.intended = recipe.model.model_copy(update=waiting)
+    if served is None and recipe.selection is None:
+        recipe.notes.extend(plan.notes)
+    _leave_out_unused(recipe, spec)
     return recipe
 
 
@@ -109,8 +127,7 @@ def fit_recipe(
         observer=observe,
     )
     fitted.metrics["curve"] = curve
-    fitted.calibration = calibrate(ModelRecommender(fitted, log=dataset), dataset).to_json()
-    settle_candidates(fitted, dataset, seed=seed)
+    finish_fit(fitted, dataset, seed=seed)
     return fitted
 
 
@@ -177,19 +194,23 @@ def _choose(
     try:
         found = select(
             dataset,
-            _to_choose_for(spec, served),
+            with_usual_likelihood(dataset, _to_choose_for(spec, served))[0],
             training=recipe.training,
             item_features=recipe.item_features,
             seed=seed,
             progress=progress,
         )
     except SlatewiseError as error:
+        # Without terms of its own, a later night tries again.
+        recipe.model = recipe.model.changed(terms=recipe.model.terms)
         recipe.notes.append(f"No terms were chosen tonight: {error.problem}")
         return
     if recipe.item_features is not None and not found.described:
         recipe.notes.append("Features of items were not chosen: the model goes on without them.")
         recipe.item_features = None
-    recipe.model, recipe.selection = found.model, found
+    # Terms are given now, also where none was chosen.
+    recipe.model = found.model.changed(terms=found.model.terms)
+    recipe.selection = found
     recipe.origin = "chosen tonight (auto)"
     recipe.notes.append(f"Terms were chosen: {found.choice.name}.")
 
@@ -219,3 +240,13 @@ def _leave_out_absent_exposure(recipe: Recipe, dataset: SlateDataset) -> None:
         note += " No source with a weight is left, so the slate likelihood is used."
     recipe.model = recipe.model.model_copy(update=update)
     recipe.notes.append(note)
+
+
+def _leave_out_unused(recipe: Recipe, spec: ModelSpec) -> None:
+    """Do without settings that change nothing in this model, and name those of the service."""
+    described = recipe.item_features is not None
+    unused = unused_settings(recipe.model, item_features=described)
+    for name in sorted(unused.keys() & spec.model.model_dump(exclude_unset=True).keys()):
+        recipe.notes.append(f"The setting {name} changes nothing: it is for {unused[name]}.")
+    recipe.model = without_unused(recipe.model, item_features=described)
+    recipe.training = training_of(recipe.model, recipe.training)

@@ -1,14 +1,13 @@
-"""The report of a night: in words for people, in a file for programs."""
+"""The report of a night: text for people, a file for programs."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from slatewise.files import write_json
 from slatewise.service.store.clock import iso
-from slatewise.training.runs import write_json
 from slatewise.version import __version__
 
 FORMAT: Final = "slatewise-night"
@@ -25,7 +24,7 @@ ModelOrigin = Literal[
 
 @dataclass
 class Night:
-    """What became of one model in one night; filled in as the night goes on."""
+    """The result of one night of one model, filled in step by step."""
 
     model: str
     time: int
@@ -91,15 +90,6 @@ class Night:
                 value, count = f"{found['value']:.4f}".replace("-", "−"), found["count"]
                 yield f"  {name}: {value} nats on {count:,} interactions of the newest day."
         yield from (f"  {note}" for note in self.notes)
-
-
-def last_report(folder: Path) -> dict[str, Any] | None:
-    """Read the last report of a model; None before the first."""
-    files = sorted((folder / REPORTS).glob("*.json"))
-    if not files:
-        return None
-    found: dict[str, Any] = json.loads(files[-1].read_text(encoding="utf-8"))
-    return found
 
 
 def stamp(time: int) -> str:

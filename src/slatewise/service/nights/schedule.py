@@ -120,7 +120,7 @@ def train_quietly(directory: Path, config: ServiceConfig) -> None:
 
 
 def _clear_traces(config: ServiceConfig, store: Store) -> None:
-    """Leave no byte of people who were erased, or say that some may be left and what to do."""
+    """Remove all bytes of erased people, or warn that some may be left and what to do."""
     if not store.has_traces:
         return
     if not config.retention.rewrite:

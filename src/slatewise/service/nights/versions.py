@@ -1,6 +1,5 @@
 """The versions that a new model is compared with: the one that serves, and the one before it."""
 
-from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,10 @@ from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
 from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
-from slatewise.model.gaussian import Gaussian
 from slatewise.model.item_features import ItemFeatures
 from slatewise.model.posterior import Posterior
 from slatewise.selection import SELECTION
-from slatewise.service.serving.learning import LearnedItems
+from slatewise.service.serving.learned import LearnedItems
 from slatewise.service.serving.models import Models
 from slatewise.training import runs
 from slatewise.training.warm import take_over
@@ -74,29 +72,15 @@ class Version:
 
 
 def as_learned(version: Version) -> SlateModel:
-    """Return a version with its items where answers moved them since it was trained.
+    """Return a version with the item vectors that it has learned from answers since training.
 
-    A night starts there. Items that it was not trained with stand behind the others; in which
-    group they are is not asked where a model is started from.
+    The next training starts from them.
     """
-    model, learned = version.model, LearnedItems.read(version.path)
+    learned = LearnedItems.read(version.path)
     if learned is None:
-        return model
-    index = {item: number for number, item in enumerate(model.item_ids)}
-    new = [item for item in dict.fromkeys(learned.ids) if item not in index]
-    index |= {item: len(index) + number for number, item in enumerate(new)}
-    posterior, items = copy(model.posterior), model.posterior.items
-    added = torch.zeros(len(new), items.mean.shape[1])
-    mean, raw = torch.cat([items.mean, added]), torch.cat([items.raw, added])
+        return version.model
     # Of an item with several rows, as it has after its group changed, the last counts.
-    rows = torch.tensor([index[item] for item in learned.ids], dtype=torch.int64)
-    share = torch.from_numpy(learned.scales)[:, : mean.shape[1]] / items.sigma_max
-    for row, vector, scale in zip(rows, torch.from_numpy(learned.means), share, strict=True):
-        mean[row] = vector[: mean.shape[1]]
-        raw[row] = torch.logit(scale.clamp(1e-4, 0.999))
-    posterior.items = Gaussian(mean, raw, items.sigma_max)
-    views = torch.cat([model.views, model.views.new_zeros(len(new))])
-    return replace(model, posterior=posterior, item_ids=[*model.item_ids, *new], views=views)
+    return version.model.with_beliefs(learned.ids, learned.means, learned.scales)
 
 
 def served_versions(models: Models) -> tuple[list[Version], list[str]]:

@@ -16,9 +16,33 @@ export function h(tag, properties = {}, ...children) {
   return element;
 }
 
+// Replace what an element holds. Where the keyboard was inside, it goes on at the successor of where it was.
 export function fill(element, ...children) {
+  const was = held(element);
   element.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined));
+  if (was) restore(element, was);
   return element;
+}
+
+const FOCUSABLE = "a[href], button, input, select, summary, [tabindex='0']";
+const named = (element) => element.dataset.item ?? element.getAttribute("aria-label") ?? (element.id || element.textContent);
+const reachable = (element) => [...element.querySelectorAll(FOCUSABLE)].filter((one) => !one.disabled && one.checkVisibility());
+
+function held(element) {
+  const active = document.activeElement;
+  if (!active || active === element || !element.contains(active)) return null;
+  return { active, name: named(active), at: reachable(element).indexOf(active) };
+}
+
+// The successor is what has the same name, the nearest to where it was; else what stands at its place.
+function restore(element, { active, name, at }) {
+  if (element.contains(document.activeElement)) return;
+  const all = reachable(element);
+  const same = all.includes(active) ? [active] : all.filter((one) => named(one) === name);
+  const near = same.sort((a, b) => Math.abs(all.indexOf(a) - at) - Math.abs(all.indexOf(b) - at))[0];
+  const next = near ?? all[Math.min(Math.max(at, 0), all.length - 1)] ?? element;
+  if (next === element) element.tabIndex = -1;
+  next.focus({ preventScroll: true });
 }
 
 const MINUS = "\u2212";
@@ -67,9 +91,14 @@ export function table(caption, columns, rows, empty = "Nothing yet.") {
     if (index === 0) made.setAttribute("scope", "row");
     return made;
   })));
-  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+  const place = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
     h("table", {}, h("caption", { class: "unseen", text: caption }), h("thead", {}, h("tr", {}, head)), h("tbody", {}, body)));
+  widths.observe(place);
+  return place;
 }
+
+// A table that is wider than its card says so: on a phone nothing else tells of columns to the right.
+const widths = new ResizeObserver((entries) => entries.forEach(({ target }) => target.classList.toggle("wide", target.scrollWidth > target.clientWidth + 1)));
 
 export function problem(error) {
   const lines = [h("strong", { text: error.message || String(error) })];

@@ -28,11 +28,12 @@ export function learn(panel) {
 }
 
 function model(name, nights, learned, several) {
-  const reliability = figure("Predicted and observed click rate of the newest judged night", "No night has been judged yet: reliability appears with the first.");
+  const reliability = figure("Predicted and observed click rates", "Neither a night nor a training has left its predictions yet.");
   const scales = figure("Posterior scale of items by views in training", "No item is on offer yet.");
   const curves = figure("Validation log-likelihood by epoch of recent versions", "No training has left its curve yet.");
   const judged = nights.find((night) => night.scores?.new?.reliability);
-  const bins = judged?.scores.new.reliability ?? [];
+  const trainedHere = learned.versions.find((version) => version.reliability.length);
+  const bins = judged?.scores.new.reliability ?? trainedHere?.reliability ?? [];
   reliability.draw(() => ({
     traces: [
       { x: [0, 1], y: [0, 1], mode: "lines", type: "scatter", line: { dash: "dot", width: 1, color: armColour(5) }, hoverinfo: "skip", name: "as predicted" },
@@ -61,8 +62,8 @@ function model(name, nights, learned, several) {
   const gain = (night) => night.scores?.gain?.log_likelihood;
   return h("div", {}, several ? h("h2", { class: "model", text: `Model ${name}` }) : null,
     h("div", { class: "grid three" },
-      card("Reliability", h("p", { class: "muted", text: judged ? `Of the night of ${when(judged.time)}, after calibration: on the dotted line, predictions come true.` : "Whether predicted click rates come true." }), reliability),
-      card("Certainty", h("p", { class: "muted", text: "The more often an item was seen, the surer its place. What was never seen stays as its prior." }), scales),
+      card("Reliability", h("p", { class: "muted", text: `${judged ? `Night of ${when(judged.time)}` : "Validation users of the first training"}, after calibration. On the dotted line, predictions come true.` }), reliability),
+      card("Certainty", h("p", { class: "muted", text: "Posterior standard deviation of items: it falls with views. Items never seen keep the prior." }), scales),
       card("Training", h("p", { class: "muted", text: "Log-likelihood of held-out users after each epoch; higher is better." }), curves)),
     card("Nights", table(`Nights of model ${name}`, [
       { name: "night", of: (night) => when(night.time) },

@@ -13,12 +13,14 @@ export function now(panel) {
   const cards = h("div", { class: "cards" });
   const notes = h("div");
   const arms = h("div");
+  const loaded = h("div");
+  const heard = figure("Click rate of the loaded log by day and source", "No slate is loaded.");
   const rates = figure("Click rate of each arm over time, with 95 % intervals", "No slate has been answered yet. Send feedback, and rates appear here.");
   const few = figure("Share of impressions that little-seen items get, over time", "No slate has been shown yet.");
   const traffic = figure("Requests per second for slates and feedback", "Requests are counted every five seconds: a moment.");
   const fewWords = h("p", { class: "muted" });
   const since = h("p", { class: "muted" });
-  fill(panel, notes, cards,
+  fill(panel, notes, loaded, cards,
     h("div", { class: "grid two" },
       card("Click rate by arm", since, rates),
       card("Little-seen items", fewWords, few)),
@@ -39,6 +41,7 @@ export function now(panel) {
       if (turn % SLOWER === 0) {
         [experiment, history] = await Promise.all([ask("v1/experiment"), ask("v1/experiment/history")]);
         await showExperiment(status);
+        await showLoaded();
       }
       turn += 1;
       showCards(status);
@@ -52,6 +55,7 @@ export function now(panel) {
   function showCards(status) {
     const made = looks.length > 1 ? [looks.at(-2), looks.at(-1)] : null;
     const perSecond = made ? rate(made, "/v1/recommend") : null;
+    const total = count(status.routes["/v1/recommend"]?.requests);
     const times = quantiles(looks, "/v1/recommend");
     const last = history?.periods.at(-1)?.arms ?? {};
     const shares = Object.values(last).map((arm) => arm.little_seen).filter((value) => value !== null);
@@ -60,10 +64,10 @@ export function now(panel) {
     const nights = status.models.map((model) => kpi(status.models.length > 1 ? `Last night, ${model.name}` : "Last night",
       model.last_night ? model.last_night.outcome : "none yet", model.last_night ? `${age(model.last_night.time)} ago: ${model.last_night.why}` : "a night trains when slates have been answered"));
     fill(cards,
-      kpi("Slates", perSecond === null ? "–" : `${fixed(perSecond, perSecond < 10 ? 1 : 0)} / s`, `${count(status.routes["/v1/recommend"]?.requests)} since start`),
-      kpi("Latency", milliseconds(times.half), `99 % within ${milliseconds(times.most)}`),
-      kpi("To little-seen items", shares.length ? percent(shares.reduce((a, b) => a + b, 0) / shares.length, 0) : "–", "of impressions, newest period"),
-      kpi("Items on offer", count(status.offered), status.dropped ? `${count(status.dropped)} slates not logged` : `${count(status.queue)} records wait to be written`),
+      perSecond === null ? kpi("Slates", total, "since start") : kpi("Slates", `${fixed(perSecond, perSecond < 10 ? 1 : 0)} / s`, `${total} since start`),
+      kpi("Latency", milliseconds(times.half), times.most === null ? "no slates yet" : `99 % within ${milliseconds(times.most)}`),
+      kpi("To little-seen items", shares.length ? percent(shares.reduce((a, b) => a + b, 0) / shares.length, 0) : "–", history?.few_views ? `share of impressions of items with under ${count(history.few_views)} views` : "share of impressions"),
+      kpi("Items on offer", count(status.offered), status.dropped ? `${count(status.dropped)} slates not logged` : `${count(status.queue)} waiting to be written`),
       ...models, ...nights);
   }
 
@@ -101,6 +105,33 @@ export function now(panel) {
     ], names, "No arm runs."));
   }
 
+  // Until a slate of the service has an answer, what was loaded is all there is to see.
+  async function showLoaded() {
+    if (Object.values(experiment.arms).some((arm) => arm.seen)) {
+      if (loaded.firstChild) fill(loaded);
+      return;
+    }
+    const { days } = await ask("v1/loaded");
+    if (!days.length) return;
+    const slates = days.reduce((sum, one) => sum + one.slates, 0);
+    const clicked = days.reduce((sum, one) => sum + one.clicked, 0);
+    const sources = [...new Set(days.map((one) => one.source))];
+    if (!loaded.firstChild) {
+      fill(loaded, card("The loaded log", h("p", { id: "loaded-words" }), heard,
+        h("p", { class: "line" }, h("button", { type: "button", class: "primary", text: "Try the model", on: { click: () => { location.hash = "try"; } } }),
+          h("span", { class: "muted", text: "No slate of this service has an answer yet: send feedback, and the arms appear below." }))));
+    }
+    loaded.querySelector("#loaded-words").textContent = `${count(slates)} slates from ${day(days[0].start)} to ${day(days.at(-1).start)}, ${percent(clicked / slates)} of them with a click.`;
+    await heard.draw(() => ({
+      traces: sources.map((source, index) => {
+        const own = days.filter((one) => one.source === source);
+        return { x: own.map((one) => one.start), y: own.map((one) => one.clicked / one.slates), customdata: own.map((one) => one.slates), name: source, type: "scatter", mode: "lines+markers",
+          line: { color: armColour(index), width: 2 }, marker: { color: armColour(index), size: 5 }, hovertemplate: `${source}: %{y:.1%} of %{customdata:,} slates<extra></extra>` };
+      }),
+      layout: { yaxis: { tickformat: ".0%", rangemode: "tozero" }, xaxis: { type: "date" }, hovermode: "x unified" },
+    }), [{ name: "day", of: (one) => day(one.start) }, { name: "source", of: (one) => one.source }, { name: "slates", number: true, of: (one) => count(one.slates) }, { name: "click rate", number: true, of: (one) => percent(one.clicked / one.slates) }], days);
+  }
+
   async function showTraffic() {
     const pairs = looks.slice(1).map((one, index) => [looks[index], one]);
     const rows = pairs.map((pair) => ({ time: new Date(pair[1].time).toISOString(), slates: rate(pair, "/v1/recommend"), feedback: rate(pair, "/v1/feedback"), half: quantiles(pair, "/v1/recommend").half }));
@@ -122,6 +153,8 @@ export function now(panel) {
     hide() { shown += 1; clearTimeout(timer); },
   };
 }
+
+const day = (iso) => new Date(iso).toLocaleDateString("en-GB", { dateStyle: "medium", timeZone: "UTC" });
 
 // Divide periods where some are missing in between: a line across would tell of what nobody saw.
 function runs(periods, seconds) {

@@ -82,7 +82,7 @@ function items(session) {
   function toggle(item) {
     const state = item.state === "shown" ? "hidden" : "shown";
     const act = () => change(item.id, state, { method: "PUT", body: { group: item.group, state } });
-    return h("button", { type: "button", "aria-label": `${state === "hidden" ? "Hide" : "Show"} ${item.id}`, text: state === "hidden" ? "Hide" : "Show", on: { click: act } });
+    return h("button", { type: "button", "data-item": item.id, "aria-label": `${state === "hidden" ? "Hide" : "Show"} ${item.id}`, text: state === "hidden" ? "Hide" : "Show", on: { click: act } });
   }
 
   function remove(item) {
@@ -96,15 +96,24 @@ function items(session) {
   function adding() {
     const id = h("input", { id: "new-item", placeholder: "id", required: true, maxlength: "200", autocomplete: "off" });
     const group = h("input", { id: "new-group", placeholder: "group", required: true, maxlength: "200", autocomplete: "off" });
+    const features = h("input", { id: "new-features", placeholder: '{"price": 120}', autocomplete: "off" });
     const add = async (event) => {
       event.preventDefault();
       const name = id.value.trim();
       if (!name || !group.value.trim()) return;
+      const body = { group: group.value.trim() };
+      try {
+        if (features.value.trim()) body.features = JSON.parse(features.value);
+      } catch {
+        fill(problems, problem(new Error('Features are JSON, such as {"price": 120, "brand": "ash"}.')));
+        return;
+      }
       search.value = name; // so that it is seen
       after = "";
-      if (await change(name, "offered", { method: "PUT", body: { group: group.value.trim() } })) id.value = "";
+      if (await change(name, "offered", { method: "PUT", body })) id.value = features.value = "";
     };
-    return h("form", { class: "line", on: { submit: add } }, h("label", { for: "new-item", text: "Add or change" }), id, h("label", { for: "new-group", text: "in group" }), group, h("button", { type: "submit", text: "Offer" }));
+    return h("form", { class: "line", on: { submit: add } }, h("label", { for: "new-item", text: "Add or change" }), id, h("label", { for: "new-group", text: "in group" }), group,
+      h("label", { for: "new-features", text: "features, if any" }), features, h("button", { type: "submit", text: "Offer" }));
   }
 
   search.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(() => { after = ""; show(); }, 200); });
@@ -168,6 +177,8 @@ function experiment(session) {
     const may = session.may("admin");
     const number = (arm) => h("input", { type: "number", min: "0", step: "any", value: String(arm.weight), "aria-label": `Weight of ${arm.name}`, class: "weight", "data-arm": arm.name });
     const name = h("input", { id: "new-arm", placeholder: "name", pattern: "[a-z0-9][a-z0-9_\\-]*", autocomplete: "off" });
+    const models = status.models.map((one) => one.name);
+    const model = h("select", { id: "new-model" }, models.map((one) => h("option", { value: one }, one)));
     const strategy = h("select", { id: "new-strategy" }, STRATEGIES.map((one) => h("option", { value: one }, one)));
     fill(place, table("Arms", [
       { name: "arm", of: (arm) => arm.name }, { name: "model", of: (arm) => arm.model }, { name: "strategy", of: (arm) => arm.strategy },
@@ -176,14 +187,15 @@ function experiment(session) {
     ], status.arms),
     may ? h("div", { class: "line" }, h("button", { type: "button", class: "primary", text: "Set weights", on: { click: () => put(Object.fromEntries([...place.querySelectorAll(".weight")].map((input) => [input.dataset.arm, Number(input.value)]))) } }),
       status.changed ? h("button", { type: "button", text: "Return to the settings", on: { click: () => send("DELETE") } }) : null) : needs("admin"),
-    may ? h("form", { class: "line", on: { submit: (event) => { event.preventDefault(); if (name.value) put({ [name.value]: 1 }, { [name.value]: strategy.value }); } } },
-      h("label", { for: "new-arm", text: "New arm" }), name, h("label", { for: "new-strategy", text: "strategy" }), strategy, h("button", { type: "submit", text: "Start" })) : null,
+    may ? h("form", { class: "line", on: { submit: (event) => { event.preventDefault(); if (name.value) put({ [name.value]: 1 }, { [name.value]: { strategy: strategy.value, model: model.value } }); } } },
+      h("label", { for: "new-arm", text: "New arm" }), name, h("label", { for: "new-strategy", text: "strategy" }), strategy,
+      ...(models.length > 1 ? [h("label", { for: "new-model", text: "model" }), model] : []), h("button", { type: "submit", text: "Start" })) : null,
     h("p", { class: "muted", text: status.changed ? "The arms were changed here; they hold until they are changed again, or those of the settings are." : "The arms are those of the settings." }));
   }
 
-  const put = (weights, strategies = {}) => {
+  const put = (weights, made = {}) => {
     const body = Object.fromEntries(arms.map((arm) => [arm.name, { share: arm.weight }]));
-    for (const [arm, share] of Object.entries(weights)) body[arm] = { share, ...(strategies[arm] ? { strategy: strategies[arm] } : {}) };
+    for (const [arm, share] of Object.entries(weights)) body[arm] = { share, ...made[arm] };
     return send("PUT", { arms: body });
   };
 

@@ -18,4 +18,5 @@ export function untip() {
   box.hidden = true;
 }
 
+document.addEventListener("pointerdown", untip); // a finger that touches anything else
 document.addEventListener("keydown", (event) => { if (event.key === "Escape") untip(); });

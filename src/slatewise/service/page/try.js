@@ -8,15 +8,15 @@ import { tip, untip } from "./tip.js";
 
 const K = 8;
 const NAMES = {
-  greedy: ["Greedy", "the best by what is known"],
-  thompson: ["Thompson", "the best in one draw of the posterior"],
-  "in-slate-thompson": ["In-slate Thompson", "a draw for every place of the slate"],
+  greedy: ["Greedy", "highest expected relevance"],
+  thompson: ["Thompson", "highest relevance in one draw of the posterior"],
+  "in-slate-thompson": ["In-slate Thompson", "a new draw for each position"],
 };
-const SHOWN_AS = { good: "greedy would show it too", uncertain: "here because it might be better than its mean", chance: "drawn by chance" };
+const SHOWN_AS = { good: "greedy shows it too", uncertain: "here because it might be better than its mean", chance: "drawn by chance" };
 
 export function tryOut(panel, shared) {
   const clicked = h("ol", { class: "chips", "aria-label": "Items that the user clicked" });
-  const nobody = h("p", { class: "empty", text: "A new user: nothing is known of her. Click an item in a slate, and watch." });
+  const nobody = h("p", { class: "empty", text: "A new user without clicks. Click an item in a slate to see the slates change." });
   const slates = h("div", { class: "slates" });
   const problems = h("div");
   const canvas = new MapCanvas("Where the user is among the items", { height: 260 });
@@ -45,8 +45,8 @@ export function tryOut(panel, shared) {
         mayLook ? form("Begin as person", person, "Look up", (id) => { shared.person = id; shared.clicks = []; refresh(`The history of ${id}.`); }) : h("p", { class: "muted", text: "A token with role admin can begin with a person's history." }),
         problems),
       h("section", { class: "card" }, h("h2", { text: "Where she is" }),
-        h("p", { class: "muted", text: "Her path from the start (thin) to now (dot), with how sure that is (shade). Rings are the items of the slates." }), canvas.canvas)),
-    slates, h("p", { class: "muted key" }, "Bars are the expected relevance, thin lines its uncertainty; ", h("span", { class: "mark", "aria-hidden": "true", text: "?" }), " marks what greedy would not show. What each term adds appears beside an item."));
+        h("p", { class: "muted", text: "Her path from the start (thin) to now (dot), with its uncertainty (shade). Rings are the items of the slates." }), canvas.canvas)),
+    slates, h("p", { class: "muted key" }, "Bars are the expected relevance, thin lines its uncertainty; ", h("span", { class: "mark", "aria-hidden": "true", text: "?" }), " marks what greedy would not show. Point at an item, or touch “why”, to see what each term adds. Terms that see the whole slate can give an item another relevance in another slate."));
 
   function click(id) {
     shared.clicks = [...shared.clicks, id].slice(-50);
@@ -74,7 +74,7 @@ export function tryOut(panel, shared) {
 
   function show(trial) {
     nobody.hidden = trial.clicked.length > 0;
-    nobody.textContent = shared.person ? `Nothing is kept of ${shared.person}.` : "A new user: nothing is known of her. Click an item in a slate, and watch.";
+    nobody.textContent = shared.person ? `Nothing is kept of ${shared.person}.` : "A new user without clicks. Click an item in a slate to see the slates change.";
     const own = trial.clicked.length - shared.clicks.length;
     fill(clicked, trial.clicked.map((item, index) => h("li", { class: "chip" },
       h("span", { class: "dot", style: { background: groupColour(item.group) } }), h("span", { text: item.id, title: item.group }),
@@ -96,14 +96,17 @@ export function tryOut(panel, shared) {
   function row(item, most, fresh) {
     const colour = groupColour(item.group);
     const why = () => tip(list, explanation(item));
-    const list = h("li", { class: fresh ? "item fresh" : "item", on: { mouseenter: why, mouseleave: untip } },
-      h("button", { type: "button", class: "pick", "aria-describedby": "tip", "data-item": item.id, on: { click: () => click(item.id), focus: why, blur: untip } },
+    const hovered = (act) => (event) => { if (event.pointerType === "mouse") act(); };
+    const list = h("li", { class: fresh ? "item fresh" : "item", on: { pointerenter: hovered(why), pointerleave: hovered(untip) } },
+      h("button", { type: "button", class: "pick", "aria-describedby": "tip", "data-item": item.id, on: { click: () => click(item.id), focus: (event) => { if (event.target.matches(":focus-visible")) why(); }, blur: untip } },
         h("span", { class: "swatch", style: { background: colour } }),
         h("span", { class: "what" }, h("span", { class: "id", text: item.id }), h("span", { class: "group", text: item.group })),
         h("span", { class: "gauge", "aria-hidden": "true" },
           h("span", { class: "gauge-value", style: { width: `${100 * item.relevance / most}%`, background: colour } }),
           h("span", { class: "gauge-spread", style: { left: `${100 * Math.max(0, item.relevance - item.uncertainty) / most}%`, width: `${100 * (Math.min(item.uncertainty, item.relevance) + item.uncertainty) / most}%` } })),
         h("span", { class: "relevance" }, h("span", { class: "unseen", text: "relevance " }), digits(item.relevance, most), h("span", { class: "muted", text: ` ± ${digits(item.uncertainty, most)}` }))),
+      // Where nothing hovers, a touch on the item is a click of the user: the reasons have their own.
+      h("button", { type: "button", class: "why", "aria-label": `Why ${item.id}`, text: "why", on: { click: why, blur: untip } }),
       item.shown_as === "good" ? null : h("span", { class: "mark", title: SHOWN_AS[item.shown_as], role: "img", "aria-label": SHOWN_AS[item.shown_as], text: "?" }));
     return list;
   }
@@ -137,7 +140,7 @@ function explanation(item) {
   const total = Object.values(item.adds).reduce((a, b) => a + b, 0);
   return h("div", {},
     h("p", { class: "tip-head" }, h("span", { class: "dot", style: { background: groupColour(item.group) } }), h("strong", { text: item.id }), h("span", { class: "muted", text: ` ${item.group}` })),
-    h("p", { text: `${SHOWN_AS[item.shown_as]}; ${item.greedy_rank ? `rank ${count(item.greedy_rank)} by what is known` : "below rank 200 by what is known"}, seen ${count(item.views)} times in training${item.nearest_click ? `, closest to ${item.nearest_click}` : ""}.` }),
+    h("p", { text: `${SHOWN_AS[item.shown_as]}; ${item.greedy_rank ? `greedy rank ${count(item.greedy_rank)}` : "greedy rank above 200"}, seen ${count(item.views)} times in training${item.nearest_click ? `, closest to ${item.nearest_click}` : ""}.` }),
     h("table", { class: "adds" }, h("caption", { text: "What each term adds to the utility" }), h("tbody", {}, bars,
       h("tr", { class: "total" }, h("th", { scope: "row", text: "utility" }), h("td"), h("td", { class: "number", text: fixed(total, 2) })))));
 }

@@ -5,6 +5,7 @@ numbers go by it, and on the counts from which popularity goes on. The first hos
 version writes both down; the others take them over.
 """
 
+import json
 from pathlib import Path
 
 from slatewise.files import atomic_file
@@ -14,7 +15,7 @@ from slatewise.service.store.versions import VersionShelf
 
 
 def take_beginning(shelf: VersionShelf | None, version: str, run: Path) -> None:
-    """Write down how another host began with a version, if one has."""
+    """Store the state in which another host began to serve a version, if one has."""
     state = None if shelf is None else shelf.beginning(version)
     if state is not None:
         _unpack(run, state)
@@ -32,6 +33,12 @@ def share_beginning(shelf: VersionShelf | None, version: str, run: Path, number:
     first = shelf.begin(version, ours)
     if first != ours:
         _unpack(run, first)
+
+
+def shared_bases(shelf: VersionShelf | None) -> list[int]:
+    """Return where the versions that hosts share begin in the changes of items."""
+    states = [] if shelf is None else map(shelf.beginning, shelf.versions())
+    return [int(json.loads(state.partition(b"\n")[0])["base"]) for state in states if state]
 
 
 def _packed(run: Path) -> bytes:

@@ -19,10 +19,12 @@ import polars as pl
 from slatewise.errors import InputError
 from slatewise.features.popularity import SECOND
 from slatewise.features.popularity_state import CountedEvents
+from slatewise.features.showings import seen_in_slate
+from slatewise.files import atomic_file
 from slatewise.model.terms import FittedTerms
 from slatewise.model.terms.term import FeatureTerm, ItemState
 from slatewise.service.serving.items import ItemLog
-from slatewise.service.store.records import Answer
+from slatewise.service.store.records import Answer, positions
 
 logger = logging.getLogger(__name__)
 
@@ -154,9 +156,8 @@ class ItemStates:
             | {name: values[items] for name, values in columns.items()},
             schema_overrides={"item_id": pl.String},
         )
-        partial = run / f".{COUNTS}.partial"
-        table.write_parquet(partial, metadata={"counted": str(self.counted)})
-        partial.replace(run / COUNTS)
+        with atomic_file(run / COUNTS) as partial:
+            table.write_parquet(partial, metadata={"counted": str(self.counted)})
 
     def _load(self, file: Path) -> None:
         try:
@@ -203,9 +204,8 @@ class ItemStates:
         """
         before = self._known.pop(answer.slate_id, _Known(0, frozenset()))
         clicked = frozenset(answer.clicked) | before.clicked
-        # Whatever was clicked was seen, and so was all above it.
-        reached = max((answer.items.index(item) + 1 for item in answer.clicked), default=0)
-        seen = max(before.seen, answer.seen, reached)
+        reached = seen_in_slate(answer.seen, positions(answer.items, answer.clicked))
+        seen = max(before.seen, reached)
         for position, item in enumerate(answer.items[:seen]):
             view, click = position >= before.seen, item in clicked and item not in before.clicked
             # A slate that turns out longer than known leaves each of its items less to expect.

@@ -1,20 +1,23 @@
-"""Every item the service has heard of, and every change of those it offers, in few bytes.
+"""Every item the service knows and every change of those it offers, in few bytes.
 
 Indices of items mean nothing outside a worker; what a slate depends on is the order of the changes,
 which the store has.
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from slatewise.model.fitted import ItemId
 from slatewise.service.store.records import Item, ItemState
 from slatewise.slates.arrays import GrowingArray
 from slatewise.slates.catalogue import Changes, IdIndex
 
+SOURCES: Final = 10_000
+"""names of sources that are told apart"""
 _PAGE: Final = 20_000
 
 
@@ -45,6 +48,19 @@ class ItemLog:
         self._shown = GrowingArray(np.bool_)
         self._described = GrowingArray(np.int64)
         self._reading = threading.Lock()
+
+    def source_indices(self, names: Iterable[str]) -> npt.NDArray[np.int64]:
+        """Return the indices of sources [n]; once there are SOURCES, new ones share one.
+
+        Whoever sends slates names their sources, and models know some of them.
+        """
+        return np.array([self._source(name) for name in names], np.int64)
+
+    def _source(self, name: str) -> int:
+        index = self.sources.index(name)
+        if index is not None:
+            return index
+        return int(self.sources.indices([name if len(self.sources) < SOURCES else ""])[0])
 
     def read(self, store: ItemSource, until: int | None = None) -> None:
         """Read what is new in the store, or what was new up to a number."""

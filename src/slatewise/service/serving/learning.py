@@ -3,8 +3,8 @@
 Answers are taken one after the other as the store numbered them, each with what its slate was made
 from, which the slate's record has. So what a version has learned is a matter of the version and of
 a number in the store: all workers and a replay agree on it to the last bit, whenever and in
-whatever portions they read. What was learned is kept beside the run: a worker that starts reads
-only what came after it, and of several workers one learns from each answer, for all.
+whatever portions they read. What was learned is kept beside the run (`learned`): a worker that
+starts reads only what came after it, and of several workers one learns from each answer, for all.
 
 Slates of other versions, of other models and of others' making are left to the night: where a user
 was, is said in the space of the version that served her.
@@ -15,15 +15,14 @@ import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
 from slatewise.features.user_history import UserHistory
-from slatewise.files import atomic_file
 from slatewise.model.fitted import ItemId, SlateModel
+from slatewise.service.serving.learned import WHOLE, LearnedItems, is_whole_due
 from slatewise.service.store.records import ServedAnswer
 from slatewise.slates.catalogue import Catalogue
 from slatewise.slates.exact import ExactRanker
@@ -34,10 +33,7 @@ from slatewise.training import runs
 logger = logging.getLogger(__name__)
 
 Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float32]
 
-LEARNED: Final = "learned.parquet"
-"""Beside a run: what its version has learned since, as of a number in the store."""
 TURN: Final = ".learning.lock"
 _PAGE: Final = 500
 
@@ -55,60 +51,6 @@ class ServedAnswers(Protocol):
         self, model: str, version: str, since: int, limit: int, until: int
     ) -> list[ServedAnswer]:
         """Return the next answers after a number to slates of a version."""
-
-
-class LearnedItems(NamedTuple):
-    """Items as a version has learned them, as of a number in the store."""
-
-    number: int
-    rows: Ints
-    """[R] of the version's table"""
-    ids: list[ItemId]
-    """[R]"""
-    means: Floats
-    """[R, D + 1], biases last"""
-    scales: Floats
-    """[R, D + 1]"""
-
-    def write(self, run: Path) -> None:
-        """Keep them beside a run, unless what is there is newer."""
-        if LearnedItems.read(run, after=self.number - 1) is not None:
-            return
-        table = pl.DataFrame(
-            {
-                "row": self.rows,
-                "item_id": pl.Series(self.ids, dtype=pl.String),
-                "mean": self.means,
-                "scale": self.scales,
-            }
-        )
-        about = {"number": str(self.number), "fingerprint": runs.fingerprint(run)}
-        with atomic_file(run / LEARNED) as partial:
-            table.write_parquet(partial, metadata=about)
-
-    @classmethod
-    def read(cls, run: Path, after: int = -1) -> "LearnedItems | None":
-        """Read what is kept beside a run, as of a later number than `after`.
-
-        None if there is nothing, or that is of another model.
-        """
-        file = run / LEARNED
-        try:
-            about = pl.read_parquet_metadata(file)
-            if int(about["number"]) <= after or about["fingerprint"] != runs.fingerprint(run):
-                return None
-            table = pl.read_parquet(file, glob=False)
-            return cls(
-                int(about["number"]),
-                table["row"].to_numpy().astype(np.int64),
-                table["item_id"].to_list(),
-                *(np.array(table[name].to_numpy(), np.float32) for name in ("mean", "scale")),
-            )
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError, KeyError, pl.exceptions.PolarsError):
-            logger.warning("What was learned between nights is damaged: %s.", file)
-            return None
 
 
 class BetweenNights:
@@ -129,7 +71,7 @@ class BetweenNights:
         self._view = SlateView(model, ranker)
         self._sources = {one: number for number, one in enumerate(model.source_names)}
         self._source = source
-        self._moved = np.zeros(0, np.bool_)  # by row
+        self._moved = np.full(0, -1, np.int64)  # by row, the number at which it last moved
         self._kept = 0  # the number of what is kept, as far as this worker knows
         self._begin: int | None = None
         self._next = 0
@@ -186,7 +128,7 @@ class BetweenNights:
         self._learner.put(moved)
         if len(moved.rows):
             self._grow(int(moved.rows.max()) + 1)
-            self._moved[moved.rows] = True
+            self._moved[moved.rows] = self._next
         self.number = self._next
 
     @contextmanager
@@ -216,15 +158,21 @@ class BetweenNights:
         self.take(MovedItems(learned.rows, learned.means, learned.scales))
 
     def keep(self, catalogue: Catalogue) -> None:
-        """Keep what was learned beside the run, if anything is new."""
+        """Keep what has moved since the last time beside the run, and now and then all."""
         if self.number == self._kept:
             return
-        self._kept = self.number
-        rows = np.flatnonzero(self._moved)
-        found = self._learner.beliefs(rows)
-        ids = catalogue.ids_of(rows)
         with suppress(OSError):  # where nothing can be written, a start reads more
-            LearnedItems(self.number, rows, list(map(str, ids)), *found).write(self._run)
+            if self._kept:
+                self._learned(catalogue, self._kept).write(self._run)
+            if not self._kept or is_whole_due(self._run, self.number):
+                self._learned(catalogue, WHOLE).write(self._run)
+            self._kept = self.number
+
+    def _learned(self, catalogue: Catalogue, since: int) -> LearnedItems:
+        """Return the items that have moved since a number, as they are."""
+        rows = np.flatnonzero(self._moved > since)
+        ids: list[ItemId] = [str(item) for item in catalogue.ids_of(rows)]
+        return LearnedItems(self.number, rows, ids, *self._learner.beliefs(rows), since=since)
 
     def _answer(self, answer: ServedAnswer) -> Answer | None:
         """Return what an answer says beyond those before it; None if that is nothing."""
@@ -238,6 +186,6 @@ class BetweenNights:
 
     def _grow(self, size: int) -> None:
         if size > len(self._moved):
-            larger = np.zeros(max(size, self._table.num_items), np.bool_)
+            larger = np.full(max(size, self._table.num_items), -1, np.int64)
             larger[: len(self._moved)] = self._moved
             self._moved = larger

@@ -22,7 +22,7 @@ from slatewise.service.serving.items import ItemLog, ItemSource
 from slatewise.service.serving.learning import BetweenNights, ServedAnswers
 from slatewise.service.serving.prior import prior_items, prior_model, prior_version, waiting
 from slatewise.service.serving.request import Request
-from slatewise.service.serving.users import Know
+from slatewise.service.serving.users import UserLookup
 from slatewise.service.store.features import Features
 from slatewise.slates.catalogue import Catalogue, Ints, NewItems, NewRows
 from slatewise.slates.exact import ExactRanker
@@ -65,7 +65,7 @@ class ServedSlate(NamedTuple):
 
 
 class Live:
-    """A version of a model that makes slates; requests and changes may come from any thread."""
+    """A version of a model while it serves; safe to use and change from several threads."""
 
     def __init__(
         self,
@@ -100,6 +100,7 @@ class Live:
         self.maker.relevance  # noqa: B018 (made now, so that no request waits for it)
         self._log, self._features, self._run = log, features, run
         self._sources = {name: number for number, name in enumerate(model.source_names)}
+        self._numbers = np.empty(0, np.int64)  # of the log's sources, as far as they were met
         self.states = ItemStates.of(model.terms, log, run)
         self.learning = BetweenNights.of(name, version, model, self.ranker, learning, run)
         """what learns between nights, None if nothing does"""
@@ -180,7 +181,7 @@ class Live:
         time = max(time, self.states.newest)
         features = self.ranker.terms.features(self.states.by_name, time)
         with self._changing():
-            self.ranker.terms.know(features, self.catalogue)
+            self.ranker.terms.set_features(features, self.catalogue)
             self._refreshed = time, self.states.counted
 
     def learn(
@@ -226,30 +227,56 @@ class Live:
             return self.states is not None
         return self.states.due(time, self._refreshed[0])
 
-    def answer(self, know: Know, request: Request, strategy: Strategy, seed: int) -> ServedSlate:
-        """Make a slate for the user that `know` returns, from one state of items and popularity."""
-        return self.consistently(lambda: self._answer(know, request, strategy, seed))
+    def answer(
+        self, lookup: UserLookup, request: Request, strategy: Strategy, seed: int
+    ) -> ServedSlate:
+        """Make a slate for the user of `lookup`, from one state of items and popularity."""
+        return self.consistently(lambda: self._answer(lookup, request, strategy, seed))
 
     def count_views(self) -> None:
-        """Read how often training saw the items, once: slates do not ask for it, people do."""
+        """Read how often training saw the items, once; pages show it, slates do not need it."""
         if self._run is not None and not len(self.catalogue.views):
             self.catalogue.views = runs.read_views(self._run)
 
-    def rank(self, know: Know, request: Request) -> RankedItems:
-        """Order the items that a request allows for the user that `know` returns."""
-        source = self._sources.get(request.source or "", 0)
-        items = list(request.allow or ())
-        return self.consistently(
-            lambda: self.maker.rank(self.known(know), items, request.k, source)
+    def rank(self, lookup: UserLookup, request: Request) -> RankedItems:
+        """Order the items that a request allows for the user of `lookup` and for its source."""
+        items, (source, notes) = list(request.allow or ()), self._shown_at(request.source)
+        ranked = self.consistently(
+            lambda: self.maker.rank(self.known(lookup), items, request.k, source)
         )
+        ranked.notes.extend(notes)
+        return ranked
 
-    def known(self, know: Know) -> KnownUser:
-        """Return a user as this version knows her."""
-        sources = [self._sources.get(name, -1) for name in self._log.sources.ids]
-        return know(self.catalogue, np.array(sources, np.int64))
+    def known(self, lookup: UserLookup) -> KnownUser:
+        """Return a user in the item indices of this version."""
+        names = self._log.sources.ids
+        if len(names) != len(self._numbers):
+            self._numbers = np.array([self._sources.get(name, -1) for name in names], np.int64)
+        return lookup(self.catalogue, self._numbers)
 
-    def _answer(self, know: Know, request: Request, strategy: Strategy, seed: int) -> ServedSlate:
-        (slate,) = self.maker.make([self.known(know)], request, request.k, strategy, [seed])
+    def slate(self, user: KnownUser, request: Request, strategy: Strategy, seed: int) -> Slate:
+        """Make a slate for the source of a request."""
+        source, notes = self._shown_at(request.source)
+        (slate,) = self.maker.make([user], request, request.k, strategy, [seed], source)
+        slate.notes.extend(notes)
+        return slate
+
+    def _shown_at(self, name: str | None) -> tuple[int | None, list[str]]:
+        """Return the number of a source, or None for the usual one and why that takes its place.
+
+        A source may be new: the next version learns it from the slates that are made now.
+        """
+        if name is None or not self.ranker.terms.candidates:  # else no slate depends on it
+            return None, []
+        if name in self._sources:
+            return self._sources[name], []
+        usual = [*self._sources][self.terms.usual_source]
+        return None, [f"the model knows no slates from '{name}': made as for '{usual}'"]
+
+    def _answer(
+        self, lookup: UserLookup, request: Request, strategy: Strategy, seed: int
+    ) -> ServedSlate:
+        slate = self.slate(self.known(lookup), request, strategy, seed)
         refreshed, counted = self._refreshed or (None, None)
         made = ServedSlate(slate, self.applied, refreshed, counted)
         if self.learning is None:
@@ -267,9 +294,9 @@ class Live:
                 self._moment = object()
 
     def consistently(self, make: Callable[[], T]) -> T:
-        """Make something of one state of things, without keeping changes waiting.
+        """Call `make` on one consistent state, without blocking changes.
 
-        A slate takes a millisecond and changes are rare: if one came meanwhile, make it again.
+        A slate takes a millisecond and changes are rare: if one came meanwhile, call it again.
         """
         for _ in range(_TRIES):
             moment = self._moment

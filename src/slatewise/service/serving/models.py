@@ -26,6 +26,7 @@ from slatewise.errors import InputError, SlatewiseError
 from slatewise.files import atomic_file
 from slatewise.model.fitted import SlateModel
 from slatewise.service.serving.item_states import COUNTS, one_at_a_time
+from slatewise.service.serving.learned import PIECES
 from slatewise.service.store.versions import VersionShelf, file_digest
 from slatewise.training import runs
 
@@ -35,7 +36,7 @@ CURRENT: Final = "current.json"
 PREVIOUS: Final = "previous.json"
 FETCHED: Final = ".fetched"
 """In a version that came from another host, by the store."""
-_OF_ITS_OWN: Final = ("table-*", COUNTS, "catalogue.json", "learned.parquet", ".*", runs.CHECKPOINT)
+_OF_ITS_OWN: Final = ("table-*", COUNTS, "catalogue.json", PIECES, ".*", runs.CHECKPOINT)
 """What belongs to a run where it is, and not to a copy."""
 
 
@@ -194,7 +195,7 @@ class Models:
         )
 
     def load(self) -> LoadedVersion | None:
-        """Read the version that serves, or the newest before it that is whole; None for none."""
+        """Read the version that serves, or the newest before it that is whole, or return None."""
         problems: list[str] = []
         try:
             now = self._current()
@@ -211,7 +212,7 @@ class Models:
         return None
 
     def stamp(self) -> tuple[int, int] | None:
-        """Return what tells one `current.json` from the next, without reading it; None for none."""
+        """Return what changes with `current.json`, unread, or None without such a file."""
         try:
             found = (self.directory / CURRENT).stat()
         except OSError:

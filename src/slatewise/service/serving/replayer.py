@@ -1,4 +1,4 @@
-"""A slate of the log, made again: the same items, as often as one likes."""
+"""Make a slate of the log again, with the same items every time."""
 
 from pathlib import Path
 from typing import Final
@@ -10,7 +10,13 @@ from slatewise.service.serving.live import Live
 from slatewise.service.serving.models import Models
 from slatewise.service.serving.prior import PRIOR, prior_version
 from slatewise.service.serving.request import KEPT, Request, is_whole
-from slatewise.service.serving.users import ANONYMOUS, User, history_of_visits
+from slatewise.service.serving.users import (
+    ANONYMOUS,
+    CLICKS,
+    User,
+    history_of_visits,
+    newest_visits,
+)
 from slatewise.service.settings import ServiceConfig
 from slatewise.service.store import Store
 from slatewise.service.store.records import Serving, SlateRecord
@@ -67,14 +73,16 @@ class Replayer:
     def _make(self, live: Live, record: SlateRecord, serving: Serving, strategy: Strategy) -> Slate:
         request = Request.of_plain(serving.request, serving.k, serving.seed)
         user = self._user(record, serving)
-        return live.answer(user.knowing(request.clicks), request, strategy, serving.seed).slate
+        return live.answer(user.lookup(request.clicks), request, strategy, serving.seed).slate
 
     def _user(self, record: SlateRecord, serving: Serving) -> User:
         if record.user_id is None or not serving.known:
             return ANONYMOUS
         last = int(serving.request.get("history", self._config.history))
         stored = self._store.history(record.user_id, last, serving.known)
-        return User(history_of_visits(stored.visits, self._log), stored.seq, 0, 0.0)
+        clicks = serving.request.get(CLICKS)
+        visits = stored.visits if clicks is None else newest_visits(stored.visits, int(clicks))
+        return User(history_of_visits(visits, self._log), stored.seq, 0, 0.0)
 
     def _as_of(self, serving: Serving) -> Live:
         """Return the version that served, with items and popularity of that moment."""

@@ -25,7 +25,7 @@ class Request(Constraints):
     """what she clicked just now, oldest first, after all that the service knows of her"""
     k: int = 20
     source: str | None = None
-    """what the slate is called in the log; None for the service's own name"""
+    """where the slate will be shown, by its name in the log; None for the service's own"""
     seed: int | None = None
     """of everything random; None draws one"""
 
@@ -42,7 +42,7 @@ class Request(Constraints):
         return sum(len(tuple(names or ())) for names in (self.clicks, self.exclude, self.allow))
 
     def plain(self) -> dict[str, Any]:
-        """Return what the slate depends on beside user, k and seed, as it is logged.
+        """Return what the slate depends on beside user, k, source and seed, as it is logged.
 
         Of more than KEPT bytes, a digest: `is_whole` tells.
         """
@@ -59,7 +59,7 @@ class Request(Constraints):
 
     @classmethod
     def of_plain(cls, values: Mapping[str, Any], k: int, seed: int) -> "Request":
-        """Return the request that was logged so; whose it was stands elsewhere."""
+        """Return the logged request; the user is logged separately."""
         allow = values.get("allow")
         return cls(
             clicks=tuple(values.get("clicks", ())),
@@ -68,6 +68,7 @@ class Request(Constraints):
             allow=None if allow is None else tuple(allow),
             groups=values.get("groups"),
             clicked=values.get("clicked", "exclude"),
+            source=values.get("source"),
             seed=seed,
         )
 

@@ -1,12 +1,13 @@
 """The service in one worker: from a request to a slate that can be made again."""
 
 import logging
+import math
 import secrets
 import threading
 import time
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
 from slatewise.errors import SlatewiseError
@@ -16,7 +17,7 @@ from slatewise.service.serving.items import ItemLog
 from slatewise.service.serving.live import Live, ServedSlate
 from slatewise.service.serving.request import KEPT, Request, is_whole
 from slatewise.service.serving.store_access import StoreAccess
-from slatewise.service.serving.users import ANONYMOUS, Know, User, UserCache
+from slatewise.service.serving.users import ANONYMOUS, CLICKS, User, UserCache, UserLookup
 from slatewise.service.serving.versions import Versions
 from slatewise.service.settings import ServiceConfig
 from slatewise.service.settings.changed_arms import with_changed_arms
@@ -52,7 +53,8 @@ class Service:
             self._log,
             config.history,
             config.cache_users,
-            config.cache_seconds,
+            # Workers of one host share stamps, which tell of all that changes.
+            config.cache_seconds if store.is_shared else math.inf,
         )
         self.given = config
         """the settings without arms that were changed since"""
@@ -86,14 +88,15 @@ class Service:
         """Return the record of a slate (not written yet), the slate, and what could not be done."""
         request.require_sensible()
         notes: list[str] = []
-        request = self._recent(request, notes)
+        source = request.source or self.config.source
+        request = replace(self._recent(request, notes), source=source)
         now = self.clock.now()
         slate_id = f"{now:014x}{secrets.token_hex(9)}"
         self._follow_items(notes)
-        name = assign(self.config.shares, self.config.salt, request.user_id or slate_id)
+        name = self._arm_of(request.user_id) or self._assign(slate_id)
         user, live = self._user(request.user_id, notes), self._live[self.config.arms[name].model]
         seed = secrets.randbits(48) if request.seed is None else request.seed
-        answer = live.answer(user.knowing(request.clicks), request, self._strategies[name], seed)
+        answer = live.answer(user.lookup(request.clicks), request, self._strategies[name], seed)
         serving = self._serving(name, live, request, answer, user)
         if not is_whole(serving.request):
             notes.append(f"the slate cannot be made again: its lists have more than {KEPT:,} bytes")
@@ -101,7 +104,7 @@ class Service:
             slate_id,
             request.user_id,
             now,
-            request.source or self.config.source,
+            source,
             tuple(map(str, answer.slate.items)),
             serving,
         )
@@ -115,12 +118,12 @@ class Service:
         """
         request.require_sensible()
         notes: list[str] = []
-        request = self._recent(request, notes)
+        source = request.source or self.config.source
+        request = replace(self._recent(request, notes), source=source)
         self._follow_items(notes)
-        someone = request.user_id or secrets.token_hex(9)
-        name = assign(self.config.shares, self.config.salt, someone)
+        name = self._arm_of(request.user_id) or self._assign(secrets.token_hex(9))
         user, live = self._user(request.user_id, notes), self._live[self.config.arms[name].model]
-        ranked = live.rank(user.knowing(request.clicks), request)
+        ranked = live.rank(user.lookup(request.clicks), request)
         notes += ranked.notes + self._missing(live)
         arm = next(arm for arm in self.arms if arm.name == name)
         return replace(arm, version=live.version), ranked, notes
@@ -138,12 +141,12 @@ class Service:
             )
         return self._live[name]
 
-    def knowing(self, request: Request, notes: list[str]) -> Know:
-        """Return who asks as models know her, with the items of now; nothing is kept of it."""
+    def lookup(self, request: Request, notes: list[str]) -> UserLookup:
+        """Return the lookup of a user among the current items; nothing is stored."""
         request.require_sensible()
         request = self._recent(request, notes)
         self._follow_items(notes)
-        return self._user(request.user_id, notes).knowing(request.clicks)
+        return self._user(request.user_id, notes).lookup(request.clicks)
 
     def refresh(self) -> None:
         """Look for new versions of models, changes of items and popularity; never fails.
@@ -233,34 +236,47 @@ class Service:
         return bool(self._changed_arms)
 
     def _take_arms(self, config: ServiceConfig) -> None:
-        """Run the arms of settings; those that are gone are kept for requests under way."""
+        """Use the arms of the settings; keep removed ones for requests in progress."""
         self._strategies |= {name: arm.made for name, arm in config.arms.items()}
         self._lines |= {name: arm.line for name, arm in config.arms.items()}
+        self._assign = partial(assign, config.shares, config.salt)
+        self._remembered = lru_cache(config.cache_users)(self._assign)
         gone = {name: arm for name, arm in self.config.arms.items() if name not in config.arms}
         if gone:
             resting = {name: arm.model_copy(update={"share": 0.0}) for name, arm in gone.items()}
             config = config.model_copy(update={"arms": {**config.arms, **resting}})
         self.config = config
 
+    def _arm_of(self, user_id: str | None) -> str | None:
+        """Return the arm of a user, None for an anonymous one."""
+        return None if user_id is None else self._remembered(user_id)
+
     def _serving(
         self, name: str, live: Live, request: Request, answer: ServedSlate, user: User
     ) -> Serving:
+        slate = answer.slate
+        made_for = {} if slate.source is None else {"source": request.source}
         return Serving(
             arm=name,
             model=live.name,
             version=live.version,
             strategy=self._lines[name],
-            seed=answer.slate.seed,
+            seed=slate.seed,
             k=request.k,
-            request=request.plain() | {"history": self.config.history},
+            request=request.plain() | made_for | self._bounds(user),
             catalogue=answer.catalogue,
             known=user.seq,
             refreshed=answer.refreshed,
-            propensities=self._propensities(name, live, answer.slate),
+            propensities=self._propensities(name, live, slate),
             counted=answer.counted,
             learned=answer.learned,
             shown=answer.shown,
         )
+
+    def _bounds(self, user: User) -> dict[str, int]:
+        """Return how much of a user's history counts, as it is logged."""
+        most = self.config.history
+        return {"history": most, CLICKS: most} if user.cut else {"history": most}
 
     def _propensities(self, name: str, live: Live, slate: Slate) -> tuple[float, ...] | None:
         draws = self.config.arms[name].propensities
@@ -312,7 +328,7 @@ class Service:
             notes.append("new items may be missing: the store cannot be reached")
 
     def _catches_up(self, live: Live, number: int) -> bool:
-        """Apply changes of items to a version; False if the store does not say what it asks."""
+        """Apply changes of items to a version; False if the store cannot provide them."""
         try:
             live.apply_items(number, self.store)
         except StoreError as error:

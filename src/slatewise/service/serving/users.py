@@ -4,19 +4,22 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import numpy as np
 
 from slatewise.features.user_history import NO_HISTORY, UserHistory
 from slatewise.service.serving.items import ItemLog
 from slatewise.service.store import Store
-from slatewise.service.store.records import Visit
+from slatewise.service.store.records import Visit, positions
 from slatewise.service.store.stamps import Stamps
 from slatewise.slates.catalogue import Catalogue
 from slatewise.slates.users import Ints, KnownUser
 
-Know = Callable[[Catalogue, Ints], KnownUser]
-"""Tells a model of a user, by its catalogue and its numbers of the log's sources."""
+CLICKS: Final = "history_clicks"
+"""In the log of a slate: how many clicks counted of a history that had more."""
+UserLookup = Callable[[Catalogue, Ints], KnownUser]
+"""Returns a user for a model, given its catalogue and its numbers of the log's sources."""
 
 
 def history_of_visits(visits: Sequence[Visit], log: ItemLog) -> UserHistory:
@@ -28,17 +31,25 @@ def history_of_visits(visits: Sequence[Visit], log: ItemLog) -> UserHistory:
     seen = [visit.slate.items[: visit.seen] for visit in visits]
     offsets = np.cumsum([0, *map(len, seen)], dtype=np.int32)
     clicks = [
-        start + items.index(item)
+        start + position
         for start, visit, items in zip(offsets.tolist(), visits, seen, strict=False)
-        for item in visit.clicked
+        for position in positions(items, visit.clicked)
     ]
     return UserHistory(
         log.items.indices(item for items in seen for item in items).astype(np.int32),
         offsets,
         np.array(clicks, np.int32),
-        log.sources.indices(visit.slate.source for visit in visits).astype(np.int32),
+        log.source_indices(visit.slate.source for visit in visits).astype(np.int32),
         np.array([visit.slate.time for visit in visits], np.int64),
     )
+
+
+def newest_visits(visits: Sequence[Visit], clicks: int) -> Sequence[Visit]:
+    """Return the newest visits with at most `clicks` clicks in all, and always the last one."""
+    first, left = len(visits), clicks
+    while first and (left := left - len(visits[first - 1].clicked)) >= 0:
+        first -= 1
+    return visits[min(first, max(len(visits) - 1, 0)) :]
 
 
 def known_user(
@@ -57,27 +68,31 @@ def known_user(
 
 
 class User:
-    """What is known of one user, and what the model that asked last made of it."""
+    """A user's history, with the form that the last model to ask needs it in."""
 
-    def __init__(self, history: UserHistory, seq: int, stamp: int, read_at: float) -> None:
+    def __init__(
+        self, history: UserHistory, seq: int, stamp: int, read_at: float, *, cut: bool = False
+    ) -> None:
         self.history, self.stamp, self.read_at = history, stamp, read_at
+        self.cut = cut
+        """whether visits were left out for their clicks"""
         self.seq = seq
         """the number of the last record in the history"""
         self._known: tuple[Catalogue, int, KnownUser] | None = None
 
-    def knowing(self, clicks: Sequence[str]) -> Know:
-        """Return what tells a model of the history and of clicks just now."""
+    def lookup(self, clicks: Sequence[str]) -> UserLookup:
+        """Return the lookup of the user with her history, and with clicks just now."""
         if clicks:
             return lambda *model: known_user(self.history, clicks, *model)
         return self._as_known
 
     def remember(self, before: "User") -> None:
-        """Take over what a model made of the same history: where it leads takes a millisecond."""
+        """Keep the form of an equal history, which takes a millisecond to compute."""
         if self.seq == before.seq and self.history.same(before.history):
             self._known = before._known
 
     def _as_known(self, catalogue: Catalogue, sources: Ints) -> KnownUser:
-        """Return what a model knows, as last time if no item got another row since."""
+        """Return the user for a model, from the last time if no item was renumbered since."""
         before = self._known
         if before is not None and before[0] is catalogue and before[1] == catalogue.renumbered:
             return before[2]
@@ -92,7 +107,7 @@ ANONYMOUS = User(NO_HISTORY, 0, 0, 0.0)
 
 
 class UserCache:
-    """The users who came last; each is read again when her stamp or her time says so."""
+    """The most recent users; each is read again when her stamp changes or her entry is too old."""
 
     def __init__(
         self, store: Store, stamps: Stamps, log: ItemLog, visits: int, size: int, seconds: float
@@ -117,7 +132,9 @@ class UserCache:
         stamp = self._stamps.user(user_id)  # before the store is read: what comes later changes it
         now = time.monotonic()
         stored = self._store.history(user_id, self._visits)
-        user = User(history_of_visits(stored.visits, self._log), stored.seq, stamp, now)
+        visits = newest_visits(stored.visits, self._visits)
+        cut = len(visits) < len(stored.visits)
+        user = User(history_of_visits(visits, self._log), stored.seq, stamp, now, cut=cut)
         user.remember(self._users.get(user_id, ANONYMOUS))
         self._keep(user_id, user)
         return user

@@ -1,6 +1,7 @@
 """The versions of models that should serve: fetched, loaded, and begun where others began them."""
 
 import logging
+import math
 import time
 from pathlib import Path
 from typing import Final
@@ -20,6 +21,8 @@ logger = logging.getLogger(__name__)
 
 _FETCH_AGAIN: Final = 60.0
 """Seconds before a version that could not be fetched is fetched again."""
+_LOAD_AGAIN: Final = 60.0
+"""Seconds before one that could not be loaded is loaded again: a disk may have been away."""
 
 
 class Versions:
@@ -28,6 +31,7 @@ class Versions:
     def __init__(self, directory: Path, store: Store, log: ItemLog, access: StoreAccess) -> None:
         self._directory, self._store, self._log, self._access = directory, store, log, access
         self._current: dict[str, tuple[int, int] | None] = {}
+        self._load_again: dict[str, float] = {}
         self._problems: dict[str, str] = {}
         self._unfetched: dict[str, str] = {}
         self._fetch_again: dict[str, float] = {}
@@ -58,17 +62,17 @@ class Versions:
         models = Models.of(self._directory, name, self._store)
         self._follow_hosts(name, models)
         stamp = models.stamp()
-        if old is not None and stamp == self._current.get(name):
+        is_due = time.monotonic() > self._load_again.get(name, math.inf)
+        if old is not None and stamp == self._current.get(name) and not is_due:
             return None
         self._current[name] = stamp
-        self._problems.pop(name, None)
         try:
-            live = self._loaded(name, models, config, old)
+            live, problem = self._loaded(name, models, config, old)
         except Exception as error:
             # Whatever is wrong with the new version, there is one that serves.
-            self._report(name, f"model '{name}' has a version that cannot serve: {error}")
+            live, problem = None, f"model '{name}' has a version that cannot serve: {error}"
             logger.debug("The reason:", exc_info=True)
-            live = None
+        self._note(name, problem)
         if live is None and old is None:
             return Live.of_prior(name, config.models[name].model, config.source, self._log)
         return live
@@ -88,19 +92,17 @@ class Versions:
 
     def _loaded(
         self, name: str, models: Models, config: ServiceConfig, old: Live | None
-    ) -> Live | None:
-        """Load the version that should serve, if it is another than now."""
+    ) -> tuple[Live | None, str | None]:
+        """Load the version that should serve, if it is another than now, and say what is wrong."""
         loaded = models.load()
         if loaded is None:
-            if models.stamp() is not None:
-                self._report(name, f"no version of model '{name}' can be loaded.")
-            return None
-        if loaded.problems:
-            self._report(name, " ".join(loaded.problems))
+            lost = models.stamp() is not None
+            return None, f"no version of model '{name}' can be loaded." if lost else None
+        problem = " ".join(loaded.problems) or None
         run = models.path(loaded.version)
         served = None if old is None else (old.version, old.digest)
         if served == (loaded.version, runs.content_digest(run)):
-            return None
+            return None, problem
         before = old.states if old is not None else None
         try:
             take_beginning(models.shelf, loaded.version, run)
@@ -115,8 +117,15 @@ class Versions:
         live = Live.of_run(name, loaded.version, loaded.model, run, self._log, learning=learning)
         if live.base > self._log.number:  # another worker was first, and has read more
             self.read_items()
-        return live
+        return live, problem
 
-    def _report(self, name: str, problem: str) -> None:
+    def _note(self, name: str, problem: str | None) -> None:
+        """Report a problem once, and load the version again later; or forget the last problem."""
+        if problem is None:
+            self._problems.pop(name, None)
+            self._load_again.pop(name, None)
+            return
+        if problem != self._problems.get(name):
+            logger.error("%s", problem)
         self._problems[name] = problem
-        logger.error("%s", problem)
+        self._load_again[name] = time.monotonic() + _LOAD_AGAIN

@@ -19,7 +19,7 @@ from slatewise.service.settings.nights import ModelSpec, RetrainingConfig
 
 
 class StoreConfig(Config):
-    """Where slates and what became of them are kept."""
+    """Where slates and outcomes are stored."""
 
     url: str | None = None
     """`postgresql://…` or `sqlite:///…`; without it, `store.sqlite` in the service's directory."""
@@ -31,7 +31,7 @@ class LimitsConfig(Config):
     body_bytes: PositiveInt = 1_000_000
     """Largest body of a request."""
     requests_per_second: PositiveFloat = 1_000.0
-    """Of one token, on average, over all workers of a host; every 10 kB of a larger body count as
+    """Of one token, on average, over all workers and hosts; every 10 kB of a larger body count as
     one."""
     batch: PositiveInt = 1_000
     """Most events, or items, of one request."""

@@ -46,7 +46,7 @@ class Clock:
 
     When it jumps, either way, it is not believed until it has stayed there for a while: a slate
     that is dated a year ahead would draw all later ones along. A last time that lies further ahead
-    than a day is a mistake of that kind, and is not held on to.
+    than AHEAD is a mistake of that kind, and is not held on to: time would stand until then.
 
     When it starts more than a day after the last time, the service was stopped for long, or the
     clock is wrong. It is believed, for a shop that opens again must serve and learn; but it is
@@ -75,7 +75,7 @@ class Clock:
         with self._lock:
             wall = self._wall()
             found = self._believed(wall, self._steady())
-            self._last = found if self._last - found > DAY else max(found, self._last + 1)
+            self._last = found if self._last - found > AHEAD else max(found, self._last + 1)
             self.ahead = wall - self._last
             return self._last
 

@@ -55,6 +55,14 @@ def noted(connection: Connection, name: str) -> str:
     return connection.scalar(select(META.c.value).where(META.c.name == name)) or ""
 
 
+def all_noted(connection: Connection, prefix: str) -> dict[str, str]:
+    """Return what was noted under names with a prefix, by the rest of the name."""
+    found = connection.execute(
+        select(META.c.name, META.c.value).where(META.c.name.startswith(prefix))
+    )
+    return {name.removeprefix(prefix): value for name, value in found}
+
+
 def note(connection: Connection, name: str, value: str) -> None:
     """Note a text under a name, in place of what was there; to be called in turn."""
     connection.execute(delete(META).where(META.c.name == name))

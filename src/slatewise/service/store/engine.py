@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, func, make_url, select
-from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
+from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from slatewise.errors import SlatewiseError, install_remedy
@@ -32,8 +32,14 @@ ALERT = {
 """With these, a PostgreSQL that is gone is noticed in seconds; by TCP's defaults, in hours."""
 CHECK_SECONDS = 20.0
 """for looking through a file of SQLite before it is served: some 10 GB"""
+KEPT, MOST = 5, 15
+"""connections to PostgreSQL that a process keeps, and opens at most: one for each of its threads"""
 MIGRATION_LOCK = 5_110_476_842_915
 """Any number, as long as nothing else locks it in the same database."""
+
+
+class RecordError(SlatewiseError):
+    """The store refuses what it was given, and will refuse it again."""
 
 
 class StoreError(SlatewiseError):
@@ -78,7 +84,7 @@ class Database:
 
     @contextmanager
     def alone(self, lock: int) -> Iterator[bool]:
-        """Hold a lock of PostgreSQL until this ends, and say whether it was free.
+        """Hold a PostgreSQL lock inside the block; yield whether it was free.
 
         The server frees it when the connection ends, however that comes. A file of SQLite is of one
         host, where processes lock files.
@@ -174,13 +180,15 @@ class Database:
         except (DBAPIError, PoolTimeout) as error:
             raise self.error(error) from error
 
-    def error(self, error: Exception) -> StoreError:
+    def error(self, error: Exception) -> SlatewiseError:
         """Return what went wrong, without the password and without users' data."""
         cause = error.orig if isinstance(error, DBAPIError) else error
         lines = str(cause).strip().splitlines() or [type(cause).__name__]
         problem = lines[0]
         if self.url.password:
             problem = problem.replace(str(self.url.password), "***")
+        if isinstance(error, DataError | IntegrityError):
+            return RecordError(f"The store refuses a record: {problem}", "Do not send it again.")
         where = self.url.render_as_string(hide_password=True)
         return StoreError(f"The store {where} failed: {problem}", _remedy(problem))
 
@@ -271,6 +279,8 @@ def _postgresql(url: URL) -> Engine:
         engine = create_engine(
             url,
             hide_parameters=True,
+            pool_size=KEPT,
+            max_overflow=MOST - KEPT,
             pool_timeout=PATIENCE,
             connect_args=_unless_said(url, ALERT),
         )

@@ -28,7 +28,7 @@ def export(database: Database, start: int, end: int, batch: int) -> Iterator[lis
 def served(
     database: Database, start: int, end: int, batch: int
 ) -> Iterator[list[tuple[SlateRecord, Visit | None]]]:
-    """Return the slates that this service made, and what became of those that were answered."""
+    """Return the slates that this service made, with the outcomes there are."""
     until = database.read(lambda connection: last_number(connection, Counter.LOG))
     ours = and_(SLATES.c.serving.is_not(None), SLATES.c.seq <= until)
     yield from pages(database, ours, start, end, until, batch)

@@ -30,10 +30,11 @@ def features_text(features: Features) -> str:
     for name, value in features.items():
         if not _is_value(value):
             raise InputError(
-                f"the feature {name!r} is no number, text or list of numbers",
-                "Give finite numbers, texts or lists of numbers; null where it is unknown.",
+                f"the feature {name!r} is no number, text or list of such",
+                "Give finite numbers, texts or lists of either; null where it is unknown.",
             )
-    require_texts("a feature", [each for each in features.values() if each and type(each) is str])
+    parts = [part for value in features.values() for part in _parts(value)]
+    require_texts("a feature", [part for part in parts if part and type(part) is str])
     text = json.dumps(features, sort_keys=True, separators=(",", ":"))
     if len(text) > LARGEST or len(features) > MOST_FEATURES:
         raise InputError(
@@ -50,8 +51,13 @@ def features_of(text: str) -> dict[str, Any]:
 
 
 def _is_value(value: object) -> bool:
-    if value is None or isinstance(value, str):
+    if value is None:
         return True
-    if isinstance(value, Sequence):
-        return len(value) <= LONGEST_VECTOR and all(map(is_finite, value))
-    return is_finite(value)
+    parts = _parts(value)
+    texts = all(isinstance(part, str) for part in parts)
+    return len(parts) <= LONGEST_VECTOR and (texts or all(map(is_finite, parts)))
+
+
+def _parts(value: Any) -> Sequence[Any]:
+    """Return the elements of a list, or the value itself as one."""
+    return value if isinstance(value, Sequence) and not isinstance(value, str) else [value]

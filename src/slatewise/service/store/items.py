@@ -78,7 +78,7 @@ def features(connection: Connection, numbers: Iterable[int]) -> dict[int, str]:
 
 
 def item(connection: Connection, item_id: str) -> Item | None:
-    """Return an item; one that was removed says so."""
+    """Return an item; a removed one has that state."""
     return _current(connection, [item_id]).get(item_id)
 
 

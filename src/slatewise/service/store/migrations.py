@@ -154,7 +154,7 @@ def version_of(connection: Connection) -> int:
 
 
 def migrate(connection: Connection) -> None:
-    """Bring the store to the newest version. No other process may do so at the same time."""
+    """Migrate the store to the newest version. Only one process may do so at a time."""
     for step in MIGRATIONS[version_of(connection) :]:
         step(connection)
     newest = update(META).where(META.c.name == "version").values(value=str(len(MIGRATIONS)))

@@ -1,4 +1,4 @@
-"""Reading slates and what became of them. Nothing here waits for a writer."""
+"""Queries of slates and outcomes. Nothing here waits for a writer."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -63,7 +63,7 @@ def history(connection: Connection, user_id: str, last: int, until: int | None) 
 
 
 def unanswered(connection: Connection, user_id: str, last: int) -> list[SlateRecord]:
-    """Return a user's newest slates of which nothing was heard, oldest first."""
+    """Return a user's newest slates without an outcome, oldest first."""
     heard = select(OUTCOMES.c.seq).where(OUTCOMES.c.slate == SLATES.c.seq).exists()
     query = select(*SLATE_COLUMNS).where(SLATES.c.user_id == user_id, ~heard)
     query = query.order_by(SLATES.c.time.desc(), SLATES.c.seq.desc()).limit(last)

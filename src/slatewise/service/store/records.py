@@ -1,4 +1,4 @@
-"""What the service writes down, and reads again: slates, what became of them, and items.
+"""The records of the store: slates, outcomes and items.
 
 Ids are text; times are microseconds since 1970. A sequence number (`seq`) says in which order the
 store learned of things: whoever has seen everything up to a number asks for what came after it.
@@ -7,11 +7,11 @@ A record that a store could not keep cannot be made: many are written in one tra
 one among them would hold up the others.
 """
 
-import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import blake2b
+from json.encoder import encode_basestring_ascii
 from typing import Any, NamedTuple
 
 from slatewise.errors import InputError
@@ -20,21 +20,28 @@ LONGEST = 512
 """Characters of an id, a group or a source: at 4 bytes each, an index of PostgreSQL takes them."""
 _RECORD = 1_200
 """Bytes of memory of a slate beside its items."""
+_FEW = 4
+"""clicks of a slate: their items are found faster one by one than in an index"""
 LAST_TIME = 253_402_300_799_999_999
 """The end of the year 9999, in microseconds."""
 
 
 def require_texts(what: str, texts: Sequence[str]) -> None:
     """Refuse ids and names that are empty, too long, or no text that every store can keep."""
-    joined = "".join(texts)
-    fits = all(texts) and (len(joined) <= LONGEST or max(map(len, texts)) <= LONGEST)
-    if fits and "\0" not in joined and _is_unicode(joined):
+    if _fit(texts):
         return
     for text in texts:
         if problem := _problem(text):
             raise InputError(
                 f"{what} {problem}", f"Give 1 to {LONGEST} characters of text, no NUL."
             )
+
+
+def _fit(texts: Sequence[str]) -> bool:
+    """Return whether all texts can be kept, looking at them together: there are many."""
+    joined = "".join(texts)
+    fits = all(texts) and (len(joined) <= LONGEST or max(map(len, texts)) <= LONGEST)
+    return fits and "\0" not in joined and _is_unicode(joined)
 
 
 def _problem(text: str) -> str | None:
@@ -90,7 +97,7 @@ class Serving:
     counted: int | None = None
     """the number of the last answer in that popularity"""
     learned: int | None = None
-    """the number of the last answer that items were moved by since training; None for none"""
+    """the number of the last answer that items were moved by since training, or None"""
     shown: str | None = None
     """what the answer can teach by (`slatewise.slates.shown`), where something learns from it"""
 
@@ -111,17 +118,18 @@ class SlateRecord:
 
     def __post_init__(self) -> None:
         """Refuse what no store could keep."""
-        require_texts("the slate's id", (self.slate_id,))
-        if self.user_id is not None:
-            require_texts("the user's id", (self.user_id,))
-        require_texts("the source", (self.source,))
-        require_texts("the id of an item", self.items)
+        user = () if self.user_id is None else (self.user_id,)
+        if not _fit((self.slate_id, self.source, *user, *self.items)):
+            require_texts("the slate's id", (self.slate_id,))
+            require_texts("the user's id", user)
+            require_texts("the source", (self.source,))
+            require_texts("the id of an item", self.items)
         _require_time(self.time)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a user did with a slate, as far as one message tells.
+    """What a user did with a slate, according to one event.
 
     Several messages about a slate add up: she saw as much as the one that says most, and clicked
     all that any of them names, in the order of their times.
@@ -139,22 +147,40 @@ class Outcome:
 
     def __post_init__(self) -> None:
         """Refuse what no store could keep."""
-        require_texts("the slate's id", (self.slate_id,))
-        require_texts("the id of a clicked item", self.clicked)
+        if not _fit((self.slate_id, *self.clicked)):
+            require_texts("the slate's id", (self.slate_id,))
+            require_texts("the id of a clicked item", self.clicked)
         _require_time(self.time)
         if self.seen is not None and self.seen < 0:
             raise InputError(f"{self.seen} items were seen", "Give 0 or more, or leave it out.")
 
     @property
     def key(self) -> str:
-        """What a retry of the same message has in common with it: what became of the slate."""
+        """A key that is the same when the same event is sent again."""
         return outcome_key(self.seen, self.clicked)
 
 
 def outcome_key(seen: int | None, clicked: Sequence[str]) -> str:
-    """Return a digest of what an outcome says."""
-    content = json.dumps([seen, *clicked]).encode()
-    return blake2b(content, digest_size=16).hexdigest()
+    """Return a digest of the content of an outcome."""
+    # As json.dumps([seen, *clicked]) has it, in a quarter of the time.
+    content = ", ".join(["null" if seen is None else str(seen), *map(_json_text, clicked)])
+    return blake2b(f"[{content}]".encode("ascii"), digest_size=16).hexdigest()
+
+
+def positions(items: Sequence[str], wanted: Sequence[str]) -> list[int]:
+    """Return where wanted items stand, all of which are there; in the time of one pass for many."""
+    if len(wanted) < _FEW:
+        return [items.index(item) for item in wanted]
+    index = {item: position for position, item in reversed(list(enumerate(items)))}
+    return [index[item] for item in wanted]
+
+
+_json_text = encode_basestring_ascii
+
+
+def json_texts(texts: Iterable[str]) -> str:
+    """Return texts as a JSON list, in a third of the time that an encoder takes."""
+    return f"[{','.join(map(_json_text, texts))}]"
 
 
 def memory_of(slates: Sequence[SlateRecord], outcomes: Sequence[Outcome]) -> int:
@@ -171,11 +197,11 @@ def memory_of(slates: Sequence[SlateRecord], outcomes: Sequence[Outcome]) -> int
 
 
 def _texts(texts: Collection[str]) -> int:
-    return 60 * len(texts) + sum(map(len, texts))
+    return 60 * len(texts) + len("".join(texts))
 
 
 class OutcomeStatus(StrEnum):
-    """What became of an outcome."""
+    """The status of an outcome after writing."""
 
     RECORDED = "recorded"
     CORRECTED = "corrected"
@@ -187,6 +213,8 @@ class OutcomeStatus(StrEnum):
     """it names a click on an item that the slate does not have, or saw more than there is"""
     CONTRADICTION = "contradiction"
     """it tells of another user, or of other items, than the slate with this id"""
+    TOO_MANY = "too many"
+    """the slate has as many outcomes as are kept of one"""
     ERASED = "erased"
     """of a slate from before the person's data were erased: it is not kept"""
 

@@ -1,4 +1,4 @@
-"""Putting right what a wrong clock wrote: times that have not come yet."""
+"""Repair of times in the future, which a wrong clock wrote."""
 
 from sqlalchemy import Case, Column, Connection, case, func, select, update
 
@@ -7,7 +7,7 @@ from slatewise.service.store.schema import ERASED, OUTCOMES, SLATES
 
 
 def repair_times(connection: Connection, now: int) -> int:
-    """Move slates from the future, and what became of them, to between the newest other and now.
+    """Move slates from the future, with their outcomes, to between the newest other slate and now.
 
     They keep their distances where there is room. Return how many slates were moved.
     """

@@ -43,7 +43,7 @@ class Expiry(NamedTuple):
 
 
 def first_aged(connection: Connection, expiry: Expiry, start: int) -> int | None:
-    """Return the time of the oldest slate since `start` that leaves; None for none."""
+    """Return the time of the oldest slate since `start` that leaves, or None if none does."""
     found = select(SLATES.c.time).where(SLATES.c.time >= start, expiry.aged)
     return connection.scalar(found.order_by(SLATES.c.time, SLATES.c.seq).limit(1))
 

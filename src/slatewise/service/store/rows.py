@@ -15,6 +15,8 @@ from slatewise.service.store.records import (
     Serving,
     SlateRecord,
     Visit,
+    json_texts,
+    positions,
 )
 from slatewise.service.store.schema import OUTCOMES, SLATES, AnyRow
 
@@ -40,7 +42,7 @@ OUTCOME_COLUMNS = (
 def slate_row(slate: SlateRecord, seq: int) -> tuple[Any, ...]:
     """Return the row of a slate, in the order of SLATES."""
     who_and_where = slate.slate_id, slate.user_id, slate.time, slate.source
-    return seq, *who_and_where, _dump(slate.items), serving_text(slate)
+    return seq, *who_and_where, json_texts(slate.items), serving_text(slate)
 
 
 def serving_text(slate: SlateRecord) -> str | None:
@@ -52,7 +54,7 @@ def outcome_row(
     outcome: Outcome, key: str, time: int, slate: StoredSlate, seq: int
 ) -> tuple[Any, ...]:
     """Return the row of an outcome of a slate that the store has, in the order of OUTCOMES."""
-    what = key, outcome.seen, _dump(outcome.clicked), time
+    what = key, outcome.seen, json_texts(outcome.clicked), time
     return seq, slate.seq, *what, slate.user_id, slate.time
 
 
@@ -64,7 +66,7 @@ def slate_of(row: AnyRow) -> SlateRecord:
 
 
 def visits_of(rows: Iterable[AnyRow]) -> Iterator[tuple[SlateRecord, Visit | None]]:
-    """Return slates and what became of them; rows have both kinds of columns.
+    """Return slates with their outcomes; rows have the columns of both.
 
     Rows of a slate stand together, its outcomes in the order of their times; a slate without any
     has one row, whose outcome is null.
@@ -91,13 +93,15 @@ def served_answer_of(row: AnyRow, earlier: Sequence[AnyRow]) -> ServedAnswer | N
         return None
     items = _parse(row.item_ids)
     seen = max((len(items) if one.seen is None else one.seen for one in earlier), default=0)
-    before = dict.fromkeys(items.index(item) for one in earlier for item in _parse(one.clicked))
+    before = dict.fromkeys(
+        positions(items, [item for one in earlier for item in _parse(one.clicked)])
+    )
     return ServedAnswer(
         row.outcome,
         serving["catalogue"],
         serving["shown"],
         len(items) if row.seen is None else row.seen,
-        tuple(items.index(item) for item in _parse(row.clicked)),
+        tuple(positions(items, _parse(row.clicked))),
         bool(seen or before),
         tuple(before),
     )
@@ -107,7 +111,7 @@ def _visit(slate: SlateRecord, outcomes: list[AnyRow]) -> Visit:
     clicked = tuple(dict.fromkeys(item for row in outcomes for item in _parse(row.clicked)))
     seen = max(len(slate.items) if row.seen is None else row.seen for row in outcomes)
     # Whatever was clicked was seen, and so was all above it.
-    reached = max((slate.items.index(item) + 1 for item in clicked), default=0)
+    reached = 1 + max(positions(slate.items, clicked), default=-1)
     return Visit(slate, max(seen, reached), clicked)
 
 

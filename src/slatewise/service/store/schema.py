@@ -15,7 +15,8 @@ AnySelect = Select[*tuple[Any, ...]]
 METADATA = MetaData()
 
 META = Table("meta", METADATA, Column("name", Text), Column("value", Text))
-"""The version of the schema, the salt of `erased`, the last version of each model, changed arms."""
+"""The version of the schema, the salt of `erased`, the last version of each model, changed arms,
+and what tokens took on each host."""
 
 COUNTERS = Table("counters", METADATA, Column("name", Text), Column("value", BigInteger))
 """The last numbers given: `log` to slates and outcomes, `items` to changes of items."""

@@ -1,4 +1,4 @@
-"""A limit to waiting for a PostgreSQL that keeps its connections open and says nothing.
+"""Time-outs for a PostgreSQL that keeps its connections open and does not answer.
 
 The kernel under a frozen server acknowledges all that is sent to it, so that TCP notices nothing,
 and the server's own timers stand still with it. Only whoever waits can count the seconds.
@@ -16,11 +16,11 @@ FIRST_WORDS = 3.0
 
 
 class SilenceError(OperationalError, TimeoutError):
-    """Nothing was heard for too long. What was sent may still be done, when the server wakes up."""
+    """No answer came in time. The server may still do what was sent once it wakes up."""
 
 
 class PatientConnection(Connection[Any]):
-    """A connection that is given up when nothing is heard for `patience` seconds."""
+    """A connection that is closed if no answer comes for `patience` seconds."""
 
     patience: float = FIRST_WORDS
 
@@ -34,7 +34,10 @@ class PatientConnection(Connection[Any]):
 
 
 def _heard(gen: PQGen[RV], patience: float) -> Generator[Any, Any, RV]:
-    """Do as a conversation does; psycopg says 0 every tenth of a second that nothing comes."""
+    """Run a conversation, and raise an error if nothing comes for `patience` seconds.
+
+    psycopg sends 0 for every tenth of a second without an answer.
+    """
     try:
         wanted, last = next(gen), time.monotonic()
         while True:

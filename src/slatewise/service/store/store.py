@@ -40,12 +40,15 @@ from slatewise.service.store.retention import Expiry, Position
 from slatewise.service.store.versions import VersionShelf
 
 _ARMS: Final = "arms"
+_UNITS: Final = "units taken, host "
+_PAGE: Final = 10_000
+"""Slates that are read at once where many are."""
 Plain = tuple[str, str, ItemState]
 """id, group and state of an item"""
 
 
 class Store:
-    """Slates, what became of them, and items. One per process, for all its threads.
+    """Slates, outcomes and items. One store per process, shared by its threads.
 
     Writing is one transaction a call, on disk when it returns; reading never waits for it. When the
     store cannot be reached or its disk is full, every method raises `StoreError`, nothing was
@@ -89,7 +92,7 @@ class Store:
     def write(
         self, slates: Sequence[SlateRecord], outcomes: Sequence[Outcome]
     ) -> list[OutcomeStatus]:
-        """Write slates, then outcomes; return what became of each outcome.
+        """Write slates, then outcomes; return the status of each outcome.
 
         A slate is known by its id and an outcome by its slate and key: what is there already is not
         written again, and a slate that differs from the one with its id does not replace it.
@@ -123,7 +126,7 @@ class Store:
         )
 
     def unanswered(self, user_id: str, last: int) -> list[SlateRecord]:
-        """Return a user's `last` newest slates of which nothing was heard, oldest first."""
+        """Return a user's `last` newest slates without an outcome, oldest first."""
         require_texts("the user's id", (user_id,))
         return self._database.read(lambda connection: queries.unanswered(connection, user_id, last))
 
@@ -164,7 +167,7 @@ class Store:
         return self._database.read(queries.last_shown)
 
     def repair_times(self, now: int) -> int:
-        """Bring slates that are dated later than now back; return how many those were."""
+        """Move slates dated in the future to the past; return how many."""
         return self._database.write(lambda connection: repair.repair_times(connection, now), LONG)
 
     def export(self, start: int, end: int, batch: int = 50_000) -> Iterator[list[Visit]]:
@@ -174,7 +177,7 @@ class Store:
     def served(
         self, start: int, end: int, batch: int = 50_000
     ) -> Iterator[list[tuple[SlateRecord, Visit | None]]]:
-        """Return the slates that this service made, with what became of those that were answered.
+        """Return the slates that this service made, with the outcomes there are.
 
         From `start` to before `end`, oldest first, in batches.
         """
@@ -183,16 +186,14 @@ class Store:
     # Slates that leave
 
     def first_aged(self, expiry: Expiry, start: int) -> int | None:
-        """Return the time of the oldest slate since `start` that leaves; None for none."""
+        """Return the time of the oldest slate since `start` that leaves, or None if none does."""
         return self._database.read(
             lambda connection: retention.first_aged(connection, expiry, start), LONG
         )
 
-    def aged(
-        self, expiry: Expiry, start: int, batch: int = 10_000
-    ) -> Iterator[list[tuple[SlateRecord, Visit | None]]]:
+    def aged(self, expiry: Expiry, start: int) -> Iterator[list[tuple[SlateRecord, Visit | None]]]:
         """Return the slates since `start` that leave, oldest first, in batches."""
-        return export.pages(self._database, expiry.aged, start, expiry.end, expiry.until, batch)
+        return export.pages(self._database, expiry.aged, start, expiry.end, expiry.until, _PAGE)
 
     def expire_slice(self, expiry: Expiry, after: Position) -> tuple[int, Position | None]:
         """Delete the next few slates that leave, but not what experiments count of them.
@@ -222,7 +223,7 @@ class Store:
 
     def shelf(self, model: str) -> VersionShelf | None:
         """Return the versions of a model that hosts share; None in SQLite, which is of one host."""
-        return None if self._database.is_sqlite else VersionShelf(self._database, model)
+        return VersionShelf(self._database, model) if self.is_shared else None
 
     def take_version(self, model: str, least: int) -> int:
         """Return the next number of a version, `least` or more, which no host gets again."""
@@ -245,6 +246,22 @@ class Store:
 
         self._database.write(put)
 
+    # Limits
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether several hosts may use the store; a file of SQLite is of one."""
+        return not self._database.is_sqlite
+
+    def published_usage(self) -> dict[str, str]:
+        """Return the usage that hosts have published, by host."""
+        return self._database.read(lambda connection: counters.all_noted(connection, _UNITS))
+
+    def publish_usage(self, host: str, usage: str) -> None:
+        """Publish what tokens took on a host, for the others; an empty text deletes it."""
+        name = f"{_UNITS}{host}"
+        self._database.write(lambda connection: counters.note(connection, name, usage))
+
     # Items
 
     def put_items(self, given: Sequence[Plain | tuple[*Plain, Features | None]]) -> int:
@@ -259,7 +276,7 @@ class Store:
         return self._database.write(lambda connection: items.put(connection, wanted))
 
     def add_items(self, given: Iterable[tuple[str, str]]) -> int:
-        """Offer items (id, group) that the store has not heard of; return how many those were."""
+        """Add items (id, group) that are new to the store; return how many."""
         known = {item.item_id for page in self.all_items() for item in page}
         new = [(item, group, ItemState.SHOWN) for item, group in given if item not in known]
         for start in range(0, len(new), items.PAGE):
@@ -272,7 +289,7 @@ class Store:
         return self._database.write(lambda connection: items.remove(connection, ids))
 
     def item(self, item_id: str) -> Item | None:
-        """Return an item, None if there never was one; one that was removed says so."""
+        """Return an item, or None if there never was one; a removed one has that state."""
         require_texts("the id of an item", (item_id,))
         return self._database.read(lambda connection: items.item(connection, item_id))
 
@@ -319,16 +336,22 @@ class Store:
     def erase(self, user_id: str, now: int) -> int:
         """Erase all that is kept of a person; return how many slates that were.
 
-        What comes late about slates from before `now` is refused. Erasing again does no harm. A
-        large file of SQLite keeps some bytes in unused places until `scrub`.
+        What comes late about slates from before `now` is refused. Erasing again does no harm.
+        SQLite may keep bytes until `tidy`, a large file some in unused places until `scrub`.
         """
         require_texts("the user's id", (user_id,))
         slates = erasure.erase(self._database, self._salt, user_id, now)
-        if erasure.has_traces(self._database):
-            erasure.empty_log(self._database)
-            if erasure.is_small(self._database):
-                erasure.scrub(self._database)
+        self.tidy()
         return slates
+
+    def tidy(self) -> bool:
+        """Remove rows of erased people from SQLite's log; False if a reader kept it from that."""
+        return erasure.tidy(self._database)
+
+    @property
+    def has_traces_in_log(self) -> bool:
+        """Whether SQLite's log may hold rows of people who were erased, until `tidy`."""
+        return erasure.has_traces_in_log(self._database)
 
     @property
     def has_traces(self) -> bool:
@@ -336,7 +359,7 @@ class Store:
         return erasure.has_traces(self._database)
 
     def scrub(self) -> bool:
-        """Write SQLite's file anew if people were erased since it was; return whether that was so.
+        """Rewrite the SQLite file if people were erased since the last time; return whether it was.
 
         Writers wait meanwhile: some seconds for each GB.
         """

@@ -29,7 +29,7 @@ _SERIAL = select(MODEL_SERVING.c.serial).where(MODEL_SERVING.c.model == bindpara
 
 @dataclass(frozen=True)
 class Promotion:
-    """What a host last said should serve."""
+    """The version that a host promoted last."""
 
     serial: int
     """the promotions of a model are numbered"""
@@ -49,7 +49,7 @@ class VersionShelf:
         return int(found or 0)
 
     def promotion(self) -> Promotion | None:
-        """Return what should serve; None where nothing was said yet."""
+        """Return what should serve; None if nothing was promoted yet."""
         wanted = select(MODEL_SERVING.c.serial, MODEL_SERVING.c.about)
         wanted = wanted.where(MODEL_SERVING.c.model == self.model)
         row = self._database.read(lambda connection: connection.execute(wanted).first())
@@ -94,7 +94,7 @@ class VersionShelf:
                 )
 
     def begin(self, version: str, state: bytes) -> bytes:
-        """Keep the state in which a version began to serve; return that of the first who said it.
+        """Store the state in which a version began to serve; return that of the first host.
 
         The state depends on the moment. Hosts that began differently would make different slates.
         """

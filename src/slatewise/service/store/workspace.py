@@ -1,4 +1,4 @@
-"""One retraining or loading of a log at a time, in a folder that is gone when it ends.
+"""A temporary folder with a lock, for one retraining or loading of a log at a time.
 
 The folder holds a copy of what people did. Whoever had their data erased must not live on in it, so
 it goes whatever happens; what a killed process left behind goes when the next one starts.
@@ -54,7 +54,7 @@ def clear_leftovers(directory: Path) -> bool:
 
 @contextmanager
 def _locked(directory: Path, task: str) -> Iterator[bool]:
-    """Take the lock, and say whether it was free.
+    """Take the lock; yield whether it was free.
 
     The system frees the lock of a process that dies. The file stays: whoever removed it could
     lock another one of the same name than the next process.

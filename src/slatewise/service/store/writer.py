@@ -88,12 +88,12 @@ class Writer:
         on_commit: Callable[[Sequence[str]], None] | None = None,
         room: int = ROOM,
     ) -> None:
-        """Start the thread; `on_commit` hears of users with new outcomes before callers do.
+        """Start the thread; `on_commit` gets users with new outcomes before callers return.
 
         Up to `size` records wait, and up to `room` bytes of them.
         """
         self.dropped = 0
-        """slates that found the queue full"""
+        """slates that found the queue full, or that the store refused"""
         self.failures = 0
         """attempts that the store did not take"""
         self.problem: str | None = None
@@ -231,6 +231,7 @@ class Writer:
                         self._persist([job])
                     return
                 if jobs[0].answer is None:
+                    self.dropped += len(jobs[0].slates)
                     _log.exception("A slate could not be written and is lost.")
                 self._done(jobs[0])
                 jobs[0].fail(error)
@@ -260,14 +261,17 @@ class Writer:
         """Name the users of slates to `on_commit`."""
         if self._on_commit is None or not slate_ids:
             return
-        users = {self._user(slate_id) for slate_id in slate_ids} - {None}
-        if users:
-            self._on_commit(sorted(user for user in users if user is not None))
-
-    def _user(self, slate_id: str) -> str | None:
         with self._changed:
-            if slate_id in self._user_of:
-                return self._user_of[slate_id]
+            known = {one: self._user_of[one] for one in slate_ids if one in self._user_of}
+        users = {*known.values(), *map(self._stored_user, slate_ids - known.keys())} - {None}
+        if not users:
+            return
+        try:
+            self._on_commit(sorted(user for user in users if user is not None))
+        except Exception:  # it is written: the answer must not say otherwise
+            _log.exception("Feedback was written, but its users were not passed on.")
+
+    def _stored_user(self, slate_id: str) -> str | None:
         try:
             slate = self._store.slate(slate_id)
         except StoreError:  # it is written; who waits for the news has it when the cache ages

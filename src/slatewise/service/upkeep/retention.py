@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from slatewise.errors import SlatewiseError
 from slatewise.files import atomic_file
-from slatewise.service.analysis import LONGEST_DAYS
+from slatewise.service.analysis.overviews import LONGEST_DAYS
 from slatewise.service.logs.export import user_of
 from slatewise.service.logs.visits import LOG_SCHEMA, log_table
 from slatewise.service.serving.item_states import COUNTS

@@ -107,7 +107,7 @@ def test_maps_of_almost_the_same_size_are_drawn_once(
 def test_what_takes_long_to_work_out_is_charged_by_its_cost(
     client: TestClient, backend: Backend, path: str, units: float
 ) -> None:
-    backend.gate.rate = RateLimit(0.01, bytearray(24))  # one at once, and the next after 100 s
+    backend.gate.rate = RateLimit.alone(0.01, 3)  # one at once, and the next after 100 s
     assert client.get(path).status_code == 200
     refused = client.get("/v1/token")
     assert refused.status_code == 429
@@ -192,6 +192,32 @@ def test_history_tells_click_rates_by_period(client: TestClient) -> None:
     assert period["arms"]["main"]["seen"] == 1
     assert period["arms"]["main"]["click_rate"]["value"] == 1
     assert period["arms"]["main"]["little_seen"] == 1  # before training nothing was seen
+
+
+def test_slates_of_others_are_counted_by_day_and_source(client: TestClient) -> None:
+    assert client.get("/v1/loaded").json() == {"days": []}
+    day = "2026-03-0{}T12:00:00Z"
+    events = [
+        {
+            "slate_id": f"theirs-{number}",
+            "user_id": "anna",
+            "source": source,
+            "items": ["item-1", "item-2"],
+            "time": day.format(date),
+            "clicked": clicked,
+        }
+        for number, (date, source, clicked) in enumerate(
+            [(1, "search", "item-1"), (1, "search", None), (1, "home", None), (2, "home", "item-2")]
+        )
+    ]
+    client.post("/v1/feedback", json={"events": events}).raise_for_status()
+    client.app.state.kept.clear()  # what was counted lately is kept for a moment
+    found = client.get("/v1/loaded").json()["days"]
+    assert [tuple(one.values()) for one in found] == [
+        ("2026-03-01T00:00:00Z", "home", 1, 0),
+        ("2026-03-01T00:00:00Z", "search", 2, 1),
+        ("2026-03-02T00:00:00Z", "home", 1, 1),
+    ]
 
 
 def test_nights_are_told_newest_first_and_damaged_reports_left_out(

@@ -40,7 +40,7 @@ def test_a_ranking_is_that_of_a_greedy_slate_of_the_same_items(
     every = [item["id"] for item in ITEMS]
     found = ranked(client, items=every, clicks=["item-2"])
     live = backend.service._live["main"]
-    known = live.known(backend.service._user(None, []).knowing(("item-2",)))
+    known = live.known(backend.service._user(None, []).lookup(("item-2",)))
     again = live.maker.rank(known, every)
     assert [item["id"] for item in found["items"]] == again.items
 

@@ -20,7 +20,11 @@ def visit(client: TestClient, user: str, clicked: int | None = 0) -> dict[str, A
 
 def test_somebody_unknown_has_no_visits(client: TestClient) -> None:
     assert client.get("/v1/users/nobody").json() == {"user_id": "nobody", "visits": []}
-    assert client.delete("/v1/users/nobody").json() == {"user_id": "nobody", "slates": 0}
+    assert client.delete("/v1/users/nobody").json() == {
+        "user_id": "nobody",
+        "slates": 0,
+        "notes": [],
+    }
 
 
 def test_slates_are_seen_with_an_answer_and_without(client: TestClient, backend: Backend) -> None:
@@ -42,7 +46,8 @@ def test_slates_are_seen_with_an_answer_and_without(client: TestClient, backend:
 def test_erasing_forgets_one_person_and_no_other(client: TestClient) -> None:
     event = visit(client, "anna")
     visit(client, "bo")
-    assert client.delete("/v1/users/anna").json() == {"user_id": "anna", "slates": 1}
+    erased = client.delete("/v1/users/anna").json()
+    assert erased == {"user_id": "anna", "slates": 1, "notes": []}
     assert client.get("/v1/users/anna").json()["visits"] == []
     assert len(client.get("/v1/users/bo").json()["visits"]) == 1
     # What she had clicked may be shown to her again: the caches have forgotten, too.

@@ -27,7 +27,7 @@ async def put_arms(request: Request, body: ArmsBody) -> ArmsAnswer:
     """Start, stop and weigh arms; every worker of all hosts follows within a second.
 
     Arms that are not named rest. It holds until it is undone or the arms of the settings are
-    changed. Users who are moved to another arm are said in the experiment, which then starts anew.
+    changed. The experiment counts users who move to another arm, and starts anew.
     """
     backend: Backend = request.app.state.backend
     given = backend.service.given

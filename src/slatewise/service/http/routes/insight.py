@@ -15,6 +15,7 @@ from slatewise.service.http.guard import BoundedRequest, guarded
 from slatewise.service.http.limits import costs
 from slatewise.service.http.page_schemas import (
     NAME,
+    LoadedAnswer,
     MapAnswer,
     ModelAnswer,
     NightsAnswer,
@@ -75,6 +76,17 @@ async def get_history(request: Request) -> dict[str, Any]:
     """
     backend: Backend = request.app.state.backend
     return await _fresh(request, "history", lambda: backend.look(lambda: _history(backend)))
+
+
+@router.get("/loaded", summary="The log that others made")
+@costs(20)
+async def get_loaded(request: Request) -> LoadedAnswer:
+    """Return slates and click rates of what the service was told of, by day and source.
+
+    Of the newest 200,000 slates and the newest 60 days; counted anew every 10 s at most.
+    """
+    backend: Backend = request.app.state.backend
+    return await _fresh(request, "loaded", lambda: backend.look(lambda: _loaded(backend)))
 
 
 @router.get("/map", summary="Items in two dimensions", response_model=MapAnswer)
@@ -222,6 +234,13 @@ def _history(backend: Backend) -> dict[str, Any]:
     return overview_over_time(backend.store, backend.config, few) | {"few_views": few.below}
 
 
+def _loaded(backend: Backend) -> LoadedAnswer:
+    from slatewise.service.insight.loaded_log import loaded_log  # noqa: PLC0415
+
+    days = [vars(one) | {"start": iso(one.start)} for one in loaded_log(backend.store)]
+    return LoadedAnswer.model_validate({"days": days})
+
+
 def map_json(live: Live, limit: int) -> bytes:
     """Return the answer of `get_map`."""
     from slatewise.service.insight.item_map import item_map  # noqa: PLC0415
@@ -248,10 +267,11 @@ def _try(backend: Backend, live: Live, body: TryBody) -> TryAnswer:
     from slatewise.service.insight.trial import try_strategies  # noqa: PLC0415
 
     notes: list[str] = []
-    wanted = serving.Request(user_id=body.user_id, clicks=tuple(body.clicks), k=body.k)
-    know = backend.service.knowing(wanted, notes)
+    user, source = body.user_id, backend.config.source
+    wanted = serving.Request(user_id=user, clicks=tuple(body.clicks), k=body.k, source=source)
+    lookup = backend.service.lookup(wanted, notes)
     strategies = [named_strategy(name) for name in dict.fromkeys(body.strategies)]
-    trial = try_strategies(live, know, wanted, strategies, body.seed)
+    trial = try_strategies(live, lookup, wanted, strategies, body.seed)
     for tried in trial.slates[:1]:
         notes += tried.slate.notes
     return TryAnswer.model_validate(

@@ -60,7 +60,7 @@ async def get_item(request: Request, item_id: PathId) -> ItemAnswer:
     """Return an item as it is now."""
     backend: Backend = request.app.state.backend
     item = await _known(backend, item_id)
-    return (await backend.read(lambda: _told(backend, [item])))[0]
+    return (await backend.read(lambda: _answers(backend, [item])))[0]
 
 
 @changing.put("/items", summary="Add or change many items")
@@ -128,7 +128,7 @@ async def _known(backend: Backend, item_id: str) -> Item:
 def _page(
     backend: Backend, after: str | None, limit: int, search: str, *, numbers: bool
 ) -> list[ItemAnswer]:
-    found = _told(backend, backend.store.items(after or None, limit, search))
+    found = _answers(backend, backend.store.items(after or None, limit, search))
     return _with_numbers(backend, found) if numbers else found
 
 
@@ -147,7 +147,7 @@ def _with_numbers(backend: Backend, items: Sequence[ItemAnswer]) -> list[ItemAns
     ]
 
 
-def _told(backend: Backend, items: Sequence[Item]) -> list[ItemAnswer]:
+def _answers(backend: Backend, items: Sequence[Item]) -> list[ItemAnswer]:
     """Return items with the features that they have."""
     features = backend.store.item_features([item.described for item in items])
     return [

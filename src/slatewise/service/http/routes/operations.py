@@ -13,6 +13,7 @@ from slatewise.service.http.limits import costs
 from slatewise.service.http.problems import NO_STORE, RETRY_SECONDS, Problem
 from slatewise.service.http.schemas import LiveAnswer, ReadyAnswer
 from slatewise.service.http.security import Role
+from slatewise.service.nights.watch import LATE_HOURS
 from slatewise.service.store import StoreError
 
 FRESH = 10.0
@@ -21,6 +22,7 @@ PING_SECONDS = 2.0
 DAMAGED = "a model's newest version cannot serve; the log says why, and what serves instead"
 LATE_SECONDS = 120.0
 LATE = "models, items and popularity have not been followed for two minutes; the log says why"
+NO_NIGHT = f"no night went well for {LATE_HOURS} hours; its reports and the log say why"
 
 health = APIRouter(prefix="/health", tags=["operation"])
 metrics = APIRouter(tags=["operation"], route_class=guarded(Role.READ))
@@ -53,8 +55,10 @@ async def readiness_notes(backend: Backend) -> list[str]:
     damaged = set(await backend.probe(backend.service.ready)) - set(missing)
     late = [LATE] if time() - backend.refreshed > LATE_SECONDS else []
     clock = backend.service.clock_watch.notes
+    at_night = backend.config.retraining.at is not None
+    nights = [f"Model {name}: {NO_NIGHT}" for name in backend.nights.late()] if at_night else []
     weak = backend.service.weak_exploration()
-    return [*([DAMAGED] if damaged else []), *late, *clock, *missing, *weak]
+    return [*([DAMAGED] if damaged else []), *late, *clock, *missing, *nights, *weak]
 
 
 @metrics.get(

@@ -6,8 +6,8 @@ from pydantic_core import to_json
 from slatewise.service import serving
 from slatewise.service.http.backend import Backend
 from slatewise.service.http.direct import DirectRoute
-from slatewise.service.http.events import answers, parse_events, refuse_contradictions
-from slatewise.service.http.guard import guarded
+from slatewise.service.http.events import KINDS, answers, parse_events, refuse_contradictions
+from slatewise.service.http.guard import BoundedRequest, guarded
 from slatewise.service.http.problems import Problem
 from slatewise.service.http.schemas import (
     FeedbackAnswer,
@@ -33,7 +33,7 @@ async def recommend(body: RecommendBody, request: Request) -> bytes:
     The slate counts as seen once its `slate_id` comes back to /v1/feedback.
     """
     backend: Backend = request.app.state.backend
-    record, slate, notes = await backend.recommend(_wanted(body, backend))
+    record, slate, notes = await backend.recommend(_wanted(body, backend), _token(request))
     backend.writer.add_slate(record)
     assert record.serving is not None
     made = record.serving
@@ -59,8 +59,9 @@ async def rank(body: RankBody, request: Request) -> bytes:
         k=body.k or len(body.items),
         allow=tuple(body.items),
         clicked="show",
+        source=body.source,
     )
-    arm, ranked, notes = await backend.rank(wanted)
+    arm, ranked, notes = await backend.rank(wanted, _token(request))
     columns = zip(
         map(str, ranked.items),
         ranked.groups,
@@ -97,16 +98,20 @@ async def feedback(body: FeedbackBody, request: Request) -> bytes:
     if len(body.events) > most:
         raise Problem(422, "Too many events.", f"Send at most {most} at once.")
     parsed = parse_events(body.events, backend.service.clock.now())
-    written = []
+    written: list[OutcomeStatus] = []
     if parsed.outcomes:
         waiting = backend.writer.add(parsed.slates, parsed.outcomes)
         written = await backend.written(waiting)
     result = answers(body.events, parsed, written)
-    for status in ("recorded", "duplicate", "refused"):
-        backend.metrics.feedback.labels(status).inc(getattr(result, status))
-    backend.metrics.corrected.inc(sum(state is OutcomeStatus.CORRECTED for state in written))
+    for status in KINDS:
+        backend.metrics.feedback_of(status).inc(result[status])
+    backend.metrics.corrected.inc(written.count(OutcomeStatus.CORRECTED))
     refuse_contradictions(written, len(body.events))
     return to_json(result)
+
+
+def _token(request: Request) -> int:
+    return request.token if isinstance(request, BoundedRequest) else 0
 
 
 def _wanted(body: RecommendBody, backend: Backend) -> serving.Request:

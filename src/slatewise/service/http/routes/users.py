@@ -16,6 +16,10 @@ from slatewise.service.http.security import Role
 from slatewise.service.store.records import SlateRecord, Visit
 from slatewise.service.store.workspace import clear_leftovers
 
+_LEFT = (
+    "Bytes of it stand in SQLite's write-ahead log until a process that reads the store has ended; "
+    "they are removed then."
+)
 router = APIRouter(prefix="/v1", tags=["users"], route_class=guarded(Role.ADMIN))
 
 
@@ -29,8 +33,8 @@ async def get_user(request: Request, user_id: PathId) -> UserAnswer:
     store, most = backend.store, backend.config.history
     known = await backend.read(lambda: store.history(user_id, most))
     unheard = await backend.read(lambda: store.unanswered(user_id, most))
-    both = [_told(visit.slate, visit) for visit in known.visits]
-    both += [_told(slate, None) for slate in unheard]
+    both = [_visit_answer(visit.slate, visit) for visit in known.visits]
+    both += [_visit_answer(slate, None) for slate in unheard]
     return UserAnswer(user_id=user_id, visits=sorted(both, key=lambda visit: visit.time))
 
 
@@ -48,10 +52,11 @@ async def erase_user(request: Request, user_id: PathId) -> ErasedAnswer:
     backend.service.changed_users([user_id])
     # A killed training or loading may have left a copy of the log.
     await backend.read(lambda: clear_leftovers(backend.service.directory))
-    return ErasedAnswer(user_id=user_id, slates=slates)
+    left = await backend.read(lambda: backend.store.has_traces_in_log)
+    return ErasedAnswer(user_id=user_id, slates=slates, notes=[_LEFT] if left else [])
 
 
-def _told(slate: SlateRecord, visit: Visit | None) -> VisitAnswer:
+def _visit_answer(slate: SlateRecord, visit: Visit | None) -> VisitAnswer:
     """Describe a slate; without a visit, nothing is known of what became of it."""
     return VisitAnswer(
         slate_id=slate.slate_id,

@@ -1,4 +1,4 @@
-"""Slates made at the start and thrown away, so that the first request is as quick as any."""
+"""Slates made at startup and discarded, so that the first request is as fast as later ones."""
 
 from collections.abc import Sequence
 
@@ -36,4 +36,4 @@ def warm_up(config: ServiceConfig) -> None:
         model = config.models[arm.model].model
         live = Live.of_prior(arm.model, model, config.source, log)
         live.apply_items(log.number, store)
-        live.answer(ANONYMOUS.knowing(()), Request(k=2), arm.made, seed=0)
+        live.answer(ANONYMOUS.lookup(()), Request(k=2), arm.made, seed=0)
