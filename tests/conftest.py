@@ -1,5 +1,6 @@
 """Logs and datasets that the tests share."""
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -30,6 +31,8 @@ os.environ["COLUMNS"] = "200"
 
 SLOW = ("tests.test_site", "tests.benchmarks.test_miniatures", "tests.test_docs")
 """Modules of slow single tests: begun last, one of them would keep one worker busy by itself."""
+ONCE = {"studies": "report"}
+"""Slow fixtures of several modules, and the group of tests whose worker makes them once."""
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
@@ -39,8 +42,16 @@ def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
     for item in items:
         fixtures = item._fixtureinfo.name2fixturedefs.values()
         shared = any(found[-1].scope in ("class", "module") for found in fixtures)
-        if shared and item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(item.module.__name__))
+        groups = [ONCE[name] for name in item.fixturenames if name in ONCE]
+        groups += [item.module.__name__] if shared else []
+        if groups and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(groups[0]))
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector pass over what was imported: a tenth of what kernels compile in."""
+    gc.collect()
+    gc.freeze()
 
 
 LogFiles = tuple[Path, Path]
@@ -85,7 +96,7 @@ def write_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Wr
         sys.modules.pop(name, None)
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def parts_of_this_test() -> Iterator[None]:
     """Forget afterwards which parts were registered, or named by an import path."""
     registries = (DYNAMICS, INITIAL_STATES, PRIORS, RELEVANCES, TERMS)

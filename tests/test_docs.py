@@ -70,7 +70,6 @@ def fences(page: Path) -> list[Fence]:
     ]
 
 
-@pytest.mark.usefixtures("parts_of_this_test")
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_what_a_page_shows_runs(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -105,7 +104,7 @@ def commands(block: str) -> Iterator[list[str]]:
 
 
 def demo() -> Iterator[list[str]]:
-    """The commands of `make demo`, as make itself would run them, but for the epochs of studies."""
+    """Yield the commands of `make demo` as make would run them, on a smaller world."""
     dry = subprocess.run(
         ["make", "-n", "demo"], cwd=ROOT, capture_output=True, text=True, check=True
     )
@@ -115,12 +114,12 @@ def demo() -> Iterator[list[str]]:
 
 
 def quick(command: list[str]) -> list[str]:
-    """The same command; a study trains two models of one world at most, for one epoch.
+    """Return the command for the tiny world; a study trains two models at most, for one epoch.
 
     That shows whether it runs.
     """
     if command[0] != "experiment":
-        return command
+        return ["tiny" if word == "demo" else word for word in command]
     command, settings = list(command), "/dev/null"
     if "--config" in command:
         option = command.index("--config")
@@ -131,10 +130,15 @@ def quick(command: list[str]) -> list[str]:
         table = f"[{stage}]\nmax_epochs = 1\n"
         text = re.sub(rf"\[{stage}\]\n(max_epochs = .*\n)?", table, text)
         text += "" if table in text else f"\n{table}"
+    if command[1] != "offline" and "--jobs" in command:  # there is one world: nothing to share
+        option = command.index("--jobs")
+        del command[option : option + 2]
     if command[1] == "offline":
         text = f'variants = ["slate-gru-hier", "slate-linear-hier"]\n{text}'
     text = re.sub(r"(?m)^seeds = .*$", "seeds = [0]", text)
     text = re.sub(r"(?m)^own_days = [1-9].*$", "own_days = 2", text)
+    if command[1].startswith("online") and "preset" not in text:
+        text = f'preset = "tiny"\nusers = 100\n{text}'
     Path("quick.toml").write_text(text)
     return [*command, "--config", "quick.toml"]
 
@@ -227,7 +231,7 @@ def test_every_array_is_listed_with_its_type() -> None:
 @pytest.mark.parametrize(
     ("page", "section", "default", "config"),
     [
-        ("model.md", "Configuration", 2, ModelConfig),
+        ("model.md", "Configuration", 1, ModelConfig),
         ("training.md", "Settings", 1, TrainingConfig),
         ("service-settings.md", "Arms", 1, ArmConfig),
         ("service-settings.md", "Limits", 1, LimitsConfig),
@@ -277,7 +281,7 @@ def shown(value: Any) -> str:
         ("experiment", "experiments.md", "Options"),
         ("report", "experiments.md", "The report"),
         ("load", "service.md", "Bring your log"),
-        ("export", "service.md", "And take it out again"),
+        ("export", "service.md", "Export"),
         ("backup", "deploying.md", "Backup and restore"),
         ("expire", "deploying.md", "Options of `expire`"),
     ],

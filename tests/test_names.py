@@ -15,6 +15,10 @@ def test_names_are_listed_before_they_are_loaded() -> None:
     assert done.stdout.split() == ["False", "True", "True"]
 
 
+def test_what_the_package_itself_imports_is_not_listed() -> None:
+    assert not {"TYPE_CHECKING", "exports", "lazy"} & set(dir(slatewise))
+
+
 def test_every_name_that_is_listed_is_there() -> None:
     assert all(getattr(slatewise, name) for name in slatewise.__all__)
 

@@ -59,3 +59,10 @@ def test_the_release_check_runs_what_the_first_page_shows() -> None:
     make = ["make", "-n", "dist"]
     steps = subprocess.run(make, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert "deploy/check_install.py ../../docs/start.md" in steps
+
+
+def test_the_first_page_shows_the_test_command_that_ci_runs() -> None:
+    shown = [one.text for one in fences(ROOT / "README.md") if one.kind == "sh"]
+    two = [line.split("#")[0].strip() for line in shown[0].splitlines()]
+    assert two == ["make demo", "make test"]
+    assert two[1] in (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()

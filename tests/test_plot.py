@@ -14,7 +14,7 @@ from slatewise.experiments.store import StudyResult
 from slatewise.training.tracking import epoch_observer, mlflow_observer, wandb_observer
 from tests.evaluation.drawing import toy_world
 
-CONFIG = slatewise.ModelConfig(dimensions=3, terms=("bias",))
+CONFIG = slatewise.ModelConfig(likelihood="slate", dimensions=3, terms=("bias",))
 
 
 @pytest.fixture(scope="module")
@@ -88,10 +88,11 @@ def test_training_curves_end_at_zero_below_their_best(
     model: slatewise.SlateModel, tmp_path: Path, dataset: slatewise.SlateDataset
 ) -> None:
     figure = slatewise.plot.training_curves({"ours": model})
+    assert slatewise.plot.training_curves(model).data[0].name == model.config.name
     assert len(figure.data[0].x) == len(model.history) == 3
     assert max(figure.data[0].y) == 0
     slatewise.save(model, tmp_path / "saved")
-    with pytest.raises(SlatewiseError, match="none of these models knows"):
+    with pytest.raises(SlatewiseError, match="no record of their training"):
         slatewise.plot.training_curves({"saved": slatewise.load(tmp_path / "saved")})
     training = slatewise.TrainingConfig(max_epochs=3)
     slatewise.fit(dataset, CONFIG, training, run=tmp_path / "run")

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from slatewise.evaluation import evaluate as evaluate
     from slatewise.model.config import ModelConfig as ModelConfig
     from slatewise.model.fitted import SlateModel as SlateModel
+    from slatewise.selection import fit as fit
     from slatewise.slates import Recommender as Recommender
     from slatewise.training import TrainingConfig as TrainingConfig
-    from slatewise.training import fit as fit
     from slatewise.training import load as load
     from slatewise.training import save as save
 
@@ -35,8 +35,9 @@ __all__, __dir__, __getattr__ = exports(
         "evaluation": "ModelRecommender evaluate",
         "model.config": "ModelConfig",
         "model.fitted": "SlateModel",
+        "selection": "fit",
         "slates": "Recommender",
-        "training": "TrainingConfig fit load save",
+        "training": "TrainingConfig load save",
     },
     modules="plot",
 )

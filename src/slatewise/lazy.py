@@ -29,6 +29,8 @@ def exports(
         return getattr(import_module(f"{package}.{homes[name]}"), name)
 
     def listed() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *homes, *modules.split()})
+        own = vars(sys.modules[package])
+        used_here = {"TYPE_CHECKING", "exports", "lazy"}
+        return sorted({*own, *homes, *modules.split()} - used_here)
 
     return sorted([*homes, *modules.split()]), listed, get

@@ -1,6 +1,7 @@
 """Every benchmark runs with `--small`: what nothing runs stops running unnoticed."""
 
 import json
+import math
 import runpy
 import sys
 from collections.abc import Iterator
@@ -10,8 +11,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.parts import all_parts, parts_of
+
 FOLDER = Path(__file__).parents[2] / "benchmarks"
-SHARED = {"harness", "load", "rivals", "shop"}
+SHARED = {"drawing", "harness", "load", "rivals", "shop"}
 """Modules of the folder that measure nothing themselves."""
 BENCHMARKS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in SHARED)
 
@@ -44,6 +47,18 @@ def test_a_benchmark_runs_in_miniature_and_reports(
     assert numbers["targets"]
     assert {"date", "commit", "load"} <= numbers.keys()
     assert numbers["title"][:40] in capsys.readouterr().out
+
+
+def test_numbers_are_written_as_valid_json() -> None:
+    harness = runpy.run_path(str(FOLDER / "harness.py"))
+    given = {"rows": [{"smallest": math.nan, "seeds": (1, 2)}], "live": math.inf, "value": 0.5}
+    wanted = {"rows": [{"smallest": None, "seeds": [1, 2]}], "live": None, "value": 0.5}
+    assert json.loads(harness["as_json"](given)) == wanted
+
+
+def test_every_part_of_a_model_is_compared_with_a_gpu() -> None:
+    compared = runpy.run_path(str(FOLDER / "gpu_parts.py"))["PARTS"]
+    assert parts_of(compared.values()) == all_parts()
 
 
 def test_a_benchmark_without_a_miniature_is_refused(

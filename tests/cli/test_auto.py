@@ -22,7 +22,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "quick.toml").write_text(
         "[model]\ndimensions = 2\ndynamics = 'linear'\nevidence = ['search', 'recommendation']\n"
         # Which leaves two terms to be tried.
-        "terms = ['co_clicks', 'history', 'popularity', 'propensity', 'source']\n"
+        "terms = ['co_clicks', 'contrast', 'history', 'popularity', 'propensity', 'source']\n"
         "[training]\nmax_epochs = 1\nbatch_users = 100\n"
     )
     return folder
@@ -37,7 +37,12 @@ def test_terms_are_chosen_said_kept_and_trained(run: Run, folder: Path, tmp_path
     assert "with everything (trial 1 of 8; " in trials[0]
     assert "another seed (trial 8 of 8; " in trials[-1]
     assert all("s more)" in line for line in trials[2:])
-    for part in ("What a term gains", "position", "split by user", "Chosen: slate-linear-hier"):
+    for part in (
+        "Gain of each term",
+        "position",
+        "split by user",
+        "Chosen: source-aware-linear-hier",
+    ):
         assert part in " ".join(text.split())
     stored, model = json.loads((out / "selection.json").read_text()), load(out)
     assert stored["chosen"]["terms"] == list(model.config.terms)

@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ def test_a_study_and_its_report(run: Run, settings: Path, tmp_path: Path) -> Non
     assert code == 0
     assert "rank correlation" in printed
     assert "Do views narrow the posterior of an item?" in printed
+    assert re.search(r"^distance to the group mean .* \[\S+, \S+\] *$", printed, re.MULTILINE)
     assert printed.rstrip().endswith(f"Study: {out / 'posterior'}")
     about = json.loads((out / "posterior" / "study.json").read_text())
     assert about["seeds"] == [0, 3]

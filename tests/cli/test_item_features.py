@@ -131,12 +131,16 @@ def test_kinds_are_read_off_types_where_a_table_has_them(tmp_path: Path) -> None
             "open": [True, False],
             "brand": pl.Series(["a", "b"], dtype=pl.Categorical),
             "text": [[0.1, 0.2], [0.3, 0.4]],
+            "tags": [["new", "red"], ["new"]],
+            "ids": [[1, 22], [3]],
+            "more": ["['new', 'red']", "['new']"],
+            "written": ["[0.1, 0.2]", "[0.3, 0.4]"],
         }
     )
     frame.write_parquet(tmp_path / "items.parquet")
     found = item_kinds(tmp_path / "items.parquet")
     kinds = {"count": "number", "open": "number", "brand": "category", "text": "embedding"}
-    assert found == kinds
+    assert found == kinds | {"tags": "tags", "ids": "tags", "more": "tags", "written": "embedding"}
     assert item_kinds(tmp_path / "items.parquet", {"count": "category"}) == {"count": "category"}
 
 

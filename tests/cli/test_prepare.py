@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -62,6 +63,55 @@ def test_integer_times_in_microseconds_are_read(
     assert SlateDataset.open(tmp_path / "out").times.tolist() == list(range(12)) * 3
 
 
+def test_prepare_says_what_integer_times_are_taken_for(
+    run: Run, files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    _, text, _ = run(*options(files, tmp_path / "order"))
+    assert "column 'time' are taken as an order" in text
+    assert "--time-unit s, ms, us or ns" in text
+    frame = pl.read_parquet(files[0])
+    frame.with_columns(pl.col("time") * 3_600 + 1_715_949_000).write_parquet(files[0])
+    asked = ["--split", "time", "--valid-from", "1715970600", "--test-from", "2024-05-17T20:30:00"]
+    _, text, _ = run(*options(files, tmp_path / "clock"), *asked)
+    assert "column 'time' lie in the years 1990 to 2040 as seconds since 1970" in text
+    dataset = SlateDataset.open(tmp_path / "clock")
+    assert dataset.times[0] == 1_715_949_000_000_000
+    assert dataset.train_end.tolist() == [6] * 3  # --valid-from is in the log's own unit
+    assert dataset.valid_end.tolist() == [8] * 3
+    code, _, error = run(*options(files, tmp_path / "far"), *asked[:3], "9" * 30, *asked[4:])
+    assert (code, "is no time in the unit of the log's times, 's'" in error) == (2, True)
+    _, text, _ = run(*options(files, tmp_path / "named"), "--time-unit", "order")
+    assert "column 'time'" not in text
+
+
+def test_prepare_notes_times_that_are_too_coarse(
+    run: Run, files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    frame = pl.read_parquet(files[0])
+    for steps, wanted in ((4, True), (1, False)):
+        frame.with_columns(pl.col("time") // steps).write_parquet(files[0])
+        _, text, _ = run(*options(files, tmp_path / str(steps)))
+        assert ("have the time of their user's one before" in text) == wanted
+
+
+def test_the_items_table_may_be_left_out(
+    run: Run, files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    log, items = files
+    (tmp_path / "alone").mkdir()
+    alone = log.rename(tmp_path / "alone" / "log.parquet")
+    mapping = ["--map", "user_id=who", "--source", "web"]
+    code, text, _ = run("prepare", alone, tmp_path / "out", *mapping)
+    assert code == 0
+    assert "There is no items table: all items are in one group, 'unknown'" in text
+    assert SlateDataset.open(tmp_path / "out").num_items == 3
+    _, text, _ = run("prepare", alone, items, tmp_path / "ungrouped", *mapping)
+    assert "has no column 'group': all items are in one group" in text
+    assert "--map-items group=COLUMN" in text
+    code, _, error = run("prepare", alone, items, *mapping)
+    assert (code, "OUT is missing" in error) == (2, True)
+
+
 def test_presets_can_be_changed(run: Run, files: tuple[Path, Path], tmp_path: Path) -> None:
     out = tmp_path / "out"
     code, _, _ = run(
@@ -75,6 +125,7 @@ def test_presets_can_be_changed(run: Run, files: tuple[Path, Path], tmp_path: Pa
         "min_interactions": 10,
         "listed_items_only": False,
         "several_clicks": "each",
+        "same_slate": 30.0,
         "seed": 0,
         "strict": False,
     }
@@ -185,21 +236,48 @@ def test_a_part_of_the_split_that_is_empty_is_told(
     assert "Nothing is held out" not in text
 
 
+def test_a_log_of_short_users_holds_them_out_whole_and_says_so(
+    run: Run, files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    said = "training sees nothing of those held out"
+    assert said not in run(*options(files, tmp_path / "out"))[1]
+    _, text, _ = run(*options(files, tmp_path / "short"), "--first", 3)
+    assert said in text
+    description = json.loads((tmp_path / "short" / "dataset.json").read_text())
+    assert description["split"]["prefix"] == 0
+    assert SlateDataset.open(tmp_path / "short").train_end.tolist() in (
+        [0, 0, 3],
+        [0, 3, 0],
+        [3, 0, 0],
+    )
+    assert said not in run(*options(files, tmp_path / "given"), "--first", 3, "--prefix", 0)[1]
+
+
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
 def test_output_that_knows_few_characters_gets_plainer_ones(
     encoding: str, files: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    script = "import sys; from slatewise.cli import main; main()"
-    environment = os.environ | {"PYTHONIOENCODING": encoding}
-    for command in (options(files, tmp_path / "out"), ["describe", tmp_path / "out"]):
-        done = subprocess.run(
-            [sys.executable, "-c", script, *map(str, command)],
-            env=environment,
-            capture_output=True,
-            check=True,
-        )
-        text = done.stdout.decode(encoding)
-        if encoding != "utf-8":
+    script = (
+        "import sys\n"
+        "from slatewise.cli import main\n"
+        "prepare = sys.argv\n"
+        "for command in (prepare, [*prepare[:1], 'describe', prepare[4]]):\n"
+        "    sys.argv = command\n"
+        "    try:\n"
+        "        main()\n"
+        "    except SystemExit as stop:\n"
+        "        assert not stop.code, command\n"
+        "    print('\\f')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, *map(str, options(files, tmp_path / "out"))],
+        env=os.environ | {"PYTHONIOENCODING": encoding},
+        capture_output=True,
+        check=True,
+    )
+    prepared, described, _ = done.stdout.decode(encoding).split("\f")
+    if encoding != "utf-8":
+        for text in (prepared, described):
             assert "?" not in text
             assert ("-1" in text) or ("####" in text)
 
@@ -274,6 +352,8 @@ def test_describe_counts_slates_with_several_clicks_once(run: Run, tmp_path: Pat
     assert (facts["interactions"], facts["slates"], facts["clicks"]) == (4, 3, 3)
     assert facts["sources"]["web"]["click_rate"] == 0.5
     assert facts["slate_lengths"] == {"3": 3}
+    assert facts["views_per_item"] == {"0": 0, "1": 0, "2-3": 3}
+    assert re.search(r"items seen per slate +3\.0", text)
     assert "3, some with several clicks" in text
     assert "Sources 'Web' and 'web' differ only in case" in text
     assert "Every slate has a click" not in text

@@ -1,6 +1,7 @@
 """`slatewise recommend` with all that a log tells: slates, sources, times and popularity."""
 
 import re
+import shutil
 from pathlib import Path
 
 import polars as pl
@@ -10,7 +11,7 @@ from slatewise.data import SlateDataset
 from slatewise.features.showings import replay
 from slatewise.model.config import ModelConfig
 from slatewise.slates import Recommender, Seen
-from slatewise.training import TrainingConfig, fit, save
+from slatewise.training import TrainingConfig, fit, runs, save
 from tests.cli.conftest import Run
 from tests.model.terms.logs import dataset_of, rows_of
 
@@ -75,6 +76,31 @@ def test_a_log_tells_whole_histories_and_what_is_popular(
     assert slates_of(bare) != slates_of(full)
 
 
+def test_without_a_log_popularity_is_that_of_the_dataset_of_the_run(
+    run: Run, folder: Path, tmp_path: Path
+) -> None:
+    dataset, known = SlateDataset.open(folder / "log" / "set"), tmp_path / "run"
+    shutil.copytree(folder / "run", known)
+    about = {"path": str(dataset.path), "content_hash": dataset.content_hash}
+    runs.update(known, dataset=about)
+    _, text, _ = run("recommend", known, "--clicks", "1", *ASK)
+    assert "Popularity as of 2023-11-1" in text
+    assert "popularity (items count as new" not in text
+    runs.update(known, dataset=about | {"content_hash": "another"})
+    _, text, _ = run("recommend", known, "--clicks", "1", *ASK)
+    assert "popularity (items count as new; give --log)" in text
+
+
+def test_a_term_of_given_lists_is_missed_only_there(run: Run, folder: Path, tmp_path: Path) -> None:
+    config = ModelConfig(dimensions=2, dynamics="linear", terms=("contrast",))
+    dataset = SlateDataset.open(folder / "log" / "set")
+    save(fit(dataset, config, TrainingConfig(max_epochs=1)), tmp_path / "run")
+    _, text, _ = run("recommend", tmp_path / "run", "--clicks", "1", *ASK)
+    assert "Not known here" not in text
+    _, text, _ = run("recommend", tmp_path / "run", "--clicks", "1", "--candidates", "2,3")
+    assert "Not known here: contrast" in text
+
+
 def test_clicks_alone_tell_less_and_that_is_said(run: Run, folder: Path, tmp_path: Path) -> None:
     clicks, out = tmp_path / "clicks.parquet", tmp_path / "slates.parquet"
     rows = pl.read_parquet(folder / "log.parquet").sort("time")
@@ -83,7 +109,8 @@ def test_clicks_alone_tell_less_and_that_is_said(run: Run, folder: Path, tmp_pat
     code, text, _ = run("recommend", folder / "run", *options)
     assert code == 0
     said = " ".join(text.split())
-    assert "Not known here: history beyond the clicks, slates without a click." in said
+    missing = "history beyond the clicks, slates without a click (give --users a log)"
+    assert f"Not known here: {missing}." in said
     assert slates_of(out) == expected(folder, slates=False, popular=True)
     assert slates_of(out) != expected(folder, slates=True, popular=True)
 

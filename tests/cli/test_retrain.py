@@ -12,9 +12,11 @@ from typer.main import get_command
 
 from slatewise.cli import app
 from slatewise.service.nights import Night
+from slatewise.service.serving import Service
 from slatewise.service.serving.models import Models
-from slatewise.service.settings import RetrainingConfig
+from slatewise.service.settings import RetrainingConfig, ServiceConfig
 from slatewise.service.store import Store
+from slatewise.service.store.records import ItemState
 from slatewise.service.store.workspace import FOLDER, workspace
 from tests.cli.conftest import Run
 from tests.service.nights.world import fill, visits
@@ -68,6 +70,19 @@ def test_nights_follow_one_another_and_the_last_can_be_taken_back(
     assert run("rollback", shop)[1] == "main: 1 serves again instead of 2.\n"
     code, _, errors = run("rollback", shop, "--model", "main")
     assert (code, "no earlier version" in errors) == (2, True)
+
+
+def test_nights_by_hand_forget_void_changes_of_items(run: Run, folder: Path, shop: Path) -> None:
+    quick, url = folder / "quick.toml", f"sqlite:///{shop}/store.sqlite"
+    assert run("retrain", shop, "--config", quick, "--now", "2024-01-03")[0] == 0
+    store = Store.open(url)
+    for group in ("a", "b", "c"):
+        store.put_items([("restless", group, ItemState.SHOWN)])
+    before = len(store.item_changes(0))
+    Service.open(shop, ServiceConfig.read(quick), store)  # from here on the version serves
+    assert run("retrain", shop, "--config", quick, "--now", "2024-01-04")[0] == 0
+    assert len(store.item_changes(0)) == before - 2
+    store.close()
 
 
 def test_what_cannot_be_done_is_said(run: Run, folder: Path, shop: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from slatewise.cli import train
+from slatewise.data import SlateDataset
 from slatewise.data.preparation import prepare
 from slatewise.model.network import fitting
 from slatewise.simulation import load_config, write_log
@@ -29,9 +30,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_log(load_config("tiny"), folder / "log")
     prepare(folder / "log", folder / "log", folder / "set")
     quick = "dimensions = 3\n[training]\nmax_epochs = 3\nbatch_users = 100\n"
-    (folder / "quick.toml").write_text(f"[model]\nterms = []\n{quick}")
+    (folder / "quick.toml").write_text(f'[model]\nlikelihood = "slate"\nterms = []\n{quick}')
     (folder / "usual.toml").write_text(f"[model]\nnetwork_units = 4\n{quick}")
+    (folder / "plain.toml").write_text(f"[model]\n{quick}")
     return folder
+
+
+def test_who_is_held_out_whole_is_not_told_to_make_the_prefix_smaller(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dataset = SlateDataset.open(folder / "set")
+    dataset.meta = {**dataset.meta, "split": {**dataset.meta["split"], "prefix": 0}}
+    train._warn_of_few(dataset)
+    text = capsys.readouterr().out
+    assert "larger --valid-share" in text
+    assert "prefix" not in text
 
 
 def test_train_then_evaluate(run: Run, folder: Path, tmp_path: Path) -> None:
@@ -41,6 +54,8 @@ def test_train_then_evaluate(run: Run, folder: Path, tmp_path: Path) -> None:
     assert code == 0
     assert "slate-linear-flat" in text
     assert "validation log-likelihood" in text
+    assert "Warning: only" in text  # 300 users, of whom 5 % are held out
+    assert "or a smaller --prefix" in text
     model = load(out)
     assert (model.config.dynamics, model.config.dimensions) == ("linear", 3)
     assert model.calibration is not None
@@ -58,6 +73,7 @@ def test_train_then_evaluate(run: Run, folder: Path, tmp_path: Path) -> None:
     best = json.loads(text)[verdict["baseline"]]["metrics"]["log_likelihood"]["value"]
     assert verdict["difference"]["value"] == pytest.approx(own - best)
     assert verdict["sentence"] in said
+    assert 'train with ranking = "next-click"' in said  # counting finds more of what was shown
     assert judged["metrics"]["recall@5"]["value"] >= 0
     assert judged["calibrated"]["metrics"]["log_likelihood"]["count"] == judged["interactions"]
 
@@ -67,13 +83,16 @@ def test_a_log_with_slates_gets_terms_unless_none_are_asked_for(
 ) -> None:
     monkeypatch.setattr(fitting, "EPOCHS", 1)
     options = ["--config", folder / "usual.toml"]
-    _, text, _ = run("train", folder / "set", tmp_path / "usual", *options)
+    _, text, errors = run("train", folder / "set", tmp_path / "usual", *options)
+    assert "fitting the term network" in errors
     said = " ".join(text.split())
-    assert "Terms, as the log has what they need: history, network, position" in said
-    assert "no popularity: items stay" in said
+    assert "Terms that this log can teach: history, network, position" in said
+    assert "not popularity: items stay" in said
     usual = load(tmp_path / "usual").config
     assert usual.terms == ("history", "network", "position", "propensity", "source")
-    _, text, _ = run("train", folder / "set", tmp_path / "paper", *options, "--terms", "none")
+    assert (usual.likelihood, usual.temperature) == ("source-aware", 1.0)  # it has searches
+    plain = ["--config", folder / "plain.toml", "--terms", "none"]
+    _, text, _ = run("train", folder / "set", tmp_path / "paper", *plain)
     assert "Terms" not in text
     assert load(tmp_path / "paper").config.terms == ()
     code, _, errors = run("train", folder / "set", tmp_path / "wrong", "--terms", "bias, bais")
@@ -88,6 +107,7 @@ def test_an_all_item_model_says_what_its_likelihood_is_not(
     _, text, _ = run("evaluate", out, folder / "set", "--samples", 1)
     assert "no usable P(click)" in " ".join(text.split())
     assert "Difference in recall@20" in " ".join(text.split())
+    assert "next-click" not in text
     against = ("evaluate", out, folder / "set", "--samples", 1, "--against", "position only")
     code, text, _ = run(*against)
     assert (code, "One step ahead" in text) == (0, True)
@@ -126,6 +146,20 @@ def test_resuming_from_the_command_line(run: Run, folder: Path, tmp_path: Path) 
     assert run("train", folder / "set", out, *options, "--resume")[0] == 0
     code, _, errors = run("train", folder / "set", out, *options, "--resume", "--seed", 5)
     assert (code, "another seed" in errors) == (2, True)
+
+
+def test_a_run_that_is_there_is_refused_before_anything_is_fitted(
+    run: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "slatewise.selection.plan_fit", lambda *args, **options: pytest.fail("fitted")
+    )
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "notes.txt").touch()
+    code, _, errors = run("train", folder / "set", tmp_path / "run")
+    assert (code, "exists already" in errors) == (2, True)
+    code, _, errors = run("train", folder / "set", tmp_path / "other", "--resume")
+    assert (code, "no checkpoint to resume from" in errors) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -243,5 +277,5 @@ def test_a_new_stage_shows_no_best_of_its_own(
     bar.show(Progress(stage=0, epoch=1, step=1, steps=9, best=-1.75, history=ended))
     bar.show(Progress(stage=1, epoch=0, step=1, steps=9, history=ended))
     first, second = capsys.readouterr().err.splitlines()
-    assert "-1.7500, best -1.7500 · patience 8" in first
+    assert "−1.7500, best −1.7500 · patience 8" in first
     assert second == "model: stage 2 epoch 1 · step 1 of 9"

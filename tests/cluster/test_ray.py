@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import ray
 import torch
+from typer.testing import CliRunner
 
+from slatewise.cli import app
 from slatewise.cluster import (
     TrainingJob,
     connected,
@@ -20,6 +22,7 @@ from slatewise.cluster import (
 from slatewise.data import SlateDataset
 from slatewise.data.preparation import prepare
 from slatewise.errors import SlatewiseError
+from slatewise.experiments.store import StudyResult
 from slatewise.experiments.study import Bench, Study, StudyConfig, Summary, Unit, run_study
 from slatewise.model.config import ModelConfig
 from slatewise.simulation import load_config, write_log
@@ -32,7 +35,7 @@ from tests.data.test_parts import assert_same_files, damaged_log
 from tests.training.test_peers import together
 
 pytestmark = pytest.mark.filterwarnings("ignore:::ray")
-MODEL = ModelConfig(dimensions=5, dynamics="linear")
+MODEL = ModelConfig(dimensions=3, dynamics="linear")
 TRAINING = TrainingConfig(batch_users=75, max_epochs=12, patience=12, optimisation="joint")
 
 
@@ -58,9 +61,10 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> SlateDataset:
 
 
 def test_a_worker_killed_in_mid_epoch_changes_nothing(
-    dataset: SlateDataset, tmp_path: Path
+    dataset: SlateDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run goes on from its checkpoint, and ends where two undisturbed workers end."""
+    monkeypatch.setattr("slatewise.cluster.training._LOOK", 0.02)  # an epoch takes no longer
     job = TrainingJob(
         dataset.path, tmp_path / "run", MODEL, TRAINING, seed=4, checkpoint_seconds=0.0
     )
@@ -87,6 +91,28 @@ def test_a_worker_killed_in_mid_epoch_changes_nothing(
         assert torch.equal(tensor, expected[name]), name
     alone = fit(dataset, MODEL, TRAINING, seed=4).metrics["validation_log_likelihood"]
     assert found.metrics["validation_log_likelihood"] == pytest.approx(alone, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "said"), [(True, "go on from the checkpoint"), (False, "begin anew")]
+)
+def test_what_new_workers_start_from_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checkpoint: bool, said: str
+) -> None:
+    tries: list[bool] = []
+
+    def attempt(self: TrainingJob, *_: object) -> None:
+        tries.append(self.resume)
+        if len(tries) == 1:
+            if checkpoint:
+                (tmp_path / runs.CHECKPOINT).touch()
+            raise ray.exceptions.ActorDiedError
+
+    monkeypatch.setattr(TrainingJob, "_attempt", attempt)
+    heard: list[str] = []
+    TrainingJob(tmp_path, tmp_path, MODEL, TRAINING).train(2, notice=heard.append)
+    assert heard == [f"A worker was lost: new ones {said}."]
+    assert tries == [False, checkpoint]
 
 
 def test_an_error_of_a_worker_is_told_once(dataset: SlateDataset, tmp_path: Path) -> None:
@@ -142,3 +168,41 @@ def test_the_units_of_a_study_run_on_the_cluster_to_the_same_tables(tmp_path: Pa
     )
     assert there.tables["found"].equals(here.tables["found"])
     assert here.tables["found"]["value"].to_list() == [6, 8, 2, 4, 4, 6]
+
+
+def command(*words: object) -> str:
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    assert done.exit_code == 0, done.output + repr(done.exception)
+    return done.output
+
+
+def test_commands_run_on_the_cluster(dataset: SlateDataset, tmp_path: Path) -> None:
+    """What `--ray` prepares and trains is what one machine does."""
+    log = dataset.path.parent / "log"
+    files = log / "log.parquet", log / "items.parquet"
+    command("prepare", *files, tmp_path / "ds", "--ray", "local")
+    assert SlateDataset.open(tmp_path / "ds").content_hash == dataset.content_hash
+    quick = "max_epochs = 1\nbatch_users = 75\n"
+    settings = f"[model]\ndimensions = 3\nlikelihood = 'slate'\n[training]\n{quick}"
+    (tmp_path / "run.toml").write_text(settings)
+    options = ["--config", tmp_path / "run.toml", "--ray", "local", "--workers", 2, "--seed", 4]
+    options += ["--terms", "none"]
+    command("train", dataset.path, tmp_path / "run", *options)
+    model, training = ModelConfig(dimensions=3), TrainingConfig(max_epochs=1, batch_users=75)
+
+    def worker(peers: Peers) -> dict[str, torch.Tensor]:
+        return fit(dataset, model, training, seed=4, peers=peers).posterior.tensors()
+
+    expected, _ = together(2, worker)
+    for name, tensor in runs.load(tmp_path / "run").posterior.tensors().items():
+        assert torch.equal(tensor, expected[name]), name
+
+
+def test_a_search_runs_on_the_cluster(dataset: SlateDataset, tmp_path: Path) -> None:
+    settings = "first = 1\nstarts = 1\nresamples = 20\n[training]\nmax_epochs = 1\n"
+    (tmp_path / "tune.toml").write_text(settings)
+    options = ["--dataset", dataset.path, "--trials", 1, "--config", tmp_path / "tune.toml"]
+    command("experiment", "tune", tmp_path / "out", *options, "--ray", "local")
+    found = StudyResult.load(tmp_path / "out" / "tune").tables["trials"]
+    fitted = fit(dataset, ModelConfig(), TrainingConfig(max_epochs=1), seed=0)
+    assert found["value"].to_list() == [fitted.metrics["validation_log_likelihood"]]

@@ -218,7 +218,8 @@ def files_of_users(case: Case, directory: Path) -> None:
     rankers: list[Ranker | None] = [None]
     terms = case.model.posterior.parts.terms.values()
     if (
-        any(term.ranks != "never" or term.in_lists for term in terms)
+        any(term.ranks != "never" for term in terms)
+        or any(term.in_lists and term.candidates for term in case.model.terms.by_name.values())
         or case.model.config.evidence
         or not case.is_distance
     ):
@@ -246,7 +247,7 @@ def given_lists(case: Case, directory: Path) -> None:
     """A given list is ordered by the utilities that slates are made by, however it came."""
     recommender, ids = recommender_of(case), case.model.item_ids
     # Terms of slates: see `lists_as_slates`.
-    recommender.ranker.terms.know(TermFeatures(END, None, {}), recommender.items)
+    recommender.ranker.terms.set_features(TermFeatures(END, None, {}), recommender.items)
     for user in WHO:
         asked = np.random.default_rng(user).permutation(ITEMS)[:9]
         events = events_of(case, case.histories[user])
@@ -281,7 +282,7 @@ def explanations(case: Case, directory: Path) -> None:
         require_same(sum(reason.adds.values()), wanted[number])
         if case.drawn_for_sure:
             require_same(np.log(reason.relevance), wanted[number], 1e-4)
-    for name, added in case.added(slate.history, END).items():
+    for name, added in case.added(slate.history, END, again=case.ranks_again).items():
         require_same([reason.adds[name] for reason in reasons], added[slate.numbers])
 
 
@@ -298,7 +299,8 @@ def online_studies(case: Case, directory: Path) -> None:
     served.arrive(Moment(0.0, END), DaySlates.empty(6, 1))
     few = 7
     found = served.slates(np.array(WHO), Greedy(), few, 0)
-    users = Users.of_histories([case.histories[user] for user in WHO], 0, show_clicked=False)
+    own, source = [case.histories[user] for user in WHO], PLATFORM_SOURCES.index("recommendation")
+    users = Users.of_histories(own, 0, show_clicked=False, source=source)
     assert found.tolist() == recommender_of(case).maker.rows(users, few, Greedy()).tolist()
 
 

@@ -12,18 +12,13 @@ from typer.testing import CliRunner
 from slatewise.cli import app
 from slatewise.data import SlateDataset
 from slatewise.model.config import ModelConfig
-from slatewise.model.registry import DYNAMICS, INITIAL_STATES, PRIORS, RELEVANCES, TERMS
+from slatewise.model.registry import DYNAMICS, TERMS
 from slatewise.slates.terms_in_log import TermsInLog
 from slatewise.training import save
 from tests.contract.checks import CHECKS, WHO
 from tests.contract.world import END, SOURCES, Case, case_of
+from tests.parts import ONE_OF
 
-ONE_OF = {
-    "relevance": RELEVANCES,
-    "dynamics": DYNAMICS,
-    "prior": PRIORS,
-    "initial_state": INITIAL_STATES,
-}
 PARTS: dict[str, dict[str, Any]] = {
     "defaults": {},
     **{
@@ -96,7 +91,9 @@ def after_the_log(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         TermsInLog,
         "in_list",
-        lambda self, history, items, time, length: honest(self, history, items, END, length),
+        lambda self, history, items, source, time, length: honest(
+            self, history, items, source, END, length
+        ),
     )
 
 

@@ -19,6 +19,7 @@ from slatewise.errors import SlatewiseError
 from slatewise.experiments import model_policy
 from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
+from slatewise.model.part import Noise, Parameter
 from slatewise.model.posterior import Posterior
 from slatewise.model.registry import DYNAMICS, PRIORS, RELEVANCES, TERMS, Registry
 from slatewise.model.terms import FeatureTerm, Term
@@ -41,8 +42,6 @@ TOYS: dict[str, tuple[Registry[Any], type[Any], str]] = {
 BY_PATH = ("training", "greedy_slates", "explanations", "live_service", "saving", "warm_start")
 """Consumers that could ask for a part by the wrong one of its two names."""
 Patch = Callable[[pytest.MonkeyPatch], None]
-
-pytestmark = pytest.mark.usefixtures("parts_of_this_test")
 
 
 def heavy_toy(dataset: SlateDataset) -> Case:
@@ -224,6 +223,28 @@ def test_the_contract_fails_for_a_relevance_that_ranks_otherwise_than_it_trains(
     CHECKS["training"](case, tmp_path)
     with pytest.raises(AssertionError, match="ranked above"):
         CHECKS[check](case, tmp_path)
+
+
+def test_parameters_of_a_relevance_are_refused_where_they_would_be_dropped() -> None:
+    class Learned(toys.SquaredDistance):
+        name = "learned"
+
+        def parameters(self, noise: Noise) -> dict[str, Parameter]:
+            return {"scale": Parameter(torch.ones(1), 1.0)}
+
+    with pytest.raises(SlatewiseError, match="Learned defines `parameters`") as error:
+        RELEVANCES.register(Learned)
+    assert "into a term" in str(error.value)
+
+
+def test_dynamics_for_a_gpu_need_what_a_gpu_runs() -> None:
+    class Hopeful(toys.Average):
+        name = "hopeful"
+        devices = frozenset(["cpu", "cuda"])
+
+    DYNAMICS.register(Hopeful)
+    with pytest.raises(SlatewiseError, match="need `in_place_profiles`"):
+        ModelConfig.build({"dynamics": "hopeful"}, "the test")
 
 
 def incomplete(**attributes: Any) -> Callable[[], type[FeatureTerm]]:

@@ -103,8 +103,9 @@ def model_of(config: ModelConfig, dataset: SlateDataset) -> SlateModel:
             part.raw.fill_(float(torch.logit(torch.tensor(1e-7 / config.sigma_max))))
     if config.ranking == "next-click":
         columns = sum(len(posterior.shared[name].mean) for name in posterior.parts.ranking_names)
-        drawn = torch.randn(columns, generator=seeded)
-        posterior.ranking = RankingWeights(drawn, 1e-7 * torch.eye(columns))
+        one, other = torch.randn(2, columns, generator=seeded)
+        certain = 1e-7 * torch.eye(columns)
+        posterior.ranking = RankingWeights(one, certain, RankingWeights(other, certain))
     return SlateModel(
         posterior,
         dataset.item_ids.to_list(),
@@ -119,7 +120,8 @@ def certain_terms(config: ModelConfig, dataset: SlateDataset) -> FittedTerms:
     """Return fitted terms that are certain of what they say."""
     fitted = FittedTerms.fit(config, dataset)
     tensors = {n: 1e-7 * t if n.endswith(".root") else t for n, t in fitted.tensors.items()}
-    return FittedTerms.from_json(fitted.to_json(), config, "the contract", tensors)
+    # Slates that are made are for the second source: whoever takes the first is found out.
+    return FittedTerms.from_json(fitted.to_json(), config, "the contract", tensors, 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,7 +243,7 @@ class Case:
     def as_a_slate(self, user: int, time: int = END, history: UserHistory | None = None) -> Doubles:
         """Return the utilities that all items have as the slate of a user after the log: [I].
 
-        Those of `after_all` where no term sees slates. `history` is what is told of her.
+        Those of `after_all` where no term ranks again. `history` is what is told of her.
         """
         history = history or self.histories[user]
         return self._in_a_slate(self._met_by[1][user], history, time)
@@ -249,18 +251,21 @@ class Case:
     def as_a_slate_before(self, row: int) -> Doubles:
         """Return the same before one interaction of the log: [I]."""
         profile, time = self._met_by[0][row], int(self.log.times[row])
-        return self._in_a_slate(profile, self.history_before(row), time)
+        source = int(self.log.sources[row])
+        return self._in_a_slate(profile, self.history_before(row), time, source)
 
-    def _in_a_slate(self, profile: Tensor, history: UserHistory, time: int) -> Doubles:
+    def _in_a_slate(
+        self, profile: Tensor, history: UserHistory, time: int, source: int = 1
+    ) -> Doubles:
         terms = self.model.terms.by_name
         seeing = {name: term for name, term in terms.items() if term.in_lists}
-        if not seeing:
+        if not self.ranks_again:
             return self._ranked_by(profile, history, time)
-        total = sum(self.added(history, time).values(), np.zeros(ITEMS))
+        total = sum(self.added(history, time, again=True).values(), np.zeros(ITEMS))
         for name, term in seeing.items():
             features = self.states(time)[name].features(time)
             moment = ListMoment(time, features.__getitem__)
-            found = term.in_list(history, np.arange(ITEMS), 0, moment, ITEMS)
+            found = term.in_list(history, np.arange(ITEMS), source, moment, ITEMS)
             weights = self.model.posterior.shared[name].mean.double().numpy()
             total += found.mean(np.arange(ITEMS)) @ weights
         found = ranking_utilities(self.parameters, profile[None], torch.from_numpy(total)[None])
@@ -282,10 +287,17 @@ class Case:
         found = ranking_utilities(self.parameters, profile[None], torch.from_numpy(added)[None])
         return np.asarray(found[0].numpy())
 
-    def added(self, history: UserHistory, time: int) -> dict[str, Doubles]:
-        """Return what each term that ranks adds to all items: [I] each."""
+    @property
+    def ranks_again(self) -> bool:
+        """Whether a term ranks the best again for a slate."""
+        return any(term.candidates for term in self.model.terms.by_name.values())
+
+    def added(self, history: UserHistory, time: int, *, again: bool = False) -> dict[str, Doubles]:
+        """Return what each term that ranks adds to all items, or to those ranked again: [I]."""
         found, start = {}, 0
-        ranking = self.parameters.ranking_weights
+        ranking, weights_again = self.parameters.ranking_weights, self.model.posterior.ranking
+        if again and weights_again is not None and weights_again.again is not None:
+            ranking = weights_again.again.mean.double()
         for name, term in self.model.terms.by_name.items():
             weights = self.model.posterior.shared[term.name].mean.double().numpy()
             if ranking is not None and term.ranks != "never":
@@ -294,7 +306,8 @@ class Case:
             if term.ranks == "items met":
                 found[name] = term.met(history, np.arange(ITEMS))[1] @ weights
             elif term.ranks == "all items":
-                found[name] = self.states(time)[name].features(time)[:ITEMS] @ weights
+                known, rows = self.states(time)[name].features(time)[:ITEMS], np.arange(ITEMS)
+                found[name] = term.of_rows(known, rows, self.dataset.item_groups) @ weights
         return found
 
     def states(self, time: int) -> Mapping[str, ItemState]:
@@ -323,7 +336,7 @@ class Case:
     def with_candidates(self, count: int) -> "Case":
         """Return the same where terms that see slates rank so many items again."""
         terms = {
-            name: term.with_candidates(count, {}) if term.in_lists else term
+            name: term.with_candidates(count, {}) if term.candidates else term
             for name, term in self.model.terms.by_name.items()
         }
         fitted = replace(self.model.terms, by_name=terms)

@@ -6,9 +6,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from slatewise.cli import (
     advise,
@@ -39,32 +40,71 @@ from slatewise.version import __version__
 
 _INTERRUPTED, _TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 
+
+def _plain(params: list[Any]) -> list[Any]:
+    """Name arguments in capitals, as other help texts do, and give switches no type.
+
+    All versions of Typer do it in another way.
+    """
+    for param in params:
+        if getattr(param, "is_flag", False):
+            param.metavar = ""
+        elif param.param_type_name == "argument" and not param.metavar:
+            param.metavar = str(param.name).upper()
+    return params
+
+
+class _Group(TyperGroup):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _plain(super().get_params(ctx))
+
+
+class _Command(TyperCommand):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _plain(super().get_params(ctx))
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        arguments = [p.metavar for p in self.get_params(ctx) if p.param_type_name == "argument"]
+        return [self.options_metavar or "", *arguments]
+
+
 app = typer.Typer(
     name="slatewise",
+    cls=_Group,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-app.command()(simulate.simulate)
-app.command()(prepare.prepare)
-app.command()(describe.describe)
-app.command()(train.train)
-app.command()(evaluate.evaluate)
-app.command()(advise.advise)
-app.command()(recommend.recommend)
-app.command()(experiment.experiment)
-app.command()(report.report)
-app.command()(serve.serve)
-app.command()(load.load)
-app.command()(export.export)
-app.command("import")(import_log.import_log)
-app.command()(download.download)
-app.command()(retrain.retrain)
-app.command()(rollback.rollback)
-app.command()(expire.expire)
-app.command()(backup.backup)
-app.command()(restore.restore)
-app.command()(repair.repair)
-app.command()(analyse.analyse)
+COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
+    "Logs": {
+        "simulate": simulate.simulate,
+        "import": import_log.import_log,
+        "download": download.download,
+        "prepare": prepare.prepare,
+        "describe": describe.describe,
+    },
+    "Models": {
+        "train": train.train,
+        "evaluate": evaluate.evaluate,
+        "recommend": recommend.recommend,
+        "advise": advise.advise,
+    },
+    "Studies": {"experiment": experiment.experiment, "report": report.report},
+    "The live service": {
+        "serve": serve.serve,
+        "load": load.load,
+        "export": export.export,
+        "analyse": analyse.analyse,
+        "retrain": retrain.retrain,
+        "rollback": rollback.rollback,
+        "backup": backup.backup,
+        "restore": restore.restore,
+        "expire": expire.expire,
+        "repair": repair.repair,
+    },
+}
+for panel, commands in COMMANDS.items():
+    for name, command in commands.items():
+        app.command(name, cls=_Command, rich_help_panel=panel)(command)
 
 
 def _print_version(wanted: bool) -> None:

@@ -19,11 +19,11 @@ def advise(
     dataset: Annotated[Path, typer.Argument(help="The dataset that it was trained on.")],
     strategy: Annotated[
         list[str] | None,
-        typer.Option(help="Strategies to compare, the first with the others; again for each."),
+        typer.Option(help="Strategy to compare with the first one given; repeatable."),
     ] = None,
     source: Annotated[
         str | None,
-        typer.Option(help="Source of recommendations; without it, the first but search."),
+        typer.Option(help="Source of recommendations; without it, the first that is not search."),
     ] = None,
     days: Annotated[int, typer.Option(min=1, help="Days that each strategy serves.")] = 7,
     slates: Annotated[int, typer.Option(min=1, help="Most slates of a day.")] = 300,
@@ -67,7 +67,9 @@ def _forecasts(found: "StrategyAdvice") -> Table:
 
     first = found.forecasts[0].strategy
     columns = "strategy", "click rate", f"over {first}", "on the last day"
-    result = table("If the site is as the model believes, with 95 % intervals", *columns)
+    result = table(
+        "If the site is as the model believes, with 95 % intervals for this site", *columns
+    )
     for one in found.forecasts:
         gains = (
             (in_points(one.gain), in_points(one.last_day)) if one.strategy != first else ("", "")

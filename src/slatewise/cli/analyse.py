@@ -29,10 +29,13 @@ def analyse(
     config: ServiceSettings = None,
     since: Annotated[
         datetime | None,
-        typer.Option(formats=TIMES, help="Start of the period, included (UTC)."),
+        typer.Option(
+            metavar="TIME", formats=TIMES, help="Start of the period (UTC), such as 2026-11-16."
+        ),
     ] = None,
     until: Annotated[
-        datetime | None, typer.Option(formats=TIMES, help="End of the period, excluded (UTC).")
+        datetime | None,
+        typer.Option(metavar="TIME", formats=TIMES, help="End of the period (UTC), excluded."),
     ] = None,
     reference: Annotated[
         str | None, typer.Option(help="Arm to compare with; the first of the configuration.")

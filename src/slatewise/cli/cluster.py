@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def joined_peers(ray: str | None, workers: int, device: str, *, auto: bool) -> "Peers":
-    """Meet the workers that `torchrun` started, of which the first alone prints.
+    """Join the workers that `torchrun` started; only the first prints.
 
     Refuses options that do not go together.
     """
@@ -42,7 +42,7 @@ def joined_peers(ray: str | None, workers: int, device: str, *, auto: bool) -> "
 
 
 def on_ray(address: str, workers: int) -> "Callable[..., SlateModel]":
-    """Return what fits a model on a cluster, called as `fit` is, and reads the run it wrote."""
+    """Return a function like `fit` that trains on a cluster and loads the run it wrote."""
     from slatewise.cluster import TrainingJob, connected  # noqa: PLC0415 (an optional dependency)
     from slatewise.training import StoppedError, runs  # noqa: PLC0415
 

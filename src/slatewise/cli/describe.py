@@ -44,7 +44,7 @@ def _show(facts: dict[str, Any]) -> None:
         "clicks": f"{facts['clicks']:,}",
         "items": f"{facts['items']:,}, of which {facts['items_seen']:,} were seen",
         "groups": f"{facts['groups']:,}",
-        "items seen per slate": f"{facts['views'] / facts['interactions']:.1f}",
+        "items seen per slate": f"{facts['views'] / facts['slates']:.1f}",
         "from": str(facts["first_time"]),
         "to": str(facts["last_time"]),
         "content hash": facts["content_hash"],

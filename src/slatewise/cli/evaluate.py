@@ -1,8 +1,8 @@
 """`slatewise evaluate`: how good a model is, one step ahead, beside the baselines."""
 
 import json
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -15,10 +15,12 @@ from slatewise.data.dataset import SlateDataset
 from slatewise.simulation.processes import available_cores
 
 if TYPE_CHECKING:
-    from slatewise.evaluation import BaselineVerdict, Evaluation, Predictor
+    from slatewise.evaluation import BaselineVerdict, Calibration, Evaluation, Predictor
 
 
 _WIDE = 130
+_METRICS = 3
+"""that stand beside each other on a narrower terminal"""
 _ON_GPU = 8_192
 """Users judged at once where a GPU predicts."""
 _SHOWN = ("log_likelihood", "log_likelihood_per_slate", "in_slate_mrr", "in_slate_auc")
@@ -42,12 +44,20 @@ def evaluate(
             "of your own as package.module:Name; or built-in baselines to keep, by name."
         ),
     ] = None,
+    trials: Annotated[
+        int,
+        typer.Option(
+            help="Settings, up to 8, to try gru4rec, sasrec, bpr and lightgbm with; the validation "
+            "part chooses.",
+        ),
+    ] = 1,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
     """Evaluate a model on held-out interactions, each predicted from the ones before it."""
     # Torch takes a second to load: only commands that need it pay.
     from slatewise import evaluation  # noqa: PLC0415
+    from slatewise.evaluation.baselines.registry import require_baselines  # noqa: PLC0415
     from slatewise.evaluation.evaluate import BATCH_USERS  # noqa: PLC0415
     from slatewise.training import runs  # noqa: PLC0415
 
@@ -58,37 +68,42 @@ def evaluate(
     by_draws = evaluation.ModelRecommender(
         model, samples=samples, seed=seed, log=opened, device=device
     )
-    titles = {name: by_mean, f"{name}, {samples} draws": by_draws}
-    # Each has errors of its own: averaging over draws corrects part of what the mean gets wrong.
-    calibrations = {
-        title: evaluation.Calibration.from_json(model.calibration)
-        if recommender is by_mean and model.calibration is not None
-        else evaluation.calibrate(recommender, opened)
-        for title, recommender in titles.items()
-    }
+    by_mean_title, by_draws_title = name, f"{name}, {samples} draws"
     asked = [name.strip() for given in against or () for name in given.split(",")]
-    by_mean_title, by_draws_title = titles
+    require_baselines(asked)
+    batch_users = BATCH_USERS if device == "cpu" else _ON_GPU
+    stored, calibrate = model.calibration, partial(evaluation.calibrate, batch_users=batch_users)
+    # Each has errors of its own: averages over draws correct part of what the mean gets wrong.
+    calibrations: dict[str, Callable[[], Calibration]] = {
+        by_mean_title: partial(evaluation.Calibration.from_json, stored)
+        if stored is not None
+        else partial(calibrate, by_mean, opened),
+        by_draws_title: partial(calibrate, by_draws, opened),
+    }
     with progress() as bars:
-        baselines = evaluation.fit_baselines(opened, asked, seed=seed, progress=bars)
-        recommenders: dict[str, Predictor] = {**titles, **baselines}
-        # The catalogue is ranked in closed form, whatever predictions average over.
-        recommenders[by_draws_title] = evaluation.OnlyPredicts(by_draws)
 
-        def judged(title: str) -> "Evaluation":
+        def judged(title: str, recommender: "Predictor") -> "Evaluation":
             return evaluation.evaluate(
-                recommenders[title],
+                recommender,
                 opened,
                 part=part,
                 k=k,
                 seed=seed,
-                batch_users=BATCH_USERS if device == "cpu" else _ON_GPU,
-                calibration=calibrations.get(title),
+                batch_users=batch_users,
+                calibration=calibrations[title]() if title in calibrations else None,
                 progress=partial(_renamed, bars, title),
             )
 
-        # Beside a GPU, the baselines are judged on the cores that it leaves idle.
-        with ThreadPoolExecutor(1 if device == "cpu" else available_cores()) as threads:
-            found = dict(zip(recommenders, threads.map(judged, recommenders), strict=True))
+        fit = partial(
+            evaluation.fit_baselines, seed=seed, trials=trials, device=device, progress=bars
+        )
+        # The catalogue is ranked in closed form, whatever predictions average over.
+        own: dict[str, Predictor] = {
+            by_mean_title: by_mean,
+            by_draws_title: evaluation.OnlyPredicts(by_draws),
+        }
+        found = _all_judged(own, partial(fit, opened, asked), judged, device)
+    baselines = [title for title in found if title not in own]
     found[by_draws_title] = found[by_draws_title].with_ranking_of(found[by_mean_title])
     # An all-item likelihood has no P(click) of a slate: such a model is judged by what it ranks.
     all_item = model.config.likelihood == "all-item"
@@ -101,7 +116,9 @@ def evaluate(
         typer.echo(json.dumps(results | in_json, indent=2))
         return
     shown = [metric for metric in _SHOWN if metric in found[name].estimates]
-    console.print(_scores(evaluation.table(found, [*shown, f"recall@{k}", f"hitrate@{k}"])))
+    console.print(f"Model: {name}", soft_wrap=True)
+    for scores in _scores(name, evaluation.table(found, [*shown, f"recall@{k}", f"hitrate@{k}"])):
+        console.print(scores)
     console.print(_rates(found[name]))
     if all_item:
         console.print(
@@ -115,6 +132,10 @@ def evaluate(
             "was, given that there was one.",
             style="dim",
         )
+    if model.posterior.ranking is None and not all_item:
+        recall = _on_recall(name, found[name], {b: found[b] for b in baselines}, f"recall@{k}")
+        if recall:
+            console.print(recall, style="dim")
     if verdict is None:
         words = f"No verdict: {metric} decides, and {', '.join(baselines)} cannot rank all items."
         console.print(f"\n{words} Name another baseline with --against.", soft_wrap=True)
@@ -123,10 +144,49 @@ def evaluate(
     console.print(f"\nRun: {run}, {part} part of {dataset}")
 
 
+def _all_judged(
+    own: "Mapping[str, Predictor]",
+    fit: "Callable[[], Mapping[str, Predictor]]",
+    judge: "Callable[[str, Predictor], Evaluation]",
+    device: str,
+) -> "dict[str, Evaluation]":
+    """Judge a model and the baselines, once these are fitted: title -> evaluation.
+
+    A GPU that judges the model leaves the cores idle: baselines are fitted and judged there.
+    """
+    with ThreadPoolExecutor(1 if device == "cpu" else available_cores()) as threads:
+
+        def begin(some: "Mapping[str, Predictor]") -> "dict[str, Future[Evaluation]]":
+            return {title: threads.submit(judge, title, one) for title, one in some.items()}
+
+        at_once = {} if device == "cpu" else begin(own)
+        baselines = fit()
+        jobs = (at_once or begin(own)) | begin(baselines)
+        return {title: job.result() for title, job in jobs.items()}
+
+
 def _in_words(verdict: "BaselineVerdict") -> str:
     found, name = verdict.difference, verdict.metric.replace("_", "-")
     numbers = f"{found.value:+.3f} [{found.low:+.3f}, {found.high:+.3f}]".replace("-", "−")
     return f"Verdict: {verdict.sentence} Difference in {name}: {numbers}, paired by user."
+
+
+def _on_recall(
+    name: str, own: "Evaluation", baselines: dict[str, "Evaluation"], metric: str
+) -> str | None:
+    """Say why a baseline may find more of the next clicks than a model that ranks for clicks."""
+    from slatewise import evaluation  # noqa: PLC0415
+
+    if metric not in own.estimates or not any(metric in b.estimates for b in baselines.values()):
+        return None
+    compared = evaluation.judge(name, own, baselines, metric)
+    if not compared.difference.high < 0:
+        return None
+    return (
+        f"{compared.baseline} has a better {metric}. Next clicks are on what the site chose to "
+        "show; this model ranks for the click rate of what is shown. To rank for recall, train "
+        'with ranking = "next-click" in [model].'
+    )
 
 
 def _renamed(
@@ -135,17 +195,25 @@ def _renamed(
     bars(title, done, total)
 
 
-def _scores(rows: list[dict[str, str]]) -> Table:
-    """Show one recommender a row, with 95 % intervals over users."""
-    names = (name.replace("_", " ") for name in rows[0])
-    result = table("One step ahead, with 95 % intervals over users", *names)
-    result.columns[0].overflow = "fold"
-    if console.width < _WIDE:
-        for column in result.columns[1:]:
-            column.max_width = 10  # an interval goes below its value, and the names stay readable
-    for row in rows:
-        result.add_row(*(value for value in row.values()))
-    return result
+def _scores(model: str, rows: list[dict[str, str]]) -> Iterator[Table]:
+    """Show one recommender a row, with 95 % intervals over users.
+
+    On a narrow terminal by three metrics at a time, each interval below its value.
+    """
+    first, *metrics = rows[0]
+    wide, title = console.width >= _WIDE, "One step ahead, with 95 % intervals over users"
+    beside = len(metrics) if wide else _METRICS
+    for start in range(0, len(metrics), beside):
+        some = metrics[start : start + beside]
+        result = table(title, first, *(metric.replace("_", " ") for metric in some))
+        result.columns[0].overflow, title = "fold", ""
+        for row in rows:
+            values = [row[metric] for metric in some]
+            if not any(values):
+                continue
+            shown = values if wide else [value.replace(" [", "\n[") for value in values]
+            result.add_row(row[first].replace(model, "the model", 1), *shown)
+        yield result
 
 
 def _rates(judged: "Evaluation") -> Table:

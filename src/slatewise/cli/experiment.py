@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from slatewise.experiments.store import StudyResult
     from slatewise.experiments.study import Progress as Report
 
-_NARROW, _COLUMN = 60, 16
+_NARROW, _COLUMN, _FEW = 60, 16, 4
 
 
 def experiment(
@@ -176,8 +176,9 @@ def _shown(title: str, result: "StudyResult") -> Table:
     shown = table(title, *rows.columns)
     shown.columns[0].overflow = "fold"
     shown.columns[0].no_wrap = console.width >= _NARROW  # the numbers wrap first
-    for column in shown.columns[1:]:
-        column.max_width = _COLUMN
+    if len(rows.columns) > _FEW:
+        for column in shown.columns[1:]:
+            column.max_width = _COLUMN
     for row in rows.iter_rows():
         shown.add_row(*("" if value is None else str(value) for value in row))
     return shown

@@ -25,10 +25,14 @@ def export(
         Path | None, typer.Option(help="File for the items table: .parquet or .csv.")
     ] = None,
     since: Annotated[
-        datetime | None, typer.Option(formats=TIMES, help="Slates from here on; UTC.")
+        datetime | None,
+        typer.Option(
+            metavar="TIME", formats=TIMES, help="Slates from here on (UTC), such as 2026-11-16."
+        ),
     ] = None,
     until: Annotated[
-        datetime | None, typer.Option(formats=TIMES, help="Slates before this; UTC.")
+        datetime | None,
+        typer.Option(metavar="TIME", formats=TIMES, help="Slates before this (UTC)."),
     ] = None,
     config: ServiceSettings = None,
     store: StoreUrl = None,

@@ -33,8 +33,11 @@ Delimiter = Annotated[
     typer.Option(help="Separates the items of a slate given as text.", rich_help_panel=_PANEL),
 ]
 TimeUnit = Annotated[
-    Literal["s", "ms", "us", "ns"] | None,
-    typer.Option(help="Unit of a numeric time since 1970.", rich_help_panel=_PANEL),
+    Literal["s", "ms", "us", "ns", "order"] | None,
+    typer.Option(
+        help="Unit of a numeric time since 1970, or order: integers that only grow with time.",
+        rich_help_panel=_PANEL,
+    ),
 ]
 
 

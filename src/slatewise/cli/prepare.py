@@ -20,8 +20,10 @@ from slatewise.cli.formats import (
 from slatewise.cli.show import console, progress, table
 from slatewise.data.dataset import SlateDataset
 from slatewise.data.description import split_counts
+from slatewise.data.parsing import ORDER
 from slatewise.data.preparation import prepare as prepare_dataset
 from slatewise.data.reductions import PRESETS, PrepareConfig
+from slatewise.data.report import Problem
 from slatewise.data.split import SplitConfig
 from slatewise.errors import SlatewiseError
 
@@ -29,12 +31,38 @@ _SEVERAL = (
     "Slates have several clicks (rows of one user with the same time, source and slate): each "
     "further click is a choice among the items left, against having had enough."
 )
+_JOINED = (
+    "clicks at later times follow a click on another item of the same slate, and count as further "
+    "clicks on it, at its time. If slates were shown anew for each, give --same-slate 0."
+)
 _AGAIN = (
     "clicks follow a click on the same slate at another time, and are on slates of their own. If "
-    "they are further clicks on one slate, give all its rows the time at which it was shown."
+    "they are further clicks on one slate, give all its rows the time at which it was shown, or, "
+    "where each click has a row, more minutes with --same-slate."
+)
+_GUESSED = (
+    "The integers of column '{column}' lie in the years 1990 to 2040 as {unit} since 1970, and are "
+    "read so. If they are not, give --time-unit s, ms, us, ns or order."
+)
+_ORDER = (
+    "The integers of column '{column}' are taken as an order: nothing is counted in hours, and "
+    "there is no popularity. Of numbers since 1970, give the unit: --time-unit s, ms, us or ns."
+)
+_UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+_COARSE = (
+    "Most interactions have the time of their user's one before. Among them the order of rows in "
+    "the log counts as the order of events: if it is not, log finer times."
+)
+_ONE_GROUP = (
+    "{why}: all items are in one group, 'unknown', and a new item starts as any. If there are "
+    "categories, {remedy}."
 )
 _WHY_NOTHING = (
     "there are too few users, none has more than --prefix interactions, or the log ends earlier."
+)
+_SHORT = (
+    "Few users have more than five interactions: training sees nothing of those held out "
+    "(--prefix 0)."
 )
 _REDUCTIONS, _SPLIT = "Reductions", "Split"
 
@@ -46,8 +74,13 @@ def prepare(
             help="Log: a Parquet, CSV or JSON lines file (.gz, too), or a directory of them."
         ),
     ],
-    items: Annotated[Path, typer.Argument(help="Items table: item_id, group, anything else.")],
-    out: Annotated[Path, typer.Argument(help="Directory of the dataset.")],
+    items: Annotated[
+        Path | None,
+        typer.Argument(
+            help="Items table: item_id, group, anything else. May be left out.", metavar="[ITEMS]"
+        ),
+    ] = None,
+    out: Annotated[Path | None, typer.Argument(help="Directory of the dataset.")] = None,
     preset: Annotated[
         Literal["all", "paper"],
         typer.Option(
@@ -73,6 +106,14 @@ def prepare(
         Literal["each", "first"] | None,
         typer.Option(
             help="Several clicks on a slate: an interaction each, or only the first.",
+            rich_help_panel=_REDUCTIONS,
+        ),
+    ] = None,
+    same_slate: Annotated[
+        float | None,
+        typer.Option(
+            help="Minutes within which clicks in rows of their own, on one slate, are one slate's "
+            "several clicks; 0: at one time only.",
             rich_help_panel=_REDUCTIONS,
         ),
     ] = None,
@@ -113,11 +154,12 @@ def prepare(
         float, typer.Option(help="Share held out for test.", rich_help_panel=_SPLIT)
     ] = 0.05,
     prefix: Annotated[
-        int,
+        int | None,
         typer.Option(
-            help="First interactions of held-out users in training.", rich_help_panel=_SPLIT
+            help="First interactions of held-out users in training; 5, or 0 where users are short.",
+            rich_help_panel=_SPLIT,
         ),
-    ] = 5,
+    ] = None,
     split_seed: Annotated[
         int, typer.Option(help="Seed of the draw of held-out users.", rich_help_panel=_SPLIT)
     ] = 0,
@@ -141,6 +183,7 @@ def prepare(
         "first": first,
         "min_interactions": min_interactions,
         "several_clicks": several_clicks,
+        "same_slate": same_slate,
         "listed_items_only": listed_items_only or None,
         "seed": seed,
     }
@@ -162,12 +205,13 @@ def prepare(
         },
         "options",
     )
+    listed, target = _items_and_out(items, out)
     with progress() as bars, parts_on_ray(ray) as elsewhere:
         dataset = prepare_dataset(
             log,
-            items,
+            listed,
             # Processes of a cluster stand elsewhere.
-            out if ray is None else out.resolve(),
+            target if ray is None else target.resolve(),
             config,
             log_format=log_format,
             items_format=items_format,
@@ -177,7 +221,26 @@ def prepare(
             progress=bars,
         )
     _show(dataset)
-    console.print(f"\nDataset: {out}")
+    if prefix is None and dataset.meta["split"]["prefix"] == 0:
+        console.print(_SHORT, style="bold yellow", soft_wrap=True)
+    console.print(f"\nDataset: {target}")
+
+
+def _items_and_out(items: Path | None, out: Path | None) -> tuple[Path | None, Path]:
+    """Return the items table, which may be left out, and the directory of the dataset."""
+    if out is not None:
+        return items, out
+    if items is None:
+        raise SlatewiseError(
+            "OUT is missing, the directory of the dataset.",
+            "Write: slatewise prepare LOG ITEMS OUT, or without an items table, LOG OUT.",
+        )
+    if items.is_file():
+        raise SlatewiseError(
+            f"{items} is a file, and OUT is missing.",
+            "Write: slatewise prepare LOG ITEMS OUT, or without an items table, LOG OUT.",
+        )
+    return None, items
 
 
 def _method(split: str) -> dict[str, str]:
@@ -208,6 +271,10 @@ def _show(dataset: SlateDataset) -> None:
         account.add_row(
             "  further clicks on a slate", f"{report['clicks_ignored']:,}", "only the first kept"
         )
+    if report["clicks_joined"]:
+        account.add_row(
+            "  clicks on the slate of a row before", f"{report['clicks_joined']:,}", "of one slate"
+        )
     for problem in report["problems"]:
         sign = "−" if problem["drops"] else ""
         details = f"{problem['repair']}; first: {problem['file']}, row {problem['row']:,}"
@@ -233,8 +300,24 @@ def _show_notes(dataset: SlateDataset) -> None:
     """Print what a person should know beside the numbers."""
     report, counts = dataset.meta["report"], dataset.meta["counts"]
     parts = split_counts(dataset)
+    if guessed := dataset.meta["guessed_time_unit"]:
+        column = dataset.meta["input"]["log"]["format"]["time"]
+        note = _ORDER if guessed == ORDER else _GUESSED
+        said = note.format(column=column, unit=_UNITS.get(guessed))
+        console.print(said, style="bold yellow", soft_wrap=True)
+    if not dataset.meta["grouped"]:
+        bare = dataset.meta["input"]["items"] is None
+        why = "There is no items table" if bare else "The items table has no column 'group'"
+        remedy = "give a table with item_id and group" if bare else "--map-items group=COLUMN"
+        note = _ONE_GROUP.format(why=why, remedy=remedy)
+        console.print(note, style="bold yellow", soft_wrap=True)
+    tied = sum(p["count"] for p in report["problems"] if p["what"] == Problem.TIED.what)
+    if 2 * tied > counts["interactions"] - counts["users"]:
+        console.print(_COARSE, style="bold yellow", soft_wrap=True)
     if "further_clicks" in counts:
         console.print(_SEVERAL, style="bold yellow", soft_wrap=True)
+    if joined := report["clicks_joined"]:
+        console.print(f"{joined:,} {_JOINED}", style="bold yellow", soft_wrap=True)
     if later := counts.get("clicks_on_slates_shown_again"):
         console.print(f"{later:,} {_AGAIN}", soft_wrap=True)
     for part, share in (("validation", "valid_share"), ("test", "test_share")):

@@ -7,21 +7,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
 from slatewise.cli.service import TIMES
 from slatewise.cli.show import console, progress, table
+from slatewise.cli.slate_tables import ranked_table, reason_table, slate_table, sum_table
 from slatewise.errors import SlatewiseError
 
 if TYPE_CHECKING:
     from slatewise.data.dataset import SlateDataset
     from slatewise.data.formats import LogFormat
     from slatewise.model.fitted import ItemId
-    from slatewise.slates import RankedItems, Reason, Recommender, Slate, Strategy, bulk
+    from slatewise.slates import Recommender, Strategy, bulk
 
-_BAR = 20
 _USUAL_STRATEGY = "in-slate-thompson"
 _USUAL_K = 20
+_READ_AT_ONCE = 2_000_000
+"""Interactions of a log that is read without being asked for: some seconds."""
 
 
 def recommend(
@@ -38,7 +39,9 @@ def recommend(
     ] = None,
     log: Annotated[
         Path | None,
-        typer.Option(help="Exposure log or dataset to compute popularity from."),
+        typer.Option(
+            help="Exposure log or dataset to compute popularity from; default: the run's dataset."
+        ),
     ] = None,
     mapping: Annotated[
         Path | None,
@@ -47,8 +50,10 @@ def recommend(
     at: Annotated[
         datetime | None,
         typer.Option(
+            metavar="TIME",
             formats=TIMES,
-            help="Time of the slates (UTC); default: right after the last event of --log.",
+            help="Time of the slates (UTC), such as 2026-11-16T09:30; default: right after the "
+            "last event of --log.",
         ),
     ] = None,
     candidates: Annotated[
@@ -70,6 +75,10 @@ def recommend(
         typer.Option("--k", min=1, help="Items in a slate (20), or of the candidates (all)."),
     ] = None,
     exclude: Annotated[str, typer.Option(help="Items not to show to one user: a,b,c.")] = "",
+    source: Annotated[
+        str | None,
+        typer.Option(help="Where they will be shown; by default, where most training slates were."),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Parquet file for the slates of --users.")
     ] = None,
@@ -104,7 +113,7 @@ def recommend(
                 "Leave it out: candidates are ordered by their mean utility.",
             )
     if candidates is not None and clicks is None:
-        _rank_file(run, Path(candidates), users, log, names, at, k, out)
+        _rank_file(run, Path(candidates), users, log, names, at, k, source, out)
         return
     if (clicks is None) == (users is None):
         raise SlatewiseError(
@@ -120,34 +129,37 @@ def recommend(
     recommender = Recommender.load(run)
     if recommender.model.exploration_note and explores(chosen):
         console.print(recommender.model.exploration_note)
-    popularity = _refresh(recommender, log, names, at)
+    popularity = _refresh(recommender, run, log, names, at)
     if users is not None and target is not None:
         about = {"run": str(run.resolve()), "popularity": popularity}
-        _for_all(recommender, users, names, target, chosen, length, seed or 0, about, device)
+        asked = chosen, length, seed or 0, source
+        _for_all(recommender, users, names, target, *asked, about, device)
         return
     if candidates is not None:
         ranked = recommender.rank(
-            _ids(recommender, candidates), _ids(recommender, clicks or ""), k=k
+            _ids(recommender, candidates), _ids(recommender, clicks or ""), k=k, source=source
         )
-        console.print(_ranked(ranked))
+        console.print(ranked_table(ranked))
         _print_ignored(ranked.unknown, ranked.left_out)
-        _print_missing(recommender, slates_known=False, popularity_known=popularity is not None)
+        known = popularity is not None
+        _print_missing(recommender, slates_known=False, popularity_known=known, lists=True)
         return
     slate = recommender.recommend(
         _ids(recommender, clicks or ""),
         length,
         strategy=chosen,
         exclude=_ids(recommender, exclude),
+        source=source,
         seed=seed,
     )
     if explain:
         reasons = recommender.explain(slate)
-        console.print(_reasons(reasons))
-        console.print(_sums(reasons))
+        console.print(reason_table(reasons))
+        console.print(sum_table(reasons))
         own = recommender.model.posterior.parts.relevance
         console.print(f"{own.name}: {own.words}", style="dim")
     else:
-        console.print(_shown(slate))
+        console.print(slate_table(slate))
     _print_ignored(slate.unknown)
     _print_missing(recommender, slates_known=False, popularity_known=popularity is not None)
     console.print(f"\n{slate.strategy}, seed {slate.seed}", style="dim")
@@ -160,17 +172,6 @@ def _print_ignored(unknown: "list[ItemId]", left_out: "Sequence[ItemId]" = ()) -
             console.print(f"{what}: {', '.join(map(str, items))}", style="dim")
 
 
-def _ranked(ranked: "RankedItems") -> Table:
-    """Show given items in their order."""
-    result = table("In the order of their utility", "item", "group", "utility", "probability")
-    result.columns[1].justify = "left"
-    columns = (ranked.items, ranked.groups, ranked.utilities, ranked.probabilities)
-    for item, group, utility, probability in zip(*columns, strict=True):
-        shown = f"{utility:.4f}".replace("-", "−")
-        result.add_row(str(item), group, shown, f"{probability:.4f}")
-    return result
-
-
 def _rank_file(
     run: Path,
     candidates: Path,
@@ -179,6 +180,7 @@ def _rank_file(
     names: "LogFormat | None",
     at: datetime | None,
     k: int | None,
+    source: str | None,
     out: Path | None,
 ) -> None:
     """Order the candidates of a file of users."""
@@ -186,17 +188,20 @@ def _rank_file(
 
     target = _new_file(out)
     recommender = Recommender.load(run)
-    popularity = _refresh(recommender, log, names, at)
+    popularity = _refresh(recommender, run, log, names, at)
     with ExitStack() as stack:
         is_log, visitors = _visitors(recommender, users, names, stack) if users else (False, None)
         report = stack.enter_context(progress())
         asked = bulk.read_candidates(candidates, type(recommender.items.ids[0]))
-        counts = bulk.rank_to_file(recommender, asked, visitors, target, k=k, progress=report)
+        counts = bulk.rank_to_file(
+            recommender, asked, visitors, target, k=k, progress=report, source=source
+        )
     result = table("Ranked", "", "count")
     for what, count in counts.items():
         result.add_row(what, f"{count:,}")
     console.print(result)
-    _print_missing(recommender, slates_known=is_log, popularity_known=popularity is not None)
+    known = popularity is not None
+    _print_missing(recommender, slates_known=is_log, popularity_known=known, lists=True)
     console.print(f"\nRanked: {target}")
 
 
@@ -224,13 +229,18 @@ def _new_file(out: Path | None) -> Path:
 
 def _refresh(
     recommender: "Recommender",
+    run: Path,
     log: Path | None,
     names: "LogFormat | None",
     at: datetime | None,
 ) -> dict[str, Any] | None:
-    """Update popularity from a log; return the log's hash and the time, for the file of slates."""
+    """Update popularity from a log, or from what the run was trained on if that is still there.
+
+    Returns the log's hash and the time, for the file of slates.
+    """
     from slatewise.slates import logs  # noqa: PLC0415 (torch is slow to load)
 
+    log = log or _log_of(run, recommender)
     if log is None:
         return None
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
@@ -242,6 +252,19 @@ def _refresh(
         return {"log": dataset.content_hash, "time": time}
 
 
+def _log_of(run: Path, recommender: "Recommender") -> Path | None:
+    """Return the dataset of a run if a term needs it; None if it is gone or large."""
+    from slatewise.training import runs  # noqa: PLC0415 (torch is slow to load)
+
+    if not recommender.model.terms.with_state:
+        return None
+    try:
+        dataset = runs.dataset_of(run)
+    except SlatewiseError:
+        return None
+    return dataset.path if dataset.num_interactions <= _READ_AT_ONCE else None
+
+
 def _for_all(
     recommender: "Recommender",
     users: Path,
@@ -250,6 +273,7 @@ def _for_all(
     strategy: "Strategy",
     k: int,
     seed: int,
+    source: str | None,
     about: dict[str, Any],
     device: str,
 ) -> None:
@@ -259,7 +283,8 @@ def _for_all(
 
     ranker = None
     if device != "cpu":
-        ranker, about = BatchRanker(recommender.model, device), about | {"device": device}
+        ranker = BatchRanker(recommender.model, device, recommender.ranker)
+        about |= {"device": device}
     with ExitStack() as stack:
         is_log, visitors = _visitors(recommender, users, names, stack)
         report = stack.enter_context(progress())
@@ -273,6 +298,7 @@ def _for_all(
             about=about | {"posterior": runs.fingerprint(Path(about["run"]))},
             progress=report,
             ranker=ranker,
+            source=source,
         )
     result = table("Slates", "", "count")
     result.add_row("users", f"{len(visitors.users):,}")
@@ -293,15 +319,19 @@ def _print_repairs(dataset: "SlateDataset") -> None:
 
 
 def _print_missing(
-    recommender: "Recommender", *, slates_known: bool, popularity_known: bool
+    recommender: "Recommender", *, slates_known: bool, popularity_known: bool, lists: bool = False
 ) -> None:
-    """Print which inputs of the ranking are missing."""
+    """Print which inputs of the ranking are missing: of all items, or of given lists."""
     model, missing = recommender.model, list[str]()
     if not popularity_known:
-        missing += [f"{name} (items count as new; give --log)" for name in model.terms.with_state]
+        missing += [
+            f"{name} (items count as new; give --log)"
+            for name, term in model.terms.with_state.items()
+            if lists or term.ranks == "all items" or term.candidates
+        ]
     if not slates_known:
         missing += [f"{name} beyond the clicks" for name in model.terms.that_rank("items met")]
-        missing += ["slates without a click"] * bool(model.config.evidence)
+        missing += ["slates without a click (give --users a log)"] * bool(model.config.evidence)
     if missing:
         console.print(f"Not known here: {', '.join(missing)}.", style="dim")
 
@@ -312,55 +342,3 @@ def _ids(recommender: "Recommender", text: str) -> list[int | str]:
         return list(names)
     # A name that is no number cannot be an item; as text it is reported as unknown.
     return [int(name) if name.lstrip("-").isdigit() else name for name in names]
-
-
-def _shown(slate: "Slate") -> Table:
-    result = table("Slate", "item", "group", "relevance", "uncertainty")
-    result.columns[1].justify = "left"
-    result.columns[3].justify = "left"
-    most = float(slate.uncertainty.max(initial=0)) or 1.0
-    for item, group, relevance, spread in zip(
-        slate.items, slate.groups, slate.relevance, slate.uncertainty, strict=True
-    ):
-        bar = "█" * round(_BAR * spread / most)
-        result.add_row(str(item), group, f"{relevance:.4f}", f"{spread:.4f} {bar}")
-    return result
-
-
-def _reasons(reasons: "list[Reason]") -> Table:
-    result = table(
-        "Slate",
-        "item",
-        "group",
-        "relevance",
-        "±",
-        "shown as",
-        "rank 10–90 %",
-        "nearest click",
-        "views",
-    )
-    for reason in reasons:
-        low, _, high = (">200" if rank is None else str(rank) for rank in reason.ranks)
-        near = "" if reason.nearest_click is None else str(reason.nearest_click)
-        result.add_row(
-            str(reason.item),
-            reason.group,
-            f"{reason.relevance:.4f}",
-            f"{reason.uncertainty:.4f}",
-            reason.shown_as,
-            f"{low}–{high}",
-            near,
-            f"{reason.views:,}",
-        )
-    return result
-
-
-def _sums(reasons: "list[Reason]") -> Table:
-    """Show what each part adds to the utility of each item."""
-    adds = reasons[0].adds if reasons else {}
-    result = table("\nUtility, term by term", "item", *adds, "sum")
-    for reason in reasons:
-        values = list(reason.adds.values())
-        shown = [f"{value:+.3f}".replace("-", "−") for value in (*values, sum(values))]
-        result.add_row(str(reason.item), *shown)
-    return result

@@ -1,4 +1,4 @@
-"""`slatewise repair`: put the store of a service right after a wrong clock."""
+"""`slatewise repair`: repair the store of a service after a wrong clock."""
 
 from slatewise.cli.service import (
     ServiceDirectory,
@@ -13,7 +13,7 @@ from slatewise.cli.show import console
 def repair(
     directory: ServiceDirectory, config: ServiceSettings = None, store: StoreUrl = None
 ) -> None:
-    """Put a stopped service right: times from the future, and traces of erased people."""
+    """Repair a stopped service: times in the future, and traces of erased people."""
     from slatewise.service.upkeep.repair import repair as repair_service  # noqa: PLC0415 (torch)
 
     with opened_store(directory, read_settings(config, store)) as opened:

@@ -43,5 +43,6 @@ def _headlines(report: "Report") -> Table:
     result.columns[0].max_width = _QUESTION
     for shown in report.studies:
         for finding in shown.result.findings:
-            result.add_row(finding.question, finding.interval(), finding.agreement)
+            verdict = finding.agreement.replace("cannot tell", "undecided")
+            result.add_row(finding.question, finding.interval(), verdict)
     return result

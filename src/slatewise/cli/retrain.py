@@ -28,6 +28,7 @@ def retrain(
     """Train on the latest weeks, evaluate on the newest day, and serve the model if no worse."""
     from slatewise.service.nights import retrain as retrain_service  # noqa: PLC0415
     from slatewise.service.settings import ServiceConfig  # noqa: PLC0415 (torch is slow to load)
+    from slatewise.service.upkeep.repair import compact_items  # noqa: PLC0415
 
     settings = ServiceConfig.read(config)
     end = time.time_ns() // 1_000 if now is None else _moment(now)
@@ -42,6 +43,7 @@ def retrain(
             fresh=fresh,
             progress=bars,
         )
+        compact_items(directory, store)  # as a night of `serve` does
     if as_json:
         typer.echo(json.dumps([night.to_json() for night in nights], indent=2))
     else:

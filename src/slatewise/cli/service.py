@@ -27,7 +27,7 @@ StoreUrl = Annotated[
 
 
 def read_settings(config: Path | None, store: str | None) -> "ServiceConfig":
-    """Read the settings of a service; a URL of the store goes before theirs."""
+    """Read the settings of a service; a store URL given here overrides theirs."""
     from slatewise.service.settings import ServiceConfig  # noqa: PLC0415 (torch is slow to load)
 
     settings = ServiceConfig.read(config)

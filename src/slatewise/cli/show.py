@@ -89,7 +89,7 @@ def bars() -> Iterator[Progress]:
 
 @contextmanager
 def progress(seconds: float = math.inf) -> Iterator[Callable[[str, int, int | None], None]]:
-    """Show a bar per stage on standard error, gone when the work is done.
+    """Show a progress bar per stage on standard error, removed at the end.
 
     It yields a function of a stage, the amount done and the total, if known. Without a terminal,
     print a line every `seconds`.

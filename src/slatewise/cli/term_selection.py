@@ -16,7 +16,7 @@ from slatewise.errors import SlatewiseError
 if TYPE_CHECKING:
     from slatewise.model.config import ModelConfig
     from slatewise.model.item_features import ItemFeatures
-    from slatewise.selection import CandidateResult, Choice, Comparison, Selection
+    from slatewise.selection import CandidateResult, Comparison, ModelChoice, Selection
     from slatewise.training.config import TrainingConfig
 
 
@@ -61,7 +61,7 @@ def choose(
     item_features: "ItemFeatures | None",
     files: SelectionFiles,
     seed: int,
-) -> "tuple[Choice, Selection | None]":
+) -> "tuple[ModelChoice, Selection | None]":
     """Choose terms and print why, or take the terms of the run to be resumed."""
     from slatewise.selection import read_choice, select  # noqa: PLC0415 (torch is slow to load)
 
@@ -94,7 +94,7 @@ def choose(
 
 @contextmanager
 def _trials() -> Iterator[Callable[[str, int, int], None]]:
-    """Show on standard error what is tried, how far it is, and how long it may take yet.
+    """Show on standard error what is tried, its progress and the time left.
 
     A bar on a terminal, and a line for each trial elsewhere.
     """
@@ -123,9 +123,9 @@ def _trials() -> Iterator[Callable[[str, int, int], None]]:
 
 
 def _account(found: "Selection") -> Table:
-    """Show every candidate with its gain beside all others."""
+    """Show every candidate with its gain over the model without it."""
     judged = f"{found.about['judged_interactions']:,} interactions"
-    title = f"What a term gains, in nats per interaction, beside all others ({judged})"
+    title = f"Gain of each term over the model without it, in nats ({judged})"
     result = table(title, "term", "gain", "interval", "")
     for one in found.results:
         result.add_row(one.name, *_gain(one), "kept" if one.kept else "not kept")
@@ -135,7 +135,7 @@ def _account(found: "Selection") -> Table:
 
 
 def _comparisons(found: "Selection") -> Table:
-    """Show the chosen model beside all else on the same interactions."""
+    """Compare the chosen model with the alternatives on the same interactions."""
     title = "What the chosen model gains over others, on the same interactions"
     result = table(title, "over", "their log-likelihood", "gain", "interval")
     for one in found.comparisons:

@@ -21,12 +21,12 @@ from slatewise.errors import SlatewiseError, install_remedy
 from slatewise.model.registry import DYNAMICS, PRIORS, RELEVANCES, one_of
 
 if TYPE_CHECKING:
-    from slatewise.model.config import ModelConfig
     from slatewise.model.fitted import SlateModel
     from slatewise.training.loop import Progress as State
-    from slatewise.training.sizes import LogSize
 
 _SECONDS_BETWEEN_LINES = 10.0
+_FEW_HELD_OUT = 300
+"""Validation interactions below which a fit depends on who happened to be held out."""
 
 
 def train(
@@ -54,7 +54,7 @@ def train(
     ] = None,
     terms: Annotated[
         str | None,
-        typer.Option(help="Terms of the utility, such as bias,history; none is the paper's model."),
+        typer.Option(help="Terms of the utility, such as bias,history; or none."),
     ] = None,
     auto: Annotated[
         bool,
@@ -91,12 +91,15 @@ def train(
     peers = joined_peers(ray, workers, device, auto=auto)
     # Torch takes a second to load: only commands that need it pay.
     from slatewise.cli.item_features import read_item_features  # noqa: PLC0415
-    from slatewise.evaluation import ModelRecommender, calibrate, settle_candidates  # noqa: PLC0415
     from slatewise.model.config import ModelConfig  # noqa: PLC0415
-    from slatewise.model.likelihood import exposure_weights  # noqa: PLC0415
-    from slatewise.training import StoppedError, fit, runs, sizes  # noqa: PLC0415
+    from slatewise.model.parts import require_device  # noqa: PLC0415
+    from slatewise.selection import finish_fit, plan_fit, with_usual_likelihood  # noqa: PLC0415
+    from slatewise.training import StoppedError, fit, runs  # noqa: PLC0415
     from slatewise.training.config import TrainingConfig  # noqa: PLC0415
 
+    if not auto and peers.rank == 0:  # before what takes minutes; --auto has checks of its own
+        require_device(device)
+        runs.require_room(run, resume=resume)
     document = _read_settings(config)
     asked = {
         "likelihood": likelihood,
@@ -110,23 +113,22 @@ def train(
     model = ModelConfig.build(document.get("model", {}) | chosen, f"{config or 'options'}, [model]")
     training = TrainingConfig.build(document.get("training", {}), f"{config}, [training]")
     opened = SlateDataset.open(dataset)
-    size = sizes.LogSize.of(opened)
-    model = _with_usual_likelihood(model, size)
-    if model.likelihood == "source-aware":
-        _show_exposure(exposure_weights(model, opened.source_names), given=model.exposure)
+    model, notes = with_usual_likelihood(opened, model)
     described = read_item_features(opened, item_features, features)
     selection = None
-    if auto and _can_choose(size):
+    if auto and _can_choose(opened):
         require_cpu(device)
         files = selection_files(run, resume=resume)
         with _stopping_cleanly(KeyboardInterrupt, run):
             choice, selection = choose(opened, model, training, described, files, seed)
         model, described = choice.model, described if choice.described else None
         resume = files.begun
-    elif not size.clicks_only:
-        model = _with_usual_terms(model, opened, device)
-    training = sizes.with_optimisation(training, model, opened)
-    model, training = sizes.settled(model, training, size)
+    plan = plan_fit(opened, model, training, device=device)
+    for note in (*notes, *plan.notes):
+        console.print(note)
+    if plan.model.terms and not model.is_given("terms"):
+        console.print("--terms none trains without terms; --auto chooses them by held-out data.")
+    _warn_of_few(opened)
     board = _Board(run / "tensorboard") if tensorboard else None
 
     def observe(at: "State") -> None:
@@ -139,13 +141,12 @@ def train(
         if board is not None:
             board.show(at)
 
-    with _Bar(model.name, training.patience) as bar, _stopping_cleanly(StoppedError, run):
-        fitted = (
-            partial(fit, device=device, peers=peers) if ray is None else on_ray(ray, workers)
-        )(
+    with _Bar(plan.model.name, plan.training.patience) as bar, _stopping_cleanly(StoppedError, run):
+        here = partial(fit, device=device, peers=peers, doing=bar.tell)
+        fitted = (here if ray is None else on_ray(ray, workers))(
             opened,
-            model,
-            training,
+            plan.model,
+            plan.training,
             seed=seed,
             item_features=described,
             run=run,
@@ -154,10 +155,7 @@ def train(
         )
     if peers.rank > 0:  # the first writes and tells
         return
-    calibration = calibrate(ModelRecommender(fitted, log=opened), opened)
-    recalls = settle_candidates(fitted, opened, seed=seed)
-    runs.update(run, calibration=calibration.to_json(), terms=fitted.terms.to_json())
-    _show_outcome(fitted, recalls)
+    _show_outcome(fitted, finish_fit(fitted, opened, seed=seed, run=run))
     console.print(f"\nRun: {run}")
 
 
@@ -174,12 +172,13 @@ def _read_settings(config: Path | None) -> dict[str, Any]:
 
 def _show_outcome(fitted: "SlateModel", recalls: dict[int, float]) -> None:
     """Print what training measured, and what its user should know."""
-    account, metrics = table(fitted.config.name, "", ""), fitted.metrics
+    console.print(fitted.config.name, style="bold", soft_wrap=True)
+    account, metrics = table("", "", ""), fitted.metrics
     # Where slates have several clicks, training also learns when users stop; `evaluate` leaves
     # that out, so that each click is judged alike, and so does the pool with a network.
     apart = fitted.posterior.pool is None and "enough" in fitted.config.terms
     whole = " with enough" if apart else ""
-    score = f"{metrics['validation_log_likelihood']:.4f}"
+    score = f"{metrics['validation_log_likelihood']:.4f}".replace("-", "−")
     account.add_row(f"validation log-likelihood{whole}", score)
     account.add_row("epochs", f"{metrics['epochs']:,}")
     account.add_row("best epoch", f"{metrics['best_epoch']:,}")
@@ -190,54 +189,45 @@ def _show_outcome(fitted: "SlateModel", recalls: dict[int, float]) -> None:
     console.print(account)
     if metrics["warning"]:
         console.print(f"Warning: {metrics['warning']}")
-    for note in (note for term in fitted.terms.by_name.values() for note in term.notes):
+    notes = [note for term in fitted.terms.by_name.values() for note in term.notes]
+    for note in dict.fromkeys(notes):  # two networks read the same columns
         console.print(note)
     if fitted.exploration_note:
         console.print(fitted.exploration_note)
 
 
-def _can_choose(size: "LogSize") -> bool:
-    """Return whether a log can tell terms apart, and print it where it cannot."""
-    if size.clicks_only:
+def _can_choose(dataset: SlateDataset) -> bool:
+    """Return whether terms can be chosen for a log; print why not if it has only clicks."""
+    from slatewise.training.sizes import LogSize  # noqa: PLC0415 (torch is slow to load)
+
+    clicks_only = LogSize.of(dataset).clicks_only
+    if clicks_only:
         console.print(
-            "Nothing was declined in this log to choose terms by: it gets the usual ones."
+            "This log has clicks alone, by which terms cannot be chosen: it gets the usual ones."
         )
-    return not size.clicks_only
+    return not clicks_only
+
+
+def _warn_of_few(dataset: SlateDataset) -> None:
+    """Warn if little decides when training ends and how much terms count."""
+    held_out = int((dataset.valid_end - dataset.train_end).sum())
+    if 0 < held_out < _FEW_HELD_OUT:
+        remedy = " or a smaller --prefix" if dataset.meta["split"]["prefix"] else ""
+        console.print(
+            f"Warning: only {held_out:,} validation interactions decide when training ends and how "
+            f"much terms count. Prepare with a larger --valid-share{remedy}."
+        )
 
 
 def _terms(option: str | None) -> tuple[str, ...] | None:
-    """Read the names of terms; None where nothing was said."""
+    """Read the names of terms; None if none were given."""
     if option is None:
         return None
     return () if option == "none" else tuple(name.strip() for name in option.split(","))
 
 
-def _with_usual_likelihood(model: "ModelConfig", size: "LogSize") -> "ModelConfig":
-    """Return the model with the likelihood that suits a log, and print why if it was not given."""
-    from slatewise.training import TrainingConfig, sizes  # noqa: PLC0415 (torch is slow to load)
-
-    found = sizes.with_likelihood(model, size)
-    if found != model:
-        console.print("Every slate is one clicked item: the likelihood is all-item.")
-        if not sizes.settled(found, TrainingConfig(), size)[0].repeats:
-            console.print("No user clicks an item twice: a click is compared with what is left.")
-    return found
-
-
-def _with_usual_terms(model: "ModelConfig", dataset: SlateDataset, device: str) -> "ModelConfig":
-    """Return the model with the usual terms if none were given, and print which these are."""
-    from slatewise.training import sizes  # noqa: PLC0415 (torch is slow to load)
-
-    found, missing = sizes.with_terms(model, dataset, device)
-    if found != model:
-        line = f"Terms, as the log has what they need: {', '.join(found.terms)}"
-        line += "".join(f"; no {name}: {why}" for name, why in missing.items())
-        console.print(f"{line}. Without any: --terms none; chosen for this log: --auto.")
-    return found
-
-
 def _exposure(options: list[str] | None) -> dict[str, float] | None:
-    """Read `source=weight` options; None for none."""
+    """Read `source=weight` options, or return None without any."""
     if not options:
         return None
     weights = {}
@@ -255,14 +245,6 @@ def _exposure(options: list[str] | None) -> dict[str, float] | None:
     return weights
 
 
-def _show_exposure(weights: dict[str, float], given: dict[str, float] | None) -> None:
-    """Print how much slates of each source count, and why where that is not given."""
-    line = "Exposure: " + ", ".join(f"{name}={weight:g}" for name, weight in weights.items())
-    if given is None:
-        line += " (by default search counts, or all sources where none is called search)"
-    console.print(line)
-
-
 @contextmanager
 def _stopping_cleanly(stopped: type[BaseException], run: Path) -> Iterator[None]:
     """Turn an interrupt into the exit code of Ctrl-C, and print how to resume."""
@@ -274,7 +256,7 @@ def _stopping_cleanly(stopped: type[BaseException], run: Path) -> Iterator[None]
 
 
 class _Bar:
-    """A line that shows where training stands; without a terminal, a line every ten seconds."""
+    """A progress line of training; without a terminal, a new line every ten seconds."""
 
     def __init__(self, name: str, patience: int) -> None:
         terminal = Console(stderr=True)
@@ -291,11 +273,18 @@ class _Bar:
         self._task = self._bars.add_task(name)
         self._printed = time.monotonic()
 
+    def tell(self, what: str) -> None:
+        """Show what is done before the first step."""
+        self._bars.update(self._task, description=what)
+        if self._bars.disable:
+            print(f"{self._name}: {what}", file=sys.stderr, flush=True)
+
     def show(self, at: "State") -> None:
-        """Show where training stands."""
+        """Show the progress of training."""
         text = f"stage {at.stage + 1} epoch {at.epoch + 1}"
         if at.history and at.history[-1]["stage"] == at.stage:  # a new stage has no best yet
-            text += f" · {at.history[-1]['validation']:.4f}, best {at.best:.4f}"
+            reached, best = at.history[-1]["validation"], at.best
+            text += f" · {reached:.4f}, best {best:.4f}".replace("-", "−")
             text += f" · patience {self._patience - at.since_best}"
         self._bars.update(self._task, description=text, completed=at.step, total=at.steps)
         if self._bars.disable and time.monotonic() - self._printed >= _SECONDS_BETWEEN_LINES:

@@ -13,7 +13,7 @@ LOCAL: Final = "local"
 
 
 def ray_module() -> Any:
-    """Return Ray, or say how to install it."""
+    """Return Ray, or raise an error with how to install it."""
     try:
         return import_module("ray")
     except ImportError as error:

@@ -1,4 +1,8 @@
-"""Independent tasks, side by side on a cluster."""
+"""Independent tasks, side by side on a cluster.
+
+After an error, tasks that were begun end by themselves, or with the program: Ray 2.60 ends the
+whole program if a task is cancelled while its result is on the way.
+"""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -20,39 +24,26 @@ def run_on_cluster(
     jobs: int,
     finished: Callable[[], None] = lambda: None,
 ) -> None:
-    """Do `work` on all tasks, `jobs` at a time; `finished` hears of each.
+    """Run `work` on all tasks, `jobs` at a time; call `finished` after each.
 
     Files that tasks write must be on storage that all machines share. A task whose process dies
-    is begun again elsewhere. The first error ends all of them.
+    is begun again elsewhere. After the first error no further task is begun.
     """
     ray = ray_module()
     remote = ray.remote(work_on).options(num_cpus=1, max_retries=ATTEMPTS)
     waiting = list(tasks)
     running: list[Any] = []
-    try:
-        while waiting or running:
-            while waiting and len(running) < jobs:
-                running.append(remote.remote(work, waiting.pop(0)))
-            done, running = ray.wait(running, num_returns=1)
-            result_of(ray, done[0])
-            finished()
-    finally:
-        for task in running:
-            ray.cancel(task, force=True)
+    while waiting or running:
+        while waiting and len(running) < jobs:
+            running.append(remote.remote(work, waiting.pop(0)))
+        done, running = ray.wait(running, num_returns=1)
+        result_of(ray, done[0])
+        finished()
 
 
-def map_on_cluster(
-    work: Callable[[TaskT], ResultT], tasks: Sequence[TaskT], *, cpus: float = 1
-) -> list[ResultT]:
+def map_on_cluster(work: Callable[[TaskT], ResultT], tasks: Sequence[TaskT]) -> list[ResultT]:
     """Return what `work` makes of each task, in their order."""
-    ray = ray_module()
-    remote = ray.remote(work_on).options(num_cpus=cpus, max_retries=ATTEMPTS)
-    begun = [remote.remote(work, task) for task in tasks]
-    try:
-        return [result_of(ray, one) for one in begun]
-    finally:
-        for one in begun:
-            ray.cancel(one, force=True)
+    return list(iterate_on_cluster(work, tasks))
 
 
 def iterate_on_cluster(
@@ -63,16 +54,12 @@ def iterate_on_cluster(
     remote = ray.remote(work_on).options(num_cpus=1, max_retries=ATTEMPTS)
     ahead = 2 * int(ray.cluster_resources().get("CPU", 1))
     begun: deque[Any] = deque()
-    try:
-        for task in tasks:
-            begun.append(remote.remote(work, task))
-            if len(begun) >= ahead:
-                yield result_of(ray, begun.popleft())
-        while begun:
+    for task in tasks:
+        begun.append(remote.remote(work, task))
+        if len(begun) >= ahead:
             yield result_of(ray, begun.popleft())
-    finally:
-        for one in begun:
-            ray.cancel(one, force=True)
+    while begun:
+        yield result_of(ray, begun.popleft())
 
 
 def work_on(work: Callable[[TaskT], ResultT], task: TaskT) -> ResultT:

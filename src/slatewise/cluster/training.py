@@ -35,18 +35,18 @@ class TrainingWorker:
         return os.getpid()
 
     def address(self) -> str:
-        """Return where the others can meet this one: a free port of its machine."""
+        """Return the address at which other workers can join: a free port of this machine."""
         ray = ray_module()
         with socket.socket() as free:
             free.bind(("", 0))
             return f"tcp://{ray.util.get_node_ip_address()}:{free.getsockname()[1]}"
 
     def progress(self) -> Progress | None:
-        """Return where training stands."""
+        """Return the progress of training."""
         return self._progress
 
     def train(self, rank: int, size: int, address: str, job: "TrainingJob") -> None:
-        """Train beside the other workers."""
+        """Train together with the other workers."""
         peers = Peers.join(rank, size, address)
         try:
             fit(
@@ -89,7 +89,7 @@ class TrainingJob:
         observer: Observer = lambda progress: None,
         notice: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """Train with a number of workers; where some die, go on from the checkpoint with new ones.
+        """Train with several workers; if some die, resume from the checkpoint with new ones.
 
         Dataset and run must be on storage that all machines share.
         """
@@ -107,8 +107,9 @@ class TrainingJob:
                         f"workers failed {RESTARTS + 1} times: {error}",
                         "Give them more memory or have fewer; then go on with --resume.",
                     ) from error
-                notice("A worker was lost: new ones go on from the checkpoint.")
                 self.resume = (self.run / runs.CHECKPOINT).exists()
+                start = "go on from the checkpoint" if self.resume else "begin anew"
+                notice(f"A worker was lost: new ones {start}.")
 
     def _attempt(self, ray: Any, size: int, observer: Observer) -> None:
         # Two threads: one trains, the other tells how far it is.
