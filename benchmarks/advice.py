@@ -5,13 +5,15 @@ alone whether greedy or in-slate Thompson slates bring more clicks. Then both se
 with the same users to itself and training every night on its own slates, and are judged by exact
 click probabilities, paired by user. The advice is right if what it names has the higher click
 rate; where it has not, and the two cannot be told apart (a 95 % interval over users with 0 in it),
-the row says so. Worlds differ in what should matter: lives of items, how much they differ in
-quality, catalogue, groups, and share of search. In a third of them exploring was expected to pay:
+the row says so. What is expected has an interval that should hold what happens in 95 of 100. Worlds
+differ in what should matter: lives of items, how much they differ in quality, catalogue, groups,
+and share of search. In a third of them exploring was expected to pay:
 few people, no search, items of one group that differ in quality and come and go (`PAYING`). Each
 world is drawn from several seeds. Right answers are counted apart by whether exploring paid, beside
 what always saying greedy would have scored.
 """
 
+import math
 import tempfile
 import time
 from functools import partial
@@ -20,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from harness import Row, Target, kept, parse, parser, report
+from harness import Row, Target, circumstances, kept, parse, parser, report
 from slatewise.evaluation.advice import AdviceConfig, advise
 from slatewise.experiments.days import retrain
 from slatewise.experiments.model_policy import ModelPolicy, ServedModel
@@ -169,6 +171,7 @@ def advised(name: str, seed: int) -> Row:
         "expected_low": float(gain.low),
         "expected_high": float(gain.high),
         "advice_minutes": (time.process_time() - started) / 60,
+        "commit": circumstances()["commit"],
     }
 
 
@@ -191,6 +194,10 @@ def hits(rows: list[Row]) -> dict[str, Any]:
     return {
         "rows": len(rows),
         "right": sum(row["right"] for row in rows),
+        "right_interval": wilson(sum(row["right"] for row in rows), len(rows)),
+        "sure": sum(row["sure"] for row in rows),
+        "right_where_sure": sum(row["sure"] and row["right"] for row in rows),
+        "within": sum(row["expected_low"] <= row["actual"] <= row["expected_high"] for row in rows),
         "clearly_wrong": sum(row["clear"] and not row["right"] for row in rows),
         "paid": len(paid),
         "right_where_paid": sum(row["right"] for row in paid),
@@ -201,6 +208,14 @@ def hits(rows: list[Row]) -> dict[str, Any]:
         "forgone": float(np.mean([0.0 if row["right"] else abs(row["actual"]) for row in rows])),
         "forgone_by_greedy": float(np.mean([max(0.0, row["actual"]) for row in rows])),
     }
+
+
+def wilson(hits: int, count: int) -> tuple[float, float]:
+    """Return Wilson's 95 % interval of a share."""
+    z = 1.959964
+    centre = (hits + z**2 / 2) / (count + z**2)
+    reach = z / (count + z**2) * math.sqrt(hits * (count - hits) / count + z**2 / 4)
+    return centre - reach, centre + reach
 
 
 def main() -> None:
@@ -221,9 +236,15 @@ def main() -> None:
         **{"actual": "{:+.4f}", "interval": "{}", "answer": "{}", "minutes": "{:.1f}"},
     }
     found = hits(rows)
+    low, high = found["right_interval"]
     title = (
         f"Advice beside what happened: {found['right']} of {len(rows)} right, "
         f"{found['clearly_wrong']} clearly wrong; always greedy {found['always_greedy']}"
+    )
+    print(
+        f"Right: {low:.0%} to {high:.0%}. Sure in {found['sure']}, of which "
+        f"{found['right_where_sure']} are right. What happened lies in {found['within']} of "
+        f"{len(rows)} intervals."
     )
     targets = [Target("right", found["right"], 0.8 * len(rows), at_least=True)]
     report(options, title, columns, rows, targets, hits=found)

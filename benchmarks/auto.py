@@ -23,7 +23,7 @@ MINIATURE = {
     "users": 120,
     "PRESET": "tiny",
     "SETTINGS": (
-        "[model]\ndimensions = 2\ndynamics = 'linear'\nevidence = ['search', 'recommendation']\n"
+        "[model]\ndimensions = 3\ndynamics = 'linear'\nevidence = ['search', 'recommendation']\n"
         "terms = ['co_clicks', 'history', 'popularity', 'propensity', 'source']\n"
         "[training]\nmax_epochs = 1\nbatch_users = 100\n"
     ),

@@ -72,9 +72,9 @@ def _load(home: Path, name: str, kind: str, *options: str) -> Row:
     shop, log = str(home / f"{name}-{kind}"), str(home / f"{name}.parquet")
     command = ("load", shop, log, "--items", f"{home}/news", *options)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    taken, peak = slatewise(*command)
+    taken, peak, _ = slatewise(*command)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    again, _ = slatewise(*command)
+    again = slatewise(*command).seconds
     count = pl.scan_parquet(log).select(pl.len()).collect().item()
     return {
         "store": kind,

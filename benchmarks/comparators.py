@@ -3,22 +3,24 @@
 A log of clicks alone is fitted by `train --likelihood all-item` and judged by how often the next
 click of test users is among the first 20 of all items. A log with slates is fitted by
 `train --auto` and judged by the log-likelihood of what test users did, after calibration.
-Comparators have the same split and see the same past; nobody is tuned. `gain` is the model minus
-the other, paired by user, with its 95 % interval. Logs are a demo world, or folders with
-log.parquet and items.parquet (`--log DIR`, as often as you like), split by user: a tenth each for
-validation and test, after five interactions.
+Comparators have the same split and see the same past. Each is fitted with `--trials` settings, of
+which the validation part chooses; the model has one, its defaults, or what `--auto` tries. `gain`
+is the model minus the other, paired by user, with its 95 % interval. Logs are a demo world, or
+folders with log.parquet and items.parquet (`--log DIR`, as often as you like), split by user, a
+tenth each for validation and test, after five interactions, or by time (`--by-time`).
 """
 
 import io
 import tempfile
 import time
-from collections.abc import Iterator
+from argparse import Namespace
 from contextlib import redirect_stdout
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from harness import Row, Target, parse, parser, report
+from harness import Row, Target, kept, parse, parser, report
 from slatewise import ModelRecommender, SlateDataset, evaluate, load
 from slatewise.cli import app
 from slatewise.data.preparation import prepare
@@ -40,15 +42,19 @@ MINIATURE = {
     "AUTO": (),
     "EPOCHS": 1,
     "ROUNDS": 5,
-    "seeds": 1,
+    "seeds": [0],
+    "trials": 2,
 }
 
 
 def main() -> None:
     """Compare on every log, with every seed."""
     arguments = parser(__doc__)
-    arguments.add_argument("--seeds", type=int, default=3)
+    arguments.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    arguments.add_argument("--trials", type=int, default=8)
     arguments.add_argument("--log", type=Path, action="append", default=[])
+    arguments.add_argument("--by-time", action="store_true")
+    arguments.add_argument("--device", default="cpu", help="where the networks of others train")
     options = parse(arguments, globals())
     sequences.EPOCHS, boosting.ROUNDS = EPOCHS, ROUNDS
     rows: list[Row] = []
@@ -56,9 +62,13 @@ def main() -> None:
         folder = Path(scratch)
         logs = options.log or [_world(folder)]
         for number, log in enumerate(logs):
-            dataset = prepare(log, log, folder / f"dataset-{number}", division=SPLIT)
-            for seed in range(options.seeds):
-                rows += _compared(log.name, dataset, folder / f"run-{number}-{seed}", seed)
+            method = "time" if options.by_time else "user"
+            split = SPLIT.model_copy(update={"method": method})
+            dataset = prepare(log, log, folder / f"dataset-{number}", division=split)
+            for seed in options.seeds:
+                run = folder / f"run-{number}-{seed}"
+                one = partial(_compared, log.name, dataset, run, seed, options)
+                rows += kept(options.keep, f"{log.name} by {method}, {seed}", one)["rows"]
     report(
         options,
         "The model beside models of others, test users",
@@ -67,6 +77,7 @@ def main() -> None:
             "seed": "{}",
             "measure": "{}",
             "against": "{}",
+            "trials": "{}",
             "model": "{:.4f}",
             "other": "{:.4f}",
             "gain": "{}",
@@ -90,16 +101,16 @@ def _world(folder: Path) -> Path:
     return log
 
 
-def _compared(name: str, dataset: SlateDataset, run: Path, seed: int) -> Iterator[Row]:
+def _compared(name: str, dataset: SlateDataset, run: Path, seed: int, options: Namespace) -> Row:
     clicks_only = bool((np.diff(dataset.slate_offsets) == 1).all() and (dataset.clicks >= 0).all())
     measure = "recall@20" if clicks_only else "log_likelihood"
     settings = run.with_suffix(".toml")
     settings.write_text(TRAINING)
     chosen = ("--likelihood", "all-item") if clicks_only else AUTO
-    options = ("--config", str(settings), "--seed", str(seed))
+    chosen += ("--config", str(settings), "--seed", str(seed))
     start = time.perf_counter()
     with redirect_stdout(io.StringIO()):
-        app(["train", str(dataset.path), str(run), *chosen, *options], standalone_mode=False)
+        app(["train", str(dataset.path), str(run), *chosen], standalone_mode=False)
     seconds, model = {"model": time.perf_counter() - start}, load(run)
     calibration = None if clicks_only else Calibration.from_json(model.calibration or {})
     recommender = ModelRecommender(model, log=dataset)
@@ -109,29 +120,39 @@ def _compared(name: str, dataset: SlateDataset, run: Path, seed: int) -> Iterato
         start = time.perf_counter()
         # A built-in baseline has to be named, too, or all of them would be fitted.
         others[other] = evaluate(
-            fit_baselines(dataset, ["base rate", other], seed=seed)[other], dataset
+            fit_baselines(
+                *(dataset, ["base rate", other]),
+                seed=seed,
+                trials=options.trials,
+                device=options.device,
+            )[other],
+            dataset,
         )
         seconds[other] = time.perf_counter() - start
     simple = {one: evaluate(fitted, dataset) for one, fitted in fit_baselines(dataset).items()}
     best = judge("model", judged, simple, measure).baseline
     others[best], seconds[best] = simple[best], 0.0
+    rows = []
     for other, found in others.items():
         if measure in found.estimates:
-            verdict = judge("model", judged, {other: found}, measure)
-            gain = verdict.difference
-            yield {
-                "log": name,
-                "seed": seed,
-                "measure": measure,
-                "against": other,
-                "model": found[measure].value + gain.value,
-                "other": found[measure].value,
-                "gain": f"{gain.value:+.4f} [{gain.low:+.4f}, {gain.high:+.4f}]",
-                "difference": gain.value,
-                "low": gain.low,
-                "high": gain.high,
-                "seconds": f"{seconds['model']:.0f} / {seconds[other]:.0f}",
-            }
+            gain = judge("model", judged, {other: found}, measure).difference
+            rows.append(
+                {
+                    "log": name,
+                    "seed": seed,
+                    "measure": measure,
+                    "against": other,
+                    "trials": options.trials if other in COMPARATORS else 1,
+                    "model": found[measure].value + gain.value,
+                    "other": found[measure].value,
+                    "gain": f"{gain.value:+.4f} [{gain.low:+.4f}, {gain.high:+.4f}]",
+                    "difference": gain.value,
+                    "low": gain.low,
+                    "high": gain.high,
+                    "seconds": f"{seconds['model']:.0f} / {seconds[other]:.0f}",
+                }
+            )
+    return {"rows": rows}
 
 
 if __name__ == "__main__":

@@ -4,8 +4,9 @@ Simulated worlds are judged by the exact click rate of greedy and of in-slate Th
 by the log-likelihood of what validation users did: `demo` has groups that say much, in `group-free`
 the items table puts every item into a group drawn at random. Prepared datasets of your own
 (`--dataset DIR`, as often as you like) are judged on test users: by recall@20 of the next click
-where every slate is one clicked item, else by log-likelihood. `earlier` are the former settings,
-ended by the score that ends training now; `--temperature 1` fits the whole posterior too.
+where every slate is one clicked item, else by log-likelihood. `as chosen` is what `slatewise train`
+fits without any option, the other likelihoods have no terms. `earlier` are the former settings,
+ended by the score that ends training now; `--temperature .1` fits under a weaker prior too.
 """
 
 import tempfile
@@ -22,20 +23,22 @@ from slatewise.experiments.model_policy import ModelPolicy, ServedModel
 from slatewise.experiments.platform import Platform
 from slatewise.model.fitted import SlateModel
 from slatewise.slates.strategies import Greedy, InSlateThompson, NamedStrategy
+from slatewise.training import fit as fit_as_configured
 from slatewise.training.sizes import LogSize
 
 EARLIER: dict[str, Any] = {"dimensions": 10, "temperature": 1.0, "sigma_max": 1.0, "negatives": 128}
 PEOPLE, ITEMS, GROUPS, EPOCHS = 800, 2_000, 50, 200
 WORLDS = {"demo": 0.0, "group-free": 1.0}
 """Share of the items that the items table puts into any group."""
-LIKELIHOODS = ("slate", "source-aware", "all-item")
+CHOSEN = "as chosen"
+LIKELIHOODS = (CHOSEN, "slate", "source-aware", "all-item")
 GROUP_FREE = 0.25
-"""Click rate of greedy slates that a source-aware model should reach without groups."""
+"""Click rate of greedy slates that the default model should reach without groups."""
 MODEL: dict[str, Any] = {}
 """Settings of all models."""
 MINIATURE = {
     **{"PEOPLE": 30, "ITEMS": 60, "GROUPS": 4, "EPOCHS": 1, "seeds": 1},
-    **{"WORLDS": {"group-free": 1.0}, "LIKELIHOODS": ("source-aware",), "MODEL": {"dimensions": 3}},
+    **{"WORLDS": {"group-free": 1.0}, "LIKELIHOODS": (CHOSEN,), "MODEL": {"dimensions": 3}},
 }
 
 
@@ -80,7 +83,8 @@ def main() -> None:
             with tempfile.TemporaryDirectory() as folder:
                 world = World.of(name, seed, Path(folder))
                 for likelihood in LIKELIHOODS:
-                    rows += (_in_world(world, likelihood, one, seed) for one in which)
+                    given = which if likelihood != CHOSEN else which[:1]
+                    rows += (_in_world(world, likelihood, one, seed) for one in given)
         for path in options.dataset:
             rows += (_on_dataset(SlateDataset.open(path), one, seed) for one in which)
     numbers = ["log_likelihood", "recall", "greedy", "in_slate"]
@@ -91,15 +95,20 @@ def main() -> None:
 
 def _targets(rows: list[Row]) -> Iterator[Target]:
     for row in rows:
-        if (row["log"], row["likelihood"]) == ("group-free", "source-aware"):
+        if (row["log"], row["likelihood"]) == ("group-free", CHOSEN):
             what = f"greedy click rate without groups, {row['settings']}, seed {row['seed']}"
             yield Target(what, float(row["greedy"]), GROUP_FREE, at_least=True)
 
 
 def _fitted(dataset: SlateDataset, likelihood: str, settings: str, seed: int) -> tuple[Any, Row]:
     model, training = {"likelihood": likelihood} | MODEL, TrainingConfig(max_epochs=EPOCHS)
+    usual = likelihood == CHOSEN
+    if usual:
+        del model["likelihood"]
     if settings == "earlier":
         model |= EARLIER
+        if likelihood == "slate":
+            del model["negatives"]
         if likelihood == "source-aware":
             model |= {"exposure": {"search": 0.3}}
         rate = 0.02 if likelihood == "slate" else 0.04
@@ -107,7 +116,8 @@ def _fitted(dataset: SlateDataset, likelihood: str, settings: str, seed: int) ->
     elif settings != "defaults":
         model |= {"temperature": float(settings)}
     start = time.process_time()
-    fitted = fit(dataset, ModelConfig.build(model, "benchmark"), training, seed=seed)
+    config = ModelConfig.build(model, "benchmark")
+    fitted = (fit if usual else fit_as_configured)(dataset, config, training, seed=seed)
     head = {"likelihood": likelihood, "settings": settings, "seed": seed}
     head |= {"epochs": fitted.metrics["epochs"], "best": fitted.metrics["best_epoch"]}
     blank = dict.fromkeys(("log_likelihood", "recall", "greedy", "in_slate"), "")
@@ -116,7 +126,12 @@ def _fitted(dataset: SlateDataset, likelihood: str, settings: str, seed: int) ->
 
 def _in_world(world: World, likelihood: str, settings: str, seed: int) -> Row:
     fitted, row = _fitted(world.dataset, likelihood, settings, seed)
-    found = evaluate(ModelRecommender(fitted), world.dataset, part="validation", resamples=2)
+    found = evaluate(
+        ModelRecommender(fitted, log=world.dataset),
+        world.dataset,
+        part="validation",
+        resamples=2,
+    )
     return row | {
         "log": world.name,
         "log_likelihood": f"{found['log_likelihood'].value:.4f}",
@@ -127,7 +142,8 @@ def _in_world(world: World, likelihood: str, settings: str, seed: int) -> Row:
 
 def _on_dataset(dataset: SlateDataset, settings: str, seed: int) -> Row:
     clicks_only = LogSize.of(dataset).clicks_only
-    fitted, row = _fitted(dataset, "all-item" if clicks_only else "slate", settings, seed)
+    chosen = CHOSEN if settings == "defaults" else "all-item" if clicks_only else "slate"
+    fitted, row = _fitted(dataset, chosen, settings, seed)
     found = evaluate(ModelRecommender(fitted, log=dataset), dataset, resamples=2)
     row["log"] = dataset.path.name
     if not clicks_only:

@@ -24,7 +24,6 @@ from slatewise.features import (
     Propensity,
     history_features,
 )
-from slatewise.features.cells import cells_of_users
 from slatewise.features.popularity import Sums, stream
 
 USERS, STEPS, LONGEST = 512, 20, 25
@@ -96,8 +95,6 @@ def _measure(num_items: int, repeats: int) -> list[Row]:
     )
     offsets, cells = log.slate_offsets.numpy(), len(batch.slate_items)
 
-    made, users = torch.randn(cells, len(known.names)), torch.randperm(USERS)
-
     def whole_pass() -> None:
         stream(known, log, Sums.empty(num_items, known), offsets, out)
 
@@ -105,7 +102,6 @@ def _measure(num_items: int, repeats: int) -> list[Row]:
         "bare gather": (cells, lambda: table.index_select(0, batch.slate_items)),
         "history": (cells, lambda: history_features(batch)),
         "propensity": (cells, lambda: propensity.features(batch)),
-        "popularity, gathered": (cells, lambda: made.index_select(0, cells_of_users(batch, users))),
         "popularity, index": (cells, lambda: index.cells(batch)),
         "popularity, pass": (len(log.slate_items), whole_pass),
         "popularity, state": (num_items, lambda: state.features(MONTH)),

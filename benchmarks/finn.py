@@ -4,20 +4,26 @@ Every stage runs as its command in a process of its own. What counts is how much
 known was learned: the truth's gain in held-out log-likelihood over the click rate by source and
 scroll length, and the share of that gain that the model has. Nothing can have more than all of it.
 
-With `--ladder`, models are trained with other batches and stages as well, each against the clock.
+With `--ladder`, models are trained with other batches and stages as well, each against the clock
+and no longer than `--ladder-seconds`. With `--keep` and `--folder`, stages that are done are not
+repeated.
 """
 
 import json
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from harness import Row, Target, parse, parser, report, show, slatewise
+from harness import Row, Target, kept, parse, parser, report, show, slatewise
 from slatewise.data import SlateDataset
+from slatewise.model.config import ModelConfig
+from slatewise.training import TrainingConfig, fit
+from slatewise.training.loop import Progress
 
 SCALE = 1.0
 LADDER = tuple(
@@ -30,14 +36,18 @@ TRAINING: dict[str, Any] = {"batch_users": 10_000}
 MINIATURE = {
     "SCALE": 0.0005,
     "SLATES": 20,
-    "DIMENSIONS": 5,
+    "DIMENSIONS": 3,
     "TRAINING": {"max_epochs": 2},
     "LADDER": ((512, "joint"),),
     "ladder": True,
+    "ladder_seconds": 1.0,
 }
+MARKS = (15, 30, 60)
+"""Seconds after which rungs of the ladder are compared."""
 SOURCES = ("all sources", "search", "recommendation")
 LIMITS = {"simulate": 180.0, "train": 600.0, "evaluate": 60.0, "recommend": 60.0}
 """Seconds that the stages may take at full size."""
+DEVICE_GB = 16.0
 
 
 def main() -> None:
@@ -48,27 +58,30 @@ def main() -> None:
         "--scale", type=float, help="share of the users and items; all by itself"
     )
     arguments.add_argument("--ladder", action="store_true", help="compare batches and stages too")
+    arguments.add_argument("--ladder-seconds", type=float, default=60.0, help="of training a rung")
     arguments.add_argument("--folder", type=Path, help="keep the files here; else they are gone")
     options = parse(arguments, globals())
     scale = SCALE if options.scale is None else options.scale
     with tempfile.TemporaryDirectory() as made:
         folder = options.folder or Path(made)
         folder.mkdir(parents=True, exist_ok=True)
-        stages, learned = _job(folder, scale, options.device)
-        ladder = _ladder(folder, options.device) if options.ladder else []
+        stages, learned = _job(folder, scale, options.device, options.keep)
+        ladder = _ladder(folder, options) if options.ladder else []
     show("What was learned", _LEARNED, learned)
     if ladder:
-        show("Held-out log-likelihood against wall-clock", _LADDER, ladder)
+        columns = {f"after_{mark}_s": "{}" for mark in MARKS}
+        show("Held-out log-likelihood against wall-clock", _LADDER | columns, ladder)
     taken = {row["stage"]: row["seconds"] for row in stages}
     share = learned[0]["share"]
     report(
         options,
         "FINN.no, stages",
-        {"stage": "{}", "seconds": "{:,.1f}", "peak_gb": "{:.2f}"},
+        {"stage": "{}", "seconds": "{:,.1f}", "peak_gb": "{:.2f}", "device_gb": "{:.2f}"},
         stages,
         [
             *(Target(f"seconds to {name}", taken[name], most) for name, most in LIMITS.items()),
             Target("share of the truth's gain", share, 0.6, at_least=True),
+            Target("GB of a GPU to train", stages[2]["device_gb"], DEVICE_GB),
         ],
         learned=learned,
         ladder=ladder,
@@ -93,44 +106,39 @@ _LADDER = {
 }
 
 
-def _job(folder: Path, scale: float, device: str) -> tuple[list[Row], list[Row]]:
+def _job(folder: Path, scale: float, device: str, keep: Path | None) -> tuple[list[Row], list[Row]]:
     """Run all stages; return their times, and what the model learned by source."""
+
+    def stage(command: str, *arguments: str, into: Path | None = None) -> Row:
+        def run() -> Row:
+            return {"stage": command} | slatewise(command, *arguments, into=into)._asdict()
+
+        return kept(keep, command, run)
+
     log, dataset, run = (str(folder / name) for name in ("log", "dataset", "run"))
     settings = _settings(folder / "train.toml", TRAINING)
     fitted = ("--terms", "none", "--config", settings, "--device", device)
-    stages = [
-        _stage("simulate", log, "--preset", "finn", "--scale", str(scale)),
-        _stage("prepare", log, log, dataset),
-        _stage("train", dataset, run, *fitted),
-    ]
-    found = folder / "evaluation.json"
-    start = time.perf_counter()
-    peak = _evaluated(run, dataset, device, found)
-    stages.append({"stage": "evaluate", "seconds": time.perf_counter() - start, "peak_gb": peak})
-    users = _histories(folder / "users.parquet", Path(log), SLATES)
+    found, slates = folder / "evaluation.json", str(folder / "slates.parquet")
     where = () if device == "cpu" else ("--device", device)
-    slates = ("--users", users, "--out", str(folder / "slates.parquet"), "--k", "20", *where)
-    stages.append(_stage("recommend", run, *slates))
+    stages = [
+        stage("simulate", log, "--preset", "finn", "--scale", str(scale)),
+        stage("prepare", log, log, dataset),
+        stage("train", dataset, run, *fitted),
+        stage("evaluate", run, dataset, "--device", device, "--json", into=found),
+    ]
+    users = _histories(folder / "users.parquet", Path(log), SLATES)
+    stages.append(stage("recommend", run, "--users", users, "--out", slates, "--k", "20", *where))
     evaluated = json.loads(found.read_text())
     opened = SlateDataset.open(dataset)
     return stages, _learned(evaluated, truth_log_likelihood(Path(log), opened))
 
 
-def _stage(command: str, *arguments: str) -> Row:
-    taken, peak = slatewise(command, *arguments)
-    return {"stage": command, "seconds": taken, "peak_gb": peak}
-
-
 def _settings(file: Path, training: dict[str, Any]) -> str:
     """Write the settings of a model as large as the paper's."""
     values = "".join(f"{name} = {json.dumps(value)}\n" for name, value in training.items())
-    file.write_text(f"[model]\ndimensions = {DIMENSIONS}\n\n[training]\n{values}")
+    model = f'dimensions = {DIMENSIONS}\nlikelihood = "slate"\n'
+    file.write_text(f"[model]\n{model}\n[training]\n{values}")
     return str(file)
-
-
-def _evaluated(run: str, dataset: str, device: str, out: Path) -> float:
-    """Evaluate in a process of its own, keep what it prints, and return its peak memory in GB."""
-    return slatewise("evaluate", run, dataset, "--device", device, "--json", into=out)[1]
 
 
 def _histories(file: Path, log: Path, count: int) -> str:
@@ -200,29 +208,53 @@ def _by_source(evaluated: dict[str, Any]) -> dict[str, float]:
     }
 
 
-def _ladder(folder: Path, device: str) -> list[Row]:
+def _ladder(folder: Path, options: Any) -> list[Row]:
     """Train with other batches and in other stages."""
-    rows = []
-    for batch, stages in LADDER:
-        run = folder / f"run-{batch}-{stages}"
-        training = TRAINING | {"batch_users": batch, "optimisation": stages}
-        settings = _settings(folder / "ladder.toml", training)
-        fitted = ("--terms", "none", "--config", settings, "--device", device)
-        taken, _ = slatewise("train", str(folder / "dataset"), str(run), *fitted)
-        metrics = json.loads((run / "run.json").read_text())["metrics"]
-        rows.append(
-            {
-                "batch_users": batch,
-                "stages": stages,
-                "seconds": taken,
-                "epochs": metrics["epochs"],
-                "validation": metrics["validation_log_likelihood"],
-                "curve": [
-                    json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()
-                ],
-            }
+    dataset = SlateDataset.open(folder / "dataset")
+    return [
+        kept(
+            options.keep,
+            f"ladder {batch} {stages}",
+            lambda batch=batch, stages=stages: _rung(dataset, batch, stages, options),  # type: ignore[misc]
         )
-    return rows
+        for batch, stages in LADDER
+    ]
+
+
+class _TimeIsUpError(Exception):
+    """Training took as long as it may."""
+
+
+def _rung(dataset: SlateDataset, batch: int, stages: str, options: Any) -> Row:
+    """Train for a while; return the likelihood after each epoch, by seconds since the start."""
+    curve: list[tuple[float, float]] = []
+    start = time.perf_counter()
+
+    def watch(progress: Progress) -> None:
+        taken = time.perf_counter() - start
+        if len(progress.history) > len(curve):
+            curve.append((taken, progress.history[-1]["validation"]))
+        if taken > options.ladder_seconds and curve:
+            raise _TimeIsUpError
+
+    training = TrainingConfig(**TRAINING | {"batch_users": batch, "optimisation": stages})
+    model = ModelConfig(dimensions=DIMENSIONS, likelihood="slate")
+    with suppress(_TimeIsUpError):
+        fit(dataset, model, training, device=options.device, observer=watch)
+    best = {
+        f"after_{mark}_s": f"{max(values):.4f}" if values else ""
+        for mark in MARKS
+        for values in [[value for taken, value in curve if taken <= mark]]
+    }
+    return {
+        "batch_users": batch,
+        "stages": stages,
+        "seconds": curve[-1][0],
+        "epochs": len(curve),
+        "validation": max(value for _, value in curve),
+        **best,
+        "curve": curve,
+    }
 
 
 if __name__ == "__main__":

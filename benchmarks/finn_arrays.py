@@ -48,7 +48,7 @@ LADDER = tuple(
 )
 MINIATURE = {
     "SLATES": 8,
-    "DIMENSIONS": 5,
+    "DIMENSIONS": 3,
     "LADDER": ((512, "joint"),),
     "scale": 0.0005,
     "seconds": 1.0,

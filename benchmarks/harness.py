@@ -15,10 +15,7 @@ from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
-
-from rich.console import Console
-from rich.table import Table
+from typing import Any, NamedTuple
 
 Row = dict[str, Any]
 _left = {"processes": math.inf}
@@ -89,7 +86,7 @@ def kept(folder: Path | None, name: str, make: Callable[[], Row]) -> Row:
     file = folder / f"{re.sub('[^a-z0-9]+', '-', name.lower()).strip('-')}.json"
     if not file.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(make(), indent=2) + "\n")
+        file.write_text(as_json(make()))
     row: Row = json.loads(file.read_text())
     return row
 
@@ -113,25 +110,44 @@ def report(
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         numbers = {"title": title, "rows": rows, "targets": [t.to_json() for t in targets]}
-        options.json.write_text(json.dumps(numbers | _circumstances() | more, indent=2) + "\n")
+        options.json.write_text(as_json(numbers | circumstances() | more))
     if options.check and any(target.missed for target in targets):
         sys.exit(1)
 
 
-def _circumstances() -> dict[str, Any]:
-    """Return what numbers must be read with: date, commit, and load averages of this machine."""
+def as_json(numbers: Mapping[str, Any]) -> str:
+    """Return numbers as valid JSON, with null for what is not a finite number."""
+    return json.dumps(_finite(numbers), indent=2, allow_nan=False) + "\n"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def circumstances() -> dict[str, Any]:
+    """Return what numbers must be read with: date, commit, and load averages of this machine.
+
+    Of files that were copied without their history, the variable COMMIT says of which.
+    """
     ask = ["git", "describe", "--always", "--dirty"]
     folder = Path(__file__).parent
     said = subprocess.run(ask, cwd=folder, capture_output=True, text=True, check=False)
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": said.stdout.strip() or "unknown",
+        "commit": os.environ.get("COMMIT") or said.stdout.strip() or "unknown",
         "load": os.getloadavg(),
     }
 
 
 def show(title: str, columns: Mapping[str, str], rows: Sequence[Row]) -> None:
     """Print rows as a table."""
+    from rich.console import Console  # noqa: PLC0415 (a machine to compute on may not have it)
+    from rich.table import Table  # noqa: PLC0415
+
     table = Table(title=title, title_justify="left", box=None)
     for column in columns:
         table.add_column(column.replace("_", " "), justify="right")
@@ -150,8 +166,17 @@ def seconds(work: Callable[[], object], repeats: int = 1) -> float:
     return best
 
 
-def slatewise(*command: str, into: Path | None = None) -> tuple[float, float]:
-    """Run a command in a process of its own; return its seconds and its peak memory in GB.
+class Taken(NamedTuple):
+    """What a command took."""
+
+    seconds: float
+    peak_gb: float
+    device_gb: float
+    """at most, of the memory of a GPU; 0 where there is none"""
+
+
+def slatewise(*command: str, into: Path | None = None) -> Taken:
+    """Run a command in a process of its own; return its seconds and its peak memory.
 
     What it prints is kept in the file `into`, if that is given. With `--small` only the first has a
     process: others would start Python again and show nothing new.
@@ -164,21 +189,24 @@ def slatewise(*command: str, into: Path | None = None) -> tuple[float, float]:
         with redirect_stdout(io.StringIO()) as printed:
             app(list(command), standalone_mode=False)
         text = printed.getvalue()
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        peak, on_device = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, 0
     else:
         script = (
             "import resource, sys\n"
             "from slatewise.cli import app\n"
             "app(sys.argv[1:], standalone_mode=False)\n"
-            "print('peak', resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
+            "torch = sys.modules.get('torch')\n"
+            "there = torch is not None and torch.cuda.is_initialized()\n"
+            "device = torch.cuda.max_memory_allocated() if there else 0\n"
+            "print('peak', resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, device)\n"
         )
         run = [sys.executable, "-c", script, *command]
         done = subprocess.run(run, check=True, stdout=subprocess.PIPE, text=True)
         text, _, last = done.stdout.rpartition("peak ")
-        peak = int(last)
+        peak, on_device = map(int, last.split())
     if into is not None:
         into.write_text(text)
-    return time.perf_counter() - start, peak * 1024 / 1e9
+    return Taken(time.perf_counter() - start, peak * 1024 / 1e9, on_device / 1e9)
 
 
 def write_seconds(directory: Path, size: int) -> float:

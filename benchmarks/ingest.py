@@ -102,7 +102,7 @@ def _long_slates(simulated: Path, directory: Path, rows: int) -> Path:
 
 def _measure(log: Path, simulated: Path) -> Row:
     out = log.with_name(f"{log.name}-dataset")
-    taken, memory = slatewise("prepare", str(log), str(simulated / "items.parquet"), str(out))
+    taken, memory, _ = slatewise("prepare", str(log), str(simulated / "items.parquet"), str(out))
     account = json.loads((out / "dataset.json").read_text())["report"]
     rows, left = account["rows"], account["remaining"]
 

@@ -10,14 +10,18 @@ since the night, beside the best such slates (regret). Arms:
   learning    the same model, moved by every answer to a recommendation (`Recommender.observe`)
 
 Users are dealt out to the arms, and all learn from what all show. Intervals are over worlds (seeds)
-and users. The cost is the CPU of learning from one answer, of the service with its store, beside
-that of a request: `shown` sums up a slate for its record, `learning` reads an answer from the store
-and moves its items, with what is kept beside the run.
+and users; `over counting` is the difference to popularity. The cost is the CPU of learning from one
+answer, of the service with its store, beside that of a request with its HTTP (as `serve.py`
+measured it), `off` and `on`: `shown` sums up a slate for its record, `learning` reads an answer
+from the store and moves its items, with what is kept beside the run. What is kept is also measured
+where all items have moved.
 """
 
+import json
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,20 +29,22 @@ import numpy as np
 import numpy.typing as npt
 
 import shop
-from harness import Row, Target, parse, parser, report, show
+from harness import Row, Target, circumstances, kept, parse, parser, report, show
 from rivals import Popularity, logged_day
 from slatewise.experiments.daily_log import DaySlates
 from slatewise.experiments.days import retrain
 from slatewise.experiments.model_policy import ServedModel
 from slatewise.experiments.online import OnlineConfig
 from slatewise.experiments.platform import Moment, Platform
-from slatewise.experiments.pooling import over_worlds
+from slatewise.experiments.pooling import PooledEstimate, over_worlds
 from slatewise.model.fitted import SlateModel
 from slatewise.service.http.startup import begin_with
 from slatewise.service.serving import Request, Service
+from slatewise.service.serving.learned import LearnedItems, pieces
 from slatewise.service.settings import ServiceConfig
 from slatewise.service.store import Store
 from slatewise.service.store.records import Outcome
+from slatewise.slates.learning import MovedItems
 from slatewise.slates.strategies import Strategy, named_strategy
 
 Doubles = npt.NDArray[np.float64]
@@ -64,8 +70,8 @@ WORLDS: dict[str, dict[str, Any]] = {
     },
 }
 DAYS, RESAMPLES = 1, 500
-ITEMS, REQUESTS, WARM_UP, HTTP = 100_000, 300, 30, 0.5
-"""Of the cost: HTTP are the ms of HTTP and JSON that a request takes beside (`serve.py`)."""
+ITEMS, REQUESTS, PARTS = 100_000, 300, 5
+SERVED = Path(__file__).parent / "results" / "serve.json"
 VARIANT = "slate-linear-hier"
 MINIATURE = {
     "WORLDS": {
@@ -74,11 +80,11 @@ MINIATURE = {
             "window": 2,
             "slates_a_day": 3.0,
             "simulation": {"catalogue": {"items": 400, "groups": 4}},
-            "model": {"terms": ["bias"], "dimensions": 2},
+            "model": {"terms": ["bias"], "dimensions": 3},
             "training": {"max_epochs": 1},
         }
     },
-    **{"DAYS": 1, "RESAMPLES": 50, "seeds": 1, "ITEMS": 300, "REQUESTS": 20, "WARM_UP": 2},
+    **{"DAYS": 1, "RESAMPLES": 50, "seeds": 1, "ITEMS": 300, "REQUESTS": 20, "PARTS": 1},
 }
 
 
@@ -166,30 +172,43 @@ def judged_days(name: str, seed: int, folder: Path) -> dict[str, list[Any]]:
     return judged
 
 
-def world_rows(name: str, seeds: int) -> Iterator[Row]:
-    """Yield a row for each arm of a world."""
-    sums: dict[str, list[Doubles]] = {}
+def world_run(name: str, seed: int) -> Row:
+    """Return slates and probabilities by user, [U, 4] of each arm, in one world."""
     started = time.process_time()
-    for seed in range(seeds):
-        with tempfile.TemporaryDirectory() as folder:
-            for arm, rows in judged_days(name, seed, Path(folder)).items():
-                sums.setdefault(arm, []).append(_by_user(rows))
-    minutes = (time.process_time() - started) / 60
-    for arm, worlds in sums.items():
+    with tempfile.TemporaryDirectory() as folder:
+        arms = judged_days(name, seed, Path(folder))
+    sums = {arm: _by_user(rows).round(7).tolist() for arm, rows in arms.items()}
+    commit = circumstances()["commit"]
+    return {"sums": sums, "minutes": (time.process_time() - started) / 60, "commit": commit}
+
+
+MEASURES: dict[str, tuple[str | None, int, int | None]] = {
+    "rate": (None, 1, None),
+    "new": (None, 2, None),
+    "regret": (None, 3, 2),
+    "gain": ("nights", 1, None),
+    "new_gain": ("nights", 2, None),
+    "over_counting": ("popularity", 1, None),
+    "new_over_counting": ("popularity", 2, None),
+}
+"""Of each: the arm that it is the difference to, the column, and one that is taken off."""
+
+
+def world_rows(name: str, seeds: int, keep: Path | None) -> Iterator[Row]:
+    """Yield a row for each arm of a world."""
+    runs = [kept(keep, f"{name} {seed}", partial(world_run, name, seed)) for seed in range(seeds)]
+    minutes = sum(run["minutes"] for run in runs)
+    for arm in runs[0]["sums"]:
         row: Row = {"world": name, "arm": arm, "minutes": minutes, "seeds": seeds}
-        for key, base in (
-            ("rate", None),
-            ("new", None),
-            ("gain", "nights"),
-            ("new_gain", "nights"),
-        ):
-            column = 1 if key in ("rate", "gain") else 2
-            found = _pooled(worlds, None if base is None else sums[base], column)
+        row["commits"] = sorted({run["commit"] for run in runs})
+        worlds = {
+            other: [np.array(run["sums"][other]) for run in runs] for other in runs[0]["sums"]
+        }
+        for key, (base, column, off) in MEASURES.items():
+            found = _pooled(worlds[arm], None if base is None else worlds[base], column, off)
             row |= {key: found.value, f"{key}_low": found.low, f"{key}_high": found.high}
-        best = _pooled(worlds, None, 3).value
-        row |= {"slates": sum(float(one[:, 0].sum()) for one in worlds), "best": best}
-        row["regret"] = best - row["new"]
-        yield row
+            row[f"{key}_by_seed"] = [round(value, 6) for value in found.by_seed]
+        yield row | {"slates": sum(float(one[:, 0].sum()) for one in worlds[arm])}
 
 
 def _by_user(rows: list[Any]) -> Doubles:
@@ -201,21 +220,27 @@ def _by_user(rows: list[Any]) -> Doubles:
     return sums
 
 
-def _pooled(worlds: list[Doubles], base: list[Doubles] | None, column: int) -> Any:
+def _pooled(
+    worlds: list[Doubles], base: list[Doubles] | None, column: int, off: int | None
+) -> PooledEstimate:
     """Return a click rate, or by how much it is higher than that of another arm, over worlds."""
     values, resampled = [], []
     for number, sums in enumerate(worlds):
-        other = np.zeros_like(sums) if base is None else base[number]
         weights = np.random.default_rng(number).poisson(1.0, (RESAMPLES, len(sums)))
-        difference = sums[:, column] - other[:, column]
+        difference = sums[:, column] - (0.0 if off is None else sums[:, off])
+        if base is not None:
+            difference = difference - base[number][:, column]
         values.append(float(difference.sum() / sums[:, 0].sum()))
         resampled.append(weights @ difference / np.maximum(weights @ sums[:, 0], 1))
     return over_worlds(values, resampled)
 
 
 def cost_row(strategy: str, folder: Path) -> Row:
-    """Return the CPU of a request and of learning from its answer, in milliseconds."""
-    found: Row = {"items": ITEMS, "strategy": strategy}
+    """Return the CPU of a request and of learning from its answer, in milliseconds.
+
+    Each is the least of some parts: neighbours in the same caches make all of it slower.
+    """
+    found: Row = {"items": ITEMS, "strategy": strategy, "http": http_ms(strategy)}
     for on in (False, True):
         directory = folder / f"{strategy}-{on}"
         directory.mkdir()
@@ -224,40 +249,85 @@ def cost_row(strategy: str, folder: Path) -> Row:
         store = Store.open(config.store_url(directory))
         begin_with(folder / "run", directory, config, store)
         service = Service.open(directory, config, store)
-        records, slates = [], []
-        spent = 0.0
-        for number in range(REQUESTS + WARM_UP):
-            request = Request(f"user-{number % 50}", clicks=(str(number % ITEMS),), k=20)
-            start = time.thread_time()
-            record, slate, _ = service.recommend(request)
-            if number >= WARM_UP:
-                spent += time.thread_time() - start
-            records.append(record)
-            slates.append(slate)
-        outcomes = [
-            Outcome(record.slate_id, None, record.items[:1] if number % 5 == 0 else (), record.time)
-            for number, record in enumerate(records)
-        ]
-        if not on:
-            found["request"] = 1e3 * spent / REQUESTS
-        else:
-            live = service._live["main"]
-            assert live.learning is not None
-            start = time.thread_time()  # not the difference of two runs, which is mostly chance
-            for slate in slates:
-                live.learning.shown(slate.history, slate.numbers, None)
-            found["shown"] = 1e3 * (time.thread_time() - start) / len(slates)
-            store.write(records, outcomes[:WARM_UP])
-            live.learn(store)  # compiled loops are loaded once
-            store.write([], outcomes[WARM_UP:])
-            start = time.thread_time()
-            live.learn(store)
-            found["learning"] = 1e3 * (time.thread_time() - start) / REQUESTS
-            row = next(record.serving for record in records if record.serving is not None)
-            found["bytes"] = len(row.shown or "")
+        parts = [_part(service, number) for number in range(PARTS + 1)][1:]  # all is loaded once
+        least = {name: min(part[name] for part in parts) for name in parts[0]}
+        found = least | found  # a request is taken as it is without learning
+        if on:
+            found |= _kept(service)
         store.close()
     added = found["shown"] + found["learning"]
-    return found | {"share": added / (found["request"] + HTTP)}
+    found["off"] = found["request"] + found["http"]
+    return found | {"on": found["off"] + added, "share": added / found["off"]}
+
+
+def _kept(service: Service) -> Row:
+    """Return what it takes to keep all items, once all have moved, and then what has changed.
+
+    Milliseconds, MB of files, and MB by which the memory of a worker has grown.
+    """
+    live = service._live["main"]
+    learning, before = live.learning, _anonymous_mb()
+    assert learning is not None
+
+    def moved(rows: Ints) -> float:
+        """Let items move, and return the ms that it takes to keep them."""
+        learning._next = learning.number + 1
+        learning.take(MovedItems(rows, *learning._learner.beliefs(rows)))
+        start = time.thread_time()
+        learning.keep(live.catalogue)
+        return 1e3 * (time.thread_time() - start)
+
+    found = {"keep_all": moved(np.arange(ITEMS)), "memory_mb": _anonymous_mb() - before}
+    number = learning.number
+    found["keep"] = moved(np.arange(0, ITEMS, 100))
+    start = time.thread_time()
+    changed = LearnedItems.read(learning._run, after=number)
+    found["read"] = 1e3 * (time.thread_time() - start)
+    assert changed is not None
+    size = sum(piece.path(learning._run).stat().st_size for piece in pieces(learning._run))
+    return found | {"moved": len(changed.rows), "files_mb": size / 1e6}
+
+
+def _anonymous_mb() -> float:
+    """Return the memory of this process that no file backs."""
+    lines = Path("/proc/self/status").read_text("utf-8").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1e3
+
+
+def http_ms(strategy: str) -> float:
+    """Return the CPU of HTTP and JSON of a request, as `serve.py` measured it."""
+    measured = json.loads(SERVED.read_text("utf-8"))["rows"]
+    return float(next(row["http"] for row in measured if row["arm"] == strategy))
+
+
+def _part(service: Service, part: int) -> Row:
+    """Make slates, let users answer, and learn from the answers; return ms of each."""
+    live, records, slates, spent = service._live["main"], [], [], 0.0
+    for number in range(REQUESTS):
+        clicks = (str((part * REQUESTS + number) % ITEMS),)
+        request = Request(f"user-{number % 50}", clicks=clicks, k=20)
+        start = time.thread_time()
+        record, slate, _ = service.recommend(request)
+        spent += time.thread_time() - start
+        records.append(record)
+        slates.append(slate)
+    found: Row = {"request": 1e3 * spent / REQUESTS}
+    if live.learning is None:
+        return found
+    start = time.thread_time()  # not the difference of two runs, which is mostly chance
+    for slate in slates:
+        live.learning.shown(slate.history, slate.numbers, None)
+    found["shown"] = 1e3 * (time.thread_time() - start) / REQUESTS
+    outcomes = [
+        Outcome(record.slate_id, None, record.items[:1] if number % 5 == 0 else (), record.time)
+        for number, record in enumerate(records)
+    ]
+    service.store.write(records, outcomes)
+    start = time.thread_time()
+    live.learn(service.store)
+    found["learning"] = 1e3 * (time.thread_time() - start) / REQUESTS
+    serving = next(record.serving for record in records if record.serving is not None)
+    return found | {"bytes": len(serving.shown or "")}
 
 
 def main() -> None:
@@ -265,7 +335,7 @@ def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--seeds", type=int, default=3)
     options = parse(arguments, globals())
-    rows = [row for name in WORLDS for row in world_rows(name, options.seeds)]
+    rows = [row for name in WORLDS for row in world_rows(name, options.seeds, options.keep)]
     targets = []
     for row in rows:
         row["interval"] = f"{row['new_gain_low']:+.4f} … {row['new_gain_high']:+.4f}"
@@ -274,17 +344,25 @@ def main() -> None:
             targets.append(Target(what, row["new_gain_low"], 0.0, at_least=True))
     columns = {
         **{"world": "{}", "arm": "{}", "slates": "{:,.0f}", "rate": "{:.4f}", "gain": "{:+.4f}"},
-        **{"new": "{:.4f}", "new_gain": "{:+.4f}", "interval": "{}", "regret": "{:.4f}"},
+        **{"over_counting": "{:+.4f}", "new": "{:.4f}", "new_gain": "{:+.4f}"},
+        **{"interval": "{}", "regret": "{:.4f}"},
         "minutes": "{:.1f}",
     }
     with tempfile.TemporaryDirectory() as folder:
         shop.made_up_run(ITEMS, Path(folder) / "run")
-        cost = [cost_row(name, Path(folder)) for name in ("greedy", "in-slate-thompson")]
+        commit = {"commit": circumstances()["commit"]}
+        cost = [cost_row(name, Path(folder)) | commit for name in ("greedy", "in-slate-thompson")]
     show(
         "CPU ms of a request and of learning from its answer, one worker",
-        {"items": "{:,}", "strategy": "{}", "request": "{:.2f}", "shown": "{:.3f}"}
-        | {"learning": "{:.3f}", "bytes": "{:,}", "share": "{:.1%}"},
+        {"items": "{:,}", "strategy": "{}", "off": "{:.3f}", "shown": "{:.3f}"}
+        | {"learning": "{:.3f}", "on": "{:.3f}", "bytes": "{:,}", "share": "{:.1%}"},
         cost,
+    )
+    show(
+        "ms to keep all items once all have moved, and then what has changed; MB of it",
+        {"items": "{:,}", "keep_all": "{:.1f}", "memory_mb": "{:.1f}", "moved": "{:,}"}
+        | {"keep": "{:.1f}", "read": "{:.1f}", "files_mb": "{:.1f}"},
+        cost[:1],
     )
     targets += [
         Target(f"share of a request's CPU, {row['strategy']}", row["share"], 0.1) for row in cost

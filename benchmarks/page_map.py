@@ -91,8 +91,8 @@ def _measure(run: Path, items: int, *, browser: bool) -> Row:
     first = seconds(lambda: answers.append(map_json(live, LIMIT)))
     request = Request(clicks=("1", "2", "3"), k=8)
     strategies = [named_strategy(name) for name in STRATEGIES]
-    know = ANONYMOUS.knowing(request.clicks)
-    trial = lambda: try_strategies(live, know, request, strategies, 1)  # noqa: E731
+    lookup = ANONYMOUS.lookup(request.clicks)
+    trial = lambda: try_strategies(live, lookup, request, strategies, 1)  # noqa: E731
     trial()  # compiled code is loaded
     return {
         "items": items,

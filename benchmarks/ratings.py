@@ -20,11 +20,12 @@ import numpy as np
 import polars as pl
 
 from harness import Row, Target, parse, parser, report
-from slatewise import ModelConfig, ModelRecommender, SlateDataset, TrainingConfig, evaluate, fit
+from slatewise import ModelConfig, ModelRecommender, SlateDataset, TrainingConfig, evaluate
 from slatewise.data.preparation import prepare
 from slatewise.data.split import SplitConfig
 from slatewise.evaluation import fit_baselines
 from slatewise.features.popularity import HALF_LIVES
+from slatewise.training import fit
 
 FILMS, RATERS, MOST_RATINGS = 1_682, 943, 737
 PRODUCTS, LINES, KINDS, REVIEWERS = 12_000, 2_400, 220, 21_000

@@ -11,16 +11,20 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from harness import Row, Target, parse, parser, report, slatewise
-from slatewise import ModelConfig, ModelRecommender, SlateDataset, TrainingConfig, evaluate, fit
+from slatewise import ModelConfig, ModelRecommender, SlateDataset, TrainingConfig, evaluate
 from slatewise.evaluation import Evaluation, calibrate
+from slatewise.training import fit
 
 MEASURES = {"slate": "log_likelihood", "all-item": "recall@20"}
 PRESET, EPOCHS = "demo", 200
+MODEL: dict[str, Any] = {}
+"""Settings of both models; of what is not here, the defaults."""
 LOSS = 0.02
 """Nats that either may lose on a log: more would be a fault, not a matter of taste."""
-MINIATURE = {"PRESET": "tiny", "EPOCHS": 1, "seeds": 1}
+MINIATURE = {"PRESET": "tiny", "EPOCHS": 1, "seeds": 1, "MODEL": {"dimensions": 3}}
 
 
 def main() -> None:
@@ -84,7 +88,9 @@ def _compared(name: str, dataset: SlateDataset, seed: int) -> Iterator[Row]:
 
 
 def _judged(dataset: SlateDataset, likelihood: str, relevance: str, seed: int) -> Evaluation:
-    model = ModelConfig.build({"likelihood": likelihood, "relevance": relevance}, "benchmark")
+    model = ModelConfig.build(
+        {"likelihood": likelihood, "relevance": relevance} | MODEL, "benchmark"
+    )
     fitted = fit(dataset, model, TrainingConfig(max_epochs=EPOCHS), seed=seed)
     recommender = ModelRecommender(fitted, log=dataset)
     calibration = calibrate(recommender, dataset) if likelihood == "slate" else None

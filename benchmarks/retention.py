@@ -8,6 +8,7 @@ is the floor:
 - `open`: open the store, check the file, and find the newest slate, as every start does
 - `overview`: the first `GET /v1/experiment` of a process, which looks back 92 days
 - `history`: 200 visits of a user, a thousand times
+- `again`: the same users once more, when the system need not read the file from the disk
 - `night`: read the last 14 days for training
 - `erase`: erase a person, without writing the file anew
 
@@ -102,6 +103,7 @@ def _costs(folder: Path, slates: int) -> dict[str, float]:
     work: dict[str, Callable[[], object]] = {
         "overview": lambda: overview(store, config),
         "history": lambda: [store.history(user, 200) for user in users],
+        "again": lambda: [store.history(user, 200) for user in users],
         "night": lambda: sum(map(len, store.export(end - WINDOW * DAY, end))),
         "erase": lambda: store.erase(users[7], end + DAY),
     }

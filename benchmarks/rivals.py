@@ -4,7 +4,8 @@ All see what the platform records and the items table, never the truth: counting
 linear bandits. Each is brought up to date at every moment of a day, as slatewise's arms are.
 """
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -227,6 +228,8 @@ class VowpalWabbit(Rival):
     every position seen with the probability that it had.
     """
 
+    line = "--cb_explore_adf"
+
     def __init__(
         self,
         platform: Platform,
@@ -238,8 +241,8 @@ class VowpalWabbit(Rival):
         from vowpalwabbit import Workspace  # noqa: PLC0415 (optional)
 
         self.context = Context(platform)
-        line = f"--cb_explore_adf --cb_type mtr {explore} -l {rate} --quiet --noconstant"
-        self.machine = Workspace(line)
+        more = f"--cb_type mtr {explore} -l {rate} --quiet --noconstant --random_seed 1"
+        self.machine = Workspace(f"{self.line} {more}")
         self._hours = 0.0
         life = self.market.life
         self.born = np.zeros(len(self.everything)) if life is None else life.published
@@ -277,6 +280,56 @@ class VowpalWabbit(Rival):
             "| " + " ".join(f"{column}:{row[column]:.4g}" for column in np.flatnonzero(row))
             for row in features
         ]
+
+
+class VowpalWabbitSlates(VowpalWabbit):
+    """Vowpal Wabbit's conditional contextual bandit: one decision for each position of a slate.
+
+    `--ccb_explore_adf` fills positions one after the other, and learns from every position seen
+    with the probability that its item had there; 1 / items for the log that all begin with.
+    """
+
+    line = "--ccb_explore_adf"
+
+    def __init__(self, platform: Platform, **settings: Any) -> None:
+        super().__init__(platform, **settings)
+        self._chances: dict[int, dict[int, float]] = {}
+        """by user, the probability of each item of the slate she was last shown"""
+
+    def slates(self, who: Ints, seed: int, among: Ints | None = None) -> Ints:
+        """Return slates [B, S], drawn position by position."""
+        offered = self.offered if among is None else among
+        size = self.market.config.max_slate
+        slates = np.empty((len(who), size), np.int64)
+        for row, one in enumerate(self.platform.memory.histories(who)):
+            user, items = int(who[row]), np.setdiff1d(offered, one.clicked)
+            features = self.context.of(user, items, self.rates, self._hours, self.born)
+            drawn = [slot[0] for slot in self.machine.predict(self._example(features, size))]
+            chosen = [int(items[action]) for action, _ in drawn]
+            self._chances[user] = dict(zip(chosen, (p for _, p in drawn), strict=True))
+            slates[row] = self.complete(chosen, offered, size)
+        return slates
+
+    def learn(self, news: DaySlates) -> None:
+        """Tell of each position seen, with a cost of −1 for the click."""
+        rates = self.rates
+        for row, user in enumerate(news.user.tolist()):
+            items = news.slates[row, : news.scroll[row]]
+            known = {} if news.searched[row] else self._chances.get(user, {})
+            features = self.context.of(user, items, rates, self._hours, self.born)
+            labels = [
+                f" {index}:{-1.0 if item == news.clicks[row] else 0.0}"
+                f":{known.get(item, 1 / len(self.offered)):.6f}"
+                for index, item in enumerate(items.tolist())
+            ]
+            self.machine.learn(self._example(features, len(items), labels))
+        self.context.remember(news)
+
+    def _example(self, features: Doubles, slots: int, labels: Sequence[str] = ()) -> list[str]:
+        """Write a slate: what all share, its items, and its positions."""
+        actions = [f"ccb action {line}" for line in self._lines(features)]
+        told = labels or [""] * slots
+        return ["ccb shared |", *actions, *(f"ccb slot{one} | p{n}" for n, one in enumerate(told))]
 
 
 def logged_day(platform: Platform, day: int) -> DaySlates:

@@ -49,7 +49,9 @@ def _measure(preset: str, users: int) -> Row:
     config = load_config(preset, users=users)
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "log"
-        taken, memory = slatewise("simulate", str(out), "--preset", preset, "--users", str(users))
+        taken, memory, _ = slatewise(
+            "simulate", str(out), "--preset", preset, "--users", str(users)
+        )
         slates = pq.read_metadata(out / "log.parquet").num_rows
         size = size_of(out)
         gathered = slates * config.search_share * config.search.candidates

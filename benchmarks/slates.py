@@ -23,7 +23,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from harness import Row, Target, parse, parser, report, show, size_of
+from harness import Row, Target, parse, parser, report, size_of
 from slatewise.ranking import (
     Additions,
     Filter,
@@ -53,7 +52,7 @@ Times = dict[str, float]
 
 
 def main() -> None:
-    """Measure the catalogues at two scales, then threads, memory and an approximate index."""
+    """Measure the catalogues at two scales, then threads and memory."""
     arguments = parser(__doc__)
     arguments.add_argument("--repeats", type=int, default=15, help="of which the best counts")
     arguments.add_argument(
@@ -68,17 +67,7 @@ def main() -> None:
     ]
     with _table(MIDDLE, SCALES[0]) as table:
         threads = _two_threads(table, options.repeats)
-        approximate = [row for relevance in RELEVANCES for row in _approximate(table, relevance)]
     memory = _memory(MIDDLE)
-    if approximate:
-        shown = {
-            "relevance": "{}",
-            "index": "{}",
-            "recall": "{:.4f}",
-            "ms": "{:.3f}",
-            "build_s": "{:.1f}",
-        }
-        show("Approximate index beside exact greedy, 1.3 million items", shown, approximate)
     print(f"Two requests at once take {threads:.2f} times one request, by the wall.")
     print("Memory:", ", ".join(f"{name} {value:.2f} GB" for name, value in memory.items()))
     report(
@@ -89,7 +78,6 @@ def main() -> None:
         _targets(rows),
         threads=threads,
         memory=memory,
-        approximate=approximate,
     )
 
 
@@ -257,29 +245,6 @@ def _memory(num_items: int) -> dict[str, float]:
             "the program": program,
             "a process's own part of the table": own,
         }
-
-
-def _approximate(table: ItemTable, relevance: str) -> list[Row]:
-    """Compare the optional index with exact greedy; say so if faiss is missing."""
-    if find_spec("faiss") is None:
-        print("faiss is not installed: the approximate index is not measured.")
-        return []
-    from slatewise.ranking.approximate import ApproximateIndex  # noqa: PLC0415
-
-    zs = 0.8 * np.random.default_rng(3).normal(size=(100, DIMS))
-    exact = rank_means_many(table, zs, K, relevance=relevance).items
-    start, rows = time.process_time(), []
-    index = ApproximateIndex(table, lists=1024, relevance=relevance)
-    built = time.process_time() - start
-    for probes in (4, 16, 64):
-        found = [index.rank_means(z, K, probes).items for z in zs]
-        recall = np.mean([len(np.intersect1d(*pair)) for pair in zip(found, exact, strict=True)])
-        works = {"": lambda probes=probes: [index.rank_means(z, K, probes) for z in zs]}
-        taken = _in_turn(works, 3)[""] / len(zs)
-        name = f"{probes} of 1,024 lists"
-        found_in = {"recall": recall / K, "ms": taken, "build_s": built}
-        rows.append({"relevance": relevance, "index": name, **found_in})
-    return rows
 
 
 @numba.njit(fastmath=True, nogil=True)

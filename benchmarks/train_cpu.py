@@ -43,7 +43,8 @@ from slatewise.training.steps import SparseSteps
 
 USERS, STEPS, LONGEST, DIMS = 512, 20, 25, 25
 SMALL, LARGE = 10_000, 1_000_000
-MINIATURE = {"USERS": 16, "SMALL": 300, "LARGE": 600, "repeats": 1, "CLICK_SHARES": (0.5,)}
+MINIATURE = {"USERS": 16, "DIMS": 3, "SMALL": 300, "LARGE": 600, "repeats": 1}
+MINIATURE |= {"CLICK_SHARES": (0.5,)}
 TERMS = ("bias", "history", "popularity", "propensity", "position")
 SOURCES = ("search", "recommendation")
 ITEM_FEATURES = 16

@@ -79,6 +79,7 @@ def server(directory: Path, config: Path, workers: int, port: int = 0) -> Iterat
     options = ["--config", config, "--workers", workers, "--port", port, "--open"]
     command = [*SLATEWISE, "serve", directory, *options]
     log = directory.with_name("server.log")
+    log.parent.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         output = stack.enter_context(log.open("wb"))
         process = subprocess.Popen(
