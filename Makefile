@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo serve-demo test check bench docs dist clean
+.PHONY: demo serve-demo test test-kernels check bench docs dist clean
 
 # The main job end to end, on a simulated log, or with DATA=path (and ITEMS=path, MAPPING=file) on
 # yours: a log that nobody answers to, so with a model of the terms chosen for it in place of the online
@@ -30,6 +30,7 @@ endif
 ifeq ($(DATA),)
 	$(BIN)/slatewise experiment online-strategies demo/studies --config examples/short-online.toml
 	$(BIN)/slatewise experiment online-strategies demo/exploring --config examples/exploring.toml --jobs 2
+	$(BIN)/slatewise report demo/exploring
 else
 	$(BIN)/slatewise train demo/dataset demo/run --auto
 	$(BIN)/slatewise evaluate demo/run demo/dataset
@@ -43,8 +44,15 @@ serve-demo: $(READY)
 	$(BIN)/python examples/live_marketplace.py $(if $(STAY),--stay --port 8000)
 
 # Three workers keep two cores busy while a server starts. With one thread each, none waits for another's.
+# Pictures of the page stay in build/screenshots.
 test: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist loadgroup
+	mkdir -p build/screenshots
+	OMP_NUM_THREADS=1 SLATEWISE_SCREENSHOTS=build/screenshots $(BIN)/pytest -n 3 --dist loadgroup
+
+# All kernels for a GPU on a CPU, by Triton's interpreter; `make test` runs one case of each.
+test-kernels: $(READY)
+	TRITON_INTERPRET=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 tests/model/kernels/test_gpu.py \
+		tests/training/test_dense.py -k "gpu or kernels"
 
 check: $(READY)
 	$(BIN)/ruff format --check .
