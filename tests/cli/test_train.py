@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from slatewise.cli import train
@@ -279,3 +280,17 @@ def test_a_new_stage_shows_no_best_of_its_own(
     first, second = capsys.readouterr().err.splitlines()
     assert "−1.7500, best −1.7500 · patience 8" in first
     assert second == "model: stage 2 epoch 1 · step 1 of 9"
+
+
+def test_a_worker_leaves_the_others_before_its_process_ends(
+    folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    joining, leaving = "init_process_group", "destroy_process_group"
+    monkeypatch.setattr(torch.distributed, joining, lambda *_, **__: calls.append(joining))
+    monkeypatch.setattr(torch.distributed, leaving, lambda: calls.append(leaving))
+    monkeypatch.setattr(train.console, "quiet", False)
+    assert run("train", folder / "no-dataset", folder / "never")[0] != 0
+    assert calls == [joining, leaving]
