@@ -263,7 +263,7 @@ def test_exposure_is_given_on_the_command_line(run: Run, folder: Path, tmp_path:
     assert load(tmp_path / "run").config.exposure == {"search": 0.4, "recommendation": 0.1}
     code, _, errors = run("train", folder / "set", tmp_path / "no", *aware, "--exposure", "search")
     assert code == 2
-    assert "--exposure search: this is not a source and its weight." in errors
+    assert "--exposure search: this is not SOURCE=WEIGHT." in errors
     code, _, errors = run("train", folder / "set", tmp_path / "no", *aware, "--exposure", "mail=1")
     assert code == 2
     assert "exposure names 'mail', which is not a source of the log" in errors
