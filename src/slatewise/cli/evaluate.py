@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -168,7 +169,8 @@ def _all_judged(
 def _in_words(verdict: "BaselineVerdict") -> str:
     found, name = verdict.difference, verdict.metric.replace("_", "-")
     numbers = f"{found.value:+.3f} [{found.low:+.3f}, {found.high:+.3f}]".replace("-", "−")
-    return f"Verdict: {verdict.sentence} Difference in {name}: {numbers}, paired by user."
+    named = replace(verdict, model="the model", baseline=f"the baseline '{verdict.baseline}'")
+    return f"Verdict: {named.sentence} Difference in {name}: {numbers}, paired by user."
 
 
 def _on_recall(
