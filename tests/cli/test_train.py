@@ -1,7 +1,6 @@
 """`slatewise train` and `slatewise evaluate`, as a person types them."""
 
 import json
-import re
 import signal
 import subprocess
 import sys
@@ -67,7 +66,6 @@ def test_train_then_evaluate(run: Run, folder: Path, tmp_path: Path) -> None:
         assert part in text
     said = " ".join(text.split())
     assert "Model: slate-linear-flat" in said
-    assert re.search(r"Verdict: the model (and|is (better|worse) than) the baseline '", said)
     code, text, _ = run("evaluate", out, folder / "set", "--samples", 2, "--json", "--k", 5)
     assert code == 0
     judged, verdict = (json.loads(text)[name] for name in ("slate-linear-flat", "verdict"))
@@ -75,7 +73,9 @@ def test_train_then_evaluate(run: Run, folder: Path, tmp_path: Path) -> None:
     own = judged["calibrated"]["metrics"]["log_likelihood"]["value"]
     best = json.loads(text)[verdict["baseline"]]["metrics"]["log_likelihood"]["value"]
     assert verdict["difference"]["value"] == pytest.approx(own - best)
-    assert verdict["sentence"] in said
+    baseline = f"the baseline '{verdict['baseline']}'"
+    sentence = verdict["sentence"].replace(verdict["baseline"], baseline)
+    assert sentence.replace(verdict["model"], "the model") in said
     assert 'train with ranking = "next-click"' in said  # counting finds more of what was shown
     assert judged["metrics"]["recall@5"]["value"] >= 0
     assert judged["calibrated"]["metrics"]["log_likelihood"]["count"] == judged["interactions"]
