@@ -185,9 +185,12 @@ def test_a_damaged_version_never_serves(shop: Shop) -> None:
     posterior.write_bytes(damaged)
     with shop.load(seed=5) as load:
         models.promote(bad, "a test")
-        time.sleep(3)  # the server looks every second
+        told = "posterior.safetensors"
+        eventually(
+            lambda: sum(told in line for line in shop.server.said().splitlines()) >= 2,
+            "both workers have looked",
+        )
         assert serving(shop) == {good.version}
-        assert "posterior.safetensors" in shop.server.said()
         shop.server.stop()
         shop.server.start()
         assert serving(shop) == {good.version}
