@@ -386,7 +386,7 @@ def test_erasing_beside_a_long_reader_holds_up_no_feedback(guarded: Server) -> N
     answer = erasing.result().json()
     assert answer["slates"] == 1_000
     assert answer["notes"]
-    assert longest < 4  # a second or two where others use the machine
+    assert longest < 8  # not the ten seconds that writers wait for each other
     reader.close()
     eventually(lambda: not store.has_traces_in_log, "the log is emptied")
     store.close()
