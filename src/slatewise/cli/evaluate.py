@@ -120,18 +120,10 @@ def evaluate(
     for scores in _scores(name, evaluation.table(found, [*shown, f"recall@{k}", f"hitrate@{k}"])):
         console.print(scores)
     console.print(_rates(found[name]))
-    if all_item:
-        console.print(
-            "The all-item likelihood has no usable P(click): read its log-likelihood and "
-            "calibration after calibration only.",
-            style="dim",
-        )
-    if opened.further_clicks is not None:
-        console.print(
-            "Slates have several clicks: a further click is judged by which of the items left it "
-            "was, given that there was one.",
-            style="dim",
-        )
+    others = [one for one in baselines if one in evaluation.COMPARATORS]
+    several = opened.further_clicks is not None
+    for note in _notes(others, trials, all_item=all_item, several=several):
+        console.print(note, style="dim")
     if model.posterior.ranking is None and not all_item:
         recall = _on_recall(name, found[name], {b: found[b] for b in baselines}, f"recall@{k}")
         if recall:
@@ -163,6 +155,24 @@ def _all_judged(
         baselines = fit()
         jobs = (at_once or begin(own)) | begin(baselines)
         return {title: job.result() for title, job in jobs.items()}
+
+
+def _notes(others: list[str], trials: int, *, all_item: bool, several: bool) -> Iterator[str]:
+    """Say what to know of the numbers; `others` are the models of others, each tuned alike."""
+    if others and trials == 1:
+        yield f"{', '.join(others)}: usual settings; --trials 8 tunes each by the validation part."
+    elif others:
+        yield f"{', '.join(others)}: each the best of {trials} settings by the validation part."
+    if all_item:
+        yield (
+            "The all-item likelihood has no usable P(click): read its log-likelihood and "
+            "calibration after calibration only."
+        )
+    if several:
+        yield (
+            "Slates have several clicks: a further click is judged by which of the items left it "
+            "was, given that there was one."
+        )
 
 
 def _in_words(verdict: "BaselineVerdict") -> str:

@@ -22,7 +22,7 @@ from slatewise.config import Config
 from slatewise.data import SlateDataset
 from slatewise.data.interactions import Interactions
 from slatewise.data.ragged import Int64Array
-from slatewise.features.popularity import SECOND, Popularity, PopularityConfig
+from slatewise.features.popularity import AGE, SECOND, Popularity, PopularityConfig
 from slatewise.features.popularity_index import PopularityIndex
 from slatewise.features.showings import showing_starts, training_counts
 
@@ -99,6 +99,11 @@ class PastFeatures(Config):
         """The P columns of items."""
         own = tuple(name for name in OWN if self._is_known(name))
         return own if self.popularity is None else (*self.popularity.names, *own)
+
+    @property
+    def first_seen(self) -> int:
+        """The column of items that has log(1 + hours since an item was first seen)."""
+        return self.item_names.index(AGE) if self.popularity is not None else 0
 
     @property
     def slate_names(self) -> tuple[str, ...]:

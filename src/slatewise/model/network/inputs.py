@@ -10,6 +10,7 @@ from torch import Tensor
 from slatewise.data.dataset import SlateDataset
 from slatewise.data.interactions import Interactions
 from slatewise.data.ragged import Int64Array
+from slatewise.features.item_dates import ages, unusable
 from slatewise.features.past import PastTable
 from slatewise.model.network.architecture import CLIP, SlateInputs
 
@@ -51,6 +52,38 @@ def feature_scales(table: PastTable, log: Interactions, training: Tensor) -> dic
 def with_column(table: PastTable, column: Tensor) -> PastTable:
     """Return the table with one more feature of items: [F]."""
     return PastTable(torch.cat([table.items, column[:, None]], 1), table.slates)
+
+
+def cell_times(interactions: Interactions) -> Tensor:
+    """Return when each item was seen: [F]."""
+    return torch.repeat_interleave(interactions.times, interactions.scroll_lengths)
+
+
+def usable_dates(
+    dates: Mapping[str, Int64Array], log: Interactions, *, clock_times: bool
+) -> tuple[dict[str, Tensor], dict[str, str], tuple[str, ...]]:
+    """Return the dates [K, I] that say an age in a log, why others do not, and their names."""
+    if not clock_times:
+        return {}, dict.fromkeys(dates, "an age takes a log with clock times."), ()
+    reasons = unusable(dates, log.slate_items.long().numpy(), cell_times(log).numpy())
+    names = tuple(name for name in dates if name not in reasons)
+    if not names:
+        return {}, reasons, ()
+    return {"item_dates": torch.from_numpy(np.stack([dates[n] for n in names]))}, reasons, names
+
+
+def with_ages(
+    tensors: Mapping[str, Tensor], table: PastTable, items: Tensor, times: Tensor, first_seen: int
+) -> PastTable:
+    """Return the table with the age of items [F] at times [F] by each of their dates.
+
+    `first_seen` is the column that stands in where a date is unknown.
+    """
+    if (dates := tensors.get("item_dates")) is None:
+        return table
+    own = table.items[:, first_seen].numpy()
+    found = ages(dates.numpy(), items.long().numpy(), times.numpy(), own)
+    return PastTable(torch.cat([table.items, torch.from_numpy(found)], 1), table.slates)
 
 
 def with_rates(tensors: Mapping[str, Tensor], table: PastTable, items: Tensor) -> PastTable:
