@@ -23,6 +23,8 @@ _METRICS = 3
 """that stand beside each other on a narrower terminal"""
 _ON_GPU = 8_192
 """Users judged at once where a GPU predicts."""
+_SOURCES = 20
+"""Sources of the table by source, at most: those seen most."""
 _SHOWN = ("log_likelihood", "log_likelihood_per_slate", "in_slate_mrr", "in_slate_auc")
 
 
@@ -232,7 +234,12 @@ def _rates(judged: "Evaluation") -> Table:
         "P(click) by source", "source", "observed", "predicted", "ECE", "after calibration"
     )
     after = judged.calibrated or judged
-    for source, observed in judged.estimates["click_rate"].items():
+    rates = judged.estimates["click_rate"]
+    # The row of all comes first and has the greatest count.
+    shown = sorted(rates, key=lambda source: -rates[source].count)[: _SOURCES + 1]
+    for source, observed in rates.items():
+        if source not in shown:
+            continue
         result.add_row(
             source,
             f"{observed.value:.3f}",
@@ -240,4 +247,6 @@ def _rates(judged: "Evaluation") -> Table:
             f"{judged.estimates['ece'][source].value:.3f}",
             f"{after.estimates['ece'][source].value:.3f}",
         )
+    if len(rates) > len(shown):
+        result.add_row(f"{len(rates) - len(shown):,} rarer sources: --json")
     return result
