@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from slatewise.features.item_dates import MISSING, ages, date_columns, known_ages, unusable
+from slatewise.features.item_dates import MISSING, ages, date_columns, known_ages, usual_ages
 
 NOON = datetime(2024, 5, 17, 12)
 NOON_US = int(NOON.replace(tzinfo=UTC).timestamp()) * 1_000_000
@@ -74,16 +74,19 @@ def test_an_age_is_of_the_moment_and_a_later_date_is_not_known_yet() -> None:
     found = known_ages(dates, items, times)
     wanted = [np.log(4), np.nan, 0, np.log(2), np.nan, np.nan]
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
-    seen = np.arange(6, dtype=np.float32)
-    both = ages(np.stack([dates, dates[::-1]]), items, times, seen)
-    np.testing.assert_allclose(both[:, 0], np.where(np.isnan(wanted), seen, wanted), rtol=1e-6)
-    np.testing.assert_allclose(both[0, 1], 0)  # the last date is missing: first seen now
+    seen = np.array([1, 2, 3, 4, 5, np.nan], np.float32)
+    means = np.array([9, 8], np.float32)
+    both = ages(np.stack([dates, dates[::-1]]), items, times, seen, means)
+    np.testing.assert_allclose(both[:, 0], [np.log(4), 2, 0, np.log(2), 5, 9], rtol=1e-6)
+    np.testing.assert_allclose(both[[0, 5], 1], [1, 8])  # the date of item 0 is missing
 
 
 def test_dates_that_lie_ahead_are_refused() -> None:
     dates = {"made": np.array([0, 0]), "ends": np.array([10 * HOUR, MISSING])}
     items, times = np.array([0, 1] * 10), np.full(20, 5 * HOUR)
-    assert unusable(dates, items, times) == {
-        "ends": "a date before the slate for 0% of the items seen only."
-    }
-    assert unusable(dates, items, times + 6 * HOUR) == {}
+    means, reasons = usual_ages(dates, items, times)
+    assert means == {"made": pytest.approx(np.log(6))}
+    assert reasons == {"ends": "a date before the slate for 0% of the items seen only."}
+    means, reasons = usual_ages(dates, items, times + 6 * HOUR)
+    assert means == {"made": pytest.approx(np.log(12)), "ends": pytest.approx(np.log(2))}
+    assert reasons == {}

@@ -3,7 +3,9 @@
     age = log(1 + hours from the date to the slate)
 
 A date that lies after the slate was not known then, and counts as missing. An item without a date
-is as old as its popularity says: log(1 + hours since it was first seen), the same unit.
+is as old as its popularity says, log(1 + hours since it was first seen); one that was not seen
+either has the mean. Were it new, a network that has learned to like what is new would bring up all
+items of a log that are yet to come.
 
 Shapes: F items seen, I items, K columns of dates.
 """
@@ -73,26 +75,36 @@ def known_ages(dates: Int64Array, items: Int64Array, times: Int64Array) -> Float
     return np.where(known, np.log1p(hours), np.nan).astype(np.float32)
 
 
-def ages(dates: Int64Array, items: Int64Array, times: Int64Array, first_seen: Floats) -> Floats:
+def ages(
+    dates: Int64Array, items: Int64Array, times: Int64Array, instead: Floats, means: Floats
+) -> Floats:
     """Return the ages of items [F] seen at times [F] by their dates [K, I]: [F, K].
 
-    `first_seen` [F] stands in for those that are unknown: log(1 + hours since an item was first
-    seen).
+    Where one is unknown, `instead` [F] has log(1 + hours since the item was first seen), NaN if it
+    was not; `means` [K] stand in for these.
     """
-    columns = [known_ages(own, items, times) for own in dates]
-    return np.stack([np.where(np.isnan(age), first_seen, age) for age in columns], 1)
+    columns = []
+    for own, mean in zip(dates, means, strict=True):
+        age = known_ages(own, items, times)
+        age = np.where(np.isnan(age), instead, age)
+        columns.append(np.where(np.isnan(age), mean, age))
+    return np.stack(columns, 1)
 
 
-def unusable(
+def usual_ages(
     dates: Mapping[str, Int64Array], items: Int64Array, times: Int64Array
-) -> dict[str, str]:
-    """Return which columns say nothing of the items [F] seen at times [F], and why.
+) -> tuple[dict[str, float], dict[str, str]]:
+    """Return the mean age of items [F] seen at times [F] by each column, and why others have none.
 
     As when an offer ends, which lies ahead whenever it is shown.
     """
-    reasons = {}
+    means, reasons = {}, {}
     for name, own in dates.items():
-        share = 1 - float(np.isnan(known_ages(own, items, times)).mean())
+        age = known_ages(own, items, times)
+        known = age[~np.isnan(age)]
+        share = len(known) / max(1, len(age))
         if share < LEAST_KNOWN:
             reasons[name] = f"a date before the slate for {share:.0%} of the items seen only."
-    return reasons
+        else:
+            means[name] = float(known.mean())
+    return means, reasons

@@ -101,11 +101,6 @@ class PastFeatures(Config):
         return own if self.popularity is None else (*self.popularity.names, *own)
 
     @property
-    def first_seen(self) -> int:
-        """The column of items that has log(1 + hours since an item was first seen)."""
-        return self.item_names.index(AGE) if self.popularity is not None else 0
-
-    @property
     def slate_names(self) -> tuple[str, ...]:
         """The Q columns of slates."""
         user = [name for name in USER if self._is_known(name)]
@@ -115,6 +110,15 @@ class PastFeatures(Config):
 
     def _is_known(self, name: str) -> bool:
         return self.popularity is not None or not ("minutes" in name or name == "session")
+
+    def first_seen(self, table: PastTable) -> Tensor:
+        """Return log(1 + hours since each item was first seen), up to four weeks: [F].
+
+        NaN for an item that nobody has seen, which its views tell.
+        """
+        names = self.item_names
+        views = table.items[:, names.index(f"views_{HALF_LIVES[-1]:g}h")]
+        return table.items[:, names.index(AGE)].masked_fill(views == 0, torch.nan)
 
     def in_log(self, dataset: SlateDataset) -> Callable[[Interactions], PastTable]:
         """Return what computes the features of any users of a log, from all that it holds."""

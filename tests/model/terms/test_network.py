@@ -199,14 +199,20 @@ def test_a_date_is_read_as_the_age_of_an_item_whoever_asks(
     past = PastFeatures.fit(dated)
     known = past.in_log(dated)(log).items
     assert past.popularity is not None
-    first_seen = known[:, past.popularity.names.index("age")]
+    first_seen, views = (
+        known[:, past.popularity.names.index(name)].tolist() for name in ("age", "views_1000h")
+    )
     times = torch.repeat_interleave(log.times, log.scroll_lengths)
-    cells = zip(log.slate_items.tolist(), times.tolist(), first_seen.tolist(), strict=True)
+    cells = zip(log.slate_items.tolist(), times.tolist(), first_seen, views, strict=True)
+    usual = float(term._tensors["usual_ages"][0])
     wanted = [
-        np.log1p((time - int(made[item])) / 3.6e9) if item != 3 and made[item] <= time else seen
-        for item, time, seen in cells
+        np.log1p((time - int(made[item])) / 3.6e9)
+        if item != 3 and made[item] <= time
+        else (seen if shown else usual)
+        for item, time, seen, shown in cells
     ]
-    assert 0.2 < np.mean(np.array(wanted) != first_seen.numpy()) < 0.8
+    assert 0.2 < np.mean(np.isin(wanted, [*first_seen, usual])) < 0.8
+    assert 0.01 < np.mean(np.array(wanted) == usual) < 0.2
     asked: list[PastTable] = []
 
     def listen(tensors: object, table: PastTable) -> tuple[Tensor, Tensor]:

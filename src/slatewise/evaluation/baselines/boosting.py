@@ -212,13 +212,13 @@ def _known(dataset: SlateDataset) -> tuple[Callable[[Interactions], "PastTable"]
     from slatewise.model.network.item_columns import ItemMatrix  # noqa: PLC0415
 
     past, matrix = PastFeatures.fit(dataset), ItemMatrix.of(dataset)
-    of_past, first, clock = past.in_log(dataset), past.first_seen, past.popularity is not None
+    of_past, clock = past.in_log(dataset), past.popularity is not None
     some = inputs.log_to_fit(dataset, OPTIONS)[0]
     dates = inputs.usable_dates(matrix.dates, some, clock_times=clock)[0]
 
     def describe(interactions: Interactions) -> "PastTable":
         items, times = interactions.slate_items, inputs.cell_times(interactions)
-        return inputs.with_ages(dates, of_past(interactions), items, times, first)
+        return inputs.with_ages(dates, of_past(interactions), items, times, past)
 
     return describe, matrix.values.numpy()
 

@@ -10,8 +10,8 @@ from torch import Tensor
 from slatewise.data.dataset import SlateDataset
 from slatewise.data.interactions import Interactions
 from slatewise.data.ragged import Int64Array
-from slatewise.features.item_dates import ages, unusable
-from slatewise.features.past import PastTable
+from slatewise.features.item_dates import ages, usual_ages
+from slatewise.features.past import PastFeatures, PastTable
 from slatewise.model.network.architecture import CLIP, SlateInputs
 
 SAME: Final = 1e-6
@@ -65,24 +65,30 @@ def usable_dates(
     """Return the dates [K, I] that say an age in a log, why others do not, and their names."""
     if not clock_times:
         return {}, dict.fromkeys(dates, "an age takes a log with clock times."), ()
-    reasons = unusable(dates, log.slate_items.long().numpy(), cell_times(log).numpy())
-    names = tuple(name for name in dates if name not in reasons)
-    if not names:
+    items, times = log.slate_items.long().numpy(), cell_times(log).numpy()
+    means, reasons = usual_ages(dates, items, times)
+    if not means:
         return {}, reasons, ()
-    return {"item_dates": torch.from_numpy(np.stack([dates[n] for n in names]))}, reasons, names
+    tensors = {
+        "item_dates": torch.from_numpy(np.stack([dates[name] for name in means])),
+        "usual_ages": torch.tensor(list(means.values()), dtype=torch.float32),
+    }
+    return tensors, reasons, tuple(means)
 
 
 def with_ages(
-    tensors: Mapping[str, Tensor], table: PastTable, items: Tensor, times: Tensor, first_seen: int
+    tensors: Mapping[str, Tensor],
+    table: PastTable,
+    items: Tensor,
+    times: Tensor,
+    past: PastFeatures,
 ) -> PastTable:
-    """Return the table with the age of items [F] at times [F] by each of their dates.
-
-    `first_seen` is the column that stands in where a date is unknown.
-    """
+    """Return the table, which `past` made, with ages of items [F] at times [F] by their dates."""
     if (dates := tensors.get("item_dates")) is None:
         return table
-    own = table.items[:, first_seen].numpy()
-    found = ages(dates.numpy(), items.long().numpy(), times.numpy(), own)
+    instead = past.first_seen(table).numpy()
+    means = tensors["usual_ages"].numpy()
+    found = ages(dates.numpy(), items.long().numpy(), times.numpy(), instead, means)
     return PastTable(torch.cat([table.items, torch.from_numpy(found)], 1), table.slates)
 
 

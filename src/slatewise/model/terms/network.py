@@ -167,7 +167,7 @@ class NetworkTerm(FeatureTerm):
 
         def describe(some: Interactions, own: Int64Array) -> PastTable:
             table = of_past(some) if log.several is None else with_further(of_past(some), some)
-            table = with_ages(tensors, table, some.slate_items, cell_times(some), past.first_seen)
+            table = with_ages(tensors, table, some.slate_items, cell_times(some), past)
             if rates is None:
                 return table
             return with_column(table, torch.from_numpy(rates.in_training(some, own)))
@@ -264,7 +264,7 @@ class NetworkTerm(FeatureTerm):
         """Add clicks before on a slate, none without interactions, ages of items, and rates."""
         if self.several:
             table = with_further(table, interactions)
-        table = with_ages(self._tensors, table, items, times, self.past.first_seen)
+        table = with_ages(self._tensors, table, items, times, self.past)
         return with_rates(self._tensors, table, items)
 
     def _columns(
