@@ -54,6 +54,10 @@ def test_it_ranks_all_items_and_says_nothing_within_slates(
             assert (again.means[name] != in_slates.means[name]).all()
 
 
+def test_it_says_that_it_reads_no_dates(term: ItemNetworkTerm) -> None:
+    assert "Rankings of all items do not read 'made': it is a date." in term.notes
+
+
 def test_a_saved_model_ranks_by_the_same_network(dataset: SlateDataset, tmp_path: Path) -> None:
     config = ModelConfig(terms=("item_network",), dimensions=2, item_network_units=4)
     model = fit(dataset, config, QUICK)
