@@ -99,10 +99,10 @@ def test_it_is_for_logs_with_hours_many_interactions_and_items_that_come_and_go(
             assert term.default_obstacle(dataset) == "the times of the log are only an order"
     monkeypatch.setattr("slatewise.model.terms.item_network.LEAST", 100)
     assert ItemNetworkTerm.obstacle(dataset) is None
-    assert ItemNetworkTerm.default_obstacle(dataset) == "items stay"
+    assert ItemNetworkTerm.default_obstacle(dataset) == "items stay on offer"
     # `--auto` does not judge it by slates, of which it says nothing.
     tried, _ = candidates_of(ModelConfig(), dataset)
     assert "item_network" not in tried
-    assert first_stage_of(ModelConfig(), dataset) == ([], {"item_network": "items stay"})
+    assert first_stage_of(ModelConfig(), dataset) == ([], {"item_network": "items stay on offer"})
     monkeypatch.setattr("slatewise.model.terms.item_network.items_stay", lambda dataset: False)
     assert first_stage_of(ModelConfig(), dataset) == (["item_network"], {})

@@ -106,7 +106,7 @@ class ItemNetworkTerm(FeatureTerm):
         it found more of the logged clicks, and greedy slates without a second stage were clicked
         .34 of the time instead of .38.
         """
-        return cls.obstacle(dataset) or ("items stay" if items_stay(dataset) else None)
+        return cls.obstacle(dataset) or ("items stay on offer" if items_stay(dataset) else None)
 
     @classmethod
     def fit(cls, config: "ModelConfig", dataset: SlateDataset) -> "ItemNetworkTerm":
