@@ -26,9 +26,13 @@ from slatewise.slates import Recommender
 from slatewise.training import TrainingConfig, fit, load, next_click, runs, save
 
 ITEMS = 40
-PLAIN = ModelConfig(likelihood="all-item", dimensions=3)
+PLAIN = ModelConfig(likelihood="all-item", dimensions=3, temperature=0.1)
 CONFIG = ModelConfig(
-    likelihood="all-item", dimensions=3, terms=("bias", "history", "co_clicks"), neighbours=2
+    temperature=0.1,  # one stage
+    likelihood="all-item",
+    dimensions=3,
+    terms=("bias", "history", "co_clicks"),
+    neighbours=2,
 )
 QUICK = TrainingConfig(max_epochs=10, batch_users=32)
 

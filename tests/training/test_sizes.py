@@ -77,10 +77,10 @@ def test_weights_of_a_gru_have_a_prior_by_their_number_where_it_counts() -> None
         model = ModelConfig.build({"likelihood": "all-item"} | given, "test")
         return float(settled(model, TrainingConfig(), SHOP)[0].of(Gru).sigma_rnn)
 
-    assert scale(temperature=1.0) == pytest.approx(32**-0.5, abs=1e-3)
+    assert scale() == scale(temperature=1.0) == pytest.approx(32**-0.5, abs=1e-3)
     assert scale(temperature=1.0, dimensions=9) == pytest.approx(1 / 3, abs=1e-3)
     assert scale(temperature=1.0, sigma_rnn=2.0) == 2.0
-    assert scale() == scale(dynamics="linear", temperature=1.0) == 1.0
+    assert scale(temperature=0.1) == scale(dynamics="linear") == 1.0
 
 
 def test_a_model_that_starts_from_another_keeps_its_settings() -> None:

@@ -22,10 +22,6 @@ EXACT: Final = 2_048
 """Items up to which the sum over the catalogue is exact: it costs as much as a good estimate."""
 NEGATIVES: Final = 1_024
 """Candidates that stand for a larger catalogue; fewer mislead the score that ends training."""
-TEMPERATURE: Final = 0.1
-"""τ of the all-item likelihood: at 1 the prior holds items in their groups. In the source-aware one
-slates hold against it, and τ = 1 ranks as well and keeps a posterior that explores."""
-
 SIGMA_MAX: Final = 3.0
 """Where the prior counts nearly in full. To find one item among thousands, distances span ten nats
 and scales are as large. At 1, τ = 1 and 32 dimensions the bound held most of them, and more
@@ -180,8 +176,9 @@ def _usual(model: ModelConfig, size: LogSize) -> dict[str, Any]:
     """Return the settings of a model with this likelihood and temperature."""
     if model.likelihood == "slate":
         return {}
-    temperature = TEMPERATURE if model.likelihood == "all-item" else 1.0
-    temperature = model.temperature if model.is_given("temperature") else temperature
+    # After a first stage at .1 the prior in full finds as many next clicks or more: shop sessions
+    # .693 for .683, ratings .300 and .310 for .285 and .301.
+    temperature = model.temperature
     dimensions = 32 if size.interactions >= _MANY else 16
     dimensions = model.dimensions if model.is_given("dimensions") else dimensions
     usual = {
