@@ -56,8 +56,10 @@ def main() -> None:
     """Measure both catalogues, feedback on both stores, and the soak."""
     arguments = parser(__doc__)
     arguments.add_argument("--quick", action="store_true", help="100,000 items only, short runs")
+    arguments.add_argument("--soak", type=float, help="seconds of the soak")
     options = parse(arguments, globals())
     seconds = min(4.0, SECONDS) if options.quick else SECONDS
+    for_soak = options.soak or (min(30.0, SOAK) if options.quick else SOAK)
     rows: list[Row] = []
     soak, beside = Row(), Row()
     for items in (SMALL,) if options.quick else (SMALL, LARGE):
@@ -75,7 +77,7 @@ def main() -> None:
             ]
             if items == SMALL:
                 beside = _beside(shop, seconds)
-                soak = _soak(shop, min(30.0, SOAK) if options.quick else SOAK)
+                soak = _soak(shop, for_soak)
     events = _feedback(seconds)
     columns = {"store": "{}", "batch": "{}", "events_s": "{:,.0f}", "cpu_ms": "{:.3f}"}
     show("Feedback, one worker: events a second, CPU ms of an event", columns, events)
