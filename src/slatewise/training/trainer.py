@@ -25,6 +25,7 @@ from slatewise.model.resident import resident
 from slatewise.model.terms import FittedTerms, with_automatic_terms
 from slatewise.training import runs
 from slatewise.training.config import TrainingConfig
+from slatewise.training.item_quality import with_quality_spread
 from slatewise.training.loop import Progress, Training
 from slatewise.training.next_click import fit_ranking
 from slatewise.training.peers import ALONE, Peers
@@ -84,6 +85,7 @@ def fit(
         LogSize.of(dataset),
         None if start is None else start.config,
     )
+    model = with_quality_spread(model, dataset, None if start is None else start.config)
     for term in model.terms:
         own = TERMS[term].seed_setting
         if own is not None and not model.is_given(own):
