@@ -11,8 +11,16 @@ from slatewise.data.preparation import prepare
 from slatewise.data.split import SplitConfig
 from slatewise.model.config import ModelConfig
 from slatewise.training import TrainingConfig, fit
-from slatewise.training.item_quality import quality_spread, with_quality_spread
+from slatewise.training.item_quality import item_qualities, qualities_of, with_spread
 
+
+def quality_spread(dataset: SlateDataset) -> float:
+    found = item_qualities(dataset)
+    assert found is not None
+    return found.spread
+
+
+BIAS = {"terms": ["bias"]}
 ONE_STEP = TrainingConfig(max_epochs=1, batch_users=200)
 
 
@@ -50,21 +58,19 @@ def test_the_spread_of_qualities_is_found(tmp_path: Path, spread: float) -> None
 def test_what_the_items_of_a_group_have_in_common_is_no_spread(tmp_path: Path) -> None:
     alone = quality_spread(log_of(tmp_path / "alone", 0.4))
     shared = quality_spread(log_of(tmp_path / "shared", 0.4, between=1.0))
-    assert alone is not None
     assert shared == pytest.approx(alone, rel=0.3)
 
 
 def test_a_log_of_clicks_alone_says_nothing(tmp_path: Path) -> None:
     dataset = log_of(tmp_path / "log", 1.0, size=1)
-    assert quality_spread(dataset) is None
+    assert item_qualities(dataset) is None
     given = ModelConfig(terms=("bias",))
-    assert with_quality_spread(given, dataset) is given
+    assert with_spread(given, qualities_of(given, dataset)) is given
 
 
 def test_item_biases_start_as_wide_as_the_log_says(tmp_path: Path) -> None:
     dataset = log_of(tmp_path / "log", 1.5)
     spread = quality_spread(dataset)
-    assert spread is not None
     model = fit(dataset, ModelConfig(terms=("bias",), dimensions=2), ONE_STEP)
     assert model.config.kappa_bias == spread
     assert model.posterior.shared["group_spreads"].mean[:, 2].tolist() == pytest.approx(
@@ -76,9 +82,11 @@ def test_item_biases_start_as_wide_as_the_log_says(tmp_path: Path) -> None:
 
 def test_what_is_given_stays_and_nights_have_the_spread_of_the_first(tmp_path: Path) -> None:
     dataset = log_of(tmp_path / "log", 1.5)
-    given = ModelConfig(terms=("bias",), kappa_bias=0.3)
-    assert with_quality_spread(given, dataset) is given
-    open_, first = ModelConfig(terms=("bias",)), given
-    assert with_quality_spread(open_, dataset, first) == given
-    for other in (ModelConfig(), ModelConfig(terms=("bias",), likelihood="all-item")):
-        assert with_quality_spread(other, dataset) is other
+    given, asked = (
+        ModelConfig.build(BIAS | {"kappa_bias": 0.3}, "test"),
+        ModelConfig.build(BIAS, "test"),
+    )
+    assert with_spread(given, item_qualities(dataset)) is given
+    assert with_spread(asked, None, given) == given
+    all_items = ModelConfig(terms=("bias",), likelihood="all-item")
+    assert [qualities_of(one, dataset) for one in (given, ModelConfig(), all_items)] == [None] * 3

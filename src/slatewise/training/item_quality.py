@@ -1,8 +1,8 @@
-"""How much items differ in quality, by a log alone: where the prior of item biases starts.
+"""How much items differ in quality, by a log alone: where item biases and their prior start.
 
-Of a few days of log, training hardly learns this spread: biases are held near their group by the
-spread they started with, and then confirm it. So several spreads s are tried on choices within
-slates, with nothing but a quality b_i for each item,
+Of a few days of log, training hardly learns this spread. Biases that start at 0 pull it down before
+they have moved, and it holds them there. So several spreads s are tried on choices within slates,
+with nothing but a quality b_i for each item,
 
     log P(i | slate) = b_i − log(e^c + Σ_j e^{b_j}),    b_i ~ N(μ_g, s²),    μ_g ~ N(0, 1),
 
@@ -18,11 +18,13 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from slatewise.data.dataset import SlateDataset
 from slatewise.data.interactions import Interactions
 from slatewise.features.showings import showing_starts
 from slatewise.model.config import ModelConfig
+from slatewise.model.posterior import Posterior
 from slatewise.model.terms.typical_sizes import training_sample
 
 Doubles = npt.NDArray[np.float64]
@@ -39,40 +41,91 @@ _PASSES: Final = 40
 _LEVEL_PRECISION: Final = 0.1
 
 
-def with_quality_spread(
-    model: ModelConfig, dataset: SlateDataset, start: ModelConfig | None = None
-) -> ModelConfig:
-    """Return a model with the prior scale of its item biases that a log says, if none was given.
+@dataclass(frozen=True)
+class ItemQualities:
+    """What a log says of the qualities of items."""
 
-    A model that starts from another has that of the other. Where the likelihood is the choice among
-    all items, biases say how popular these are, of which choices within slates say nothing.
+    spread: float
+    """s, within groups"""
+    items: Ints
+    """[I] numbers of the items that were seen"""
+    means: Doubles
+    """[I]"""
+    scales: Doubles
+    """[I]"""
+    groups: Ints
+    """[G] numbers of their groups"""
+    centres: Doubles
+    """[G] μ_g"""
+
+    def start(self, posterior: Posterior) -> None:
+        """Start item biases, and the means of their groups, where the log has them."""
+        column, items = posterior.config.dimensions, posterior.items
+        rows = torch.from_numpy(self.items).to(items.mean.device)
+        with torch.no_grad():
+            scale = torch.from_numpy(self.scales).to(items.mean)
+            items.mean[rows, column] = torch.from_numpy(self.means).to(items.mean)
+            items.raw[rows, column] = items.raw_of(scale, most=0.9)
+            if "group_means" in posterior.shared:
+                means = posterior.shared["group_means"].mean
+                groups = torch.from_numpy(self.groups).to(means.device)
+                means[groups, column] = torch.from_numpy(self.centres).to(means)
+
+
+def qualities_of(model: ModelConfig, dataset: SlateDataset) -> ItemQualities | None:
+    """Return what a log says of item biases; None where a model has none, or theirs is given.
+
+    Where the likelihood is the choice among all items, biases say how popular these are, of which
+    choices within slates say nothing.
     """
-    setting = {"hierarchical": "kappa_bias", "flat": "sigma_bias"}.get(model.prior)
-    if "bias" not in model.terms or model.likelihood == "all-item" or setting is None:
-        return model
-    if model.is_given(setting):
-        return model
-    spread = quality_spread(dataset) if start is None else getattr(start, setting)
-    return model if spread is None else model.changed(**{setting: spread})
+    setting = _setting(model)
+    if setting is None or model.is_given(setting):
+        return None
+    return item_qualities(dataset)
 
 
-def quality_spread(dataset: SlateDataset) -> float | None:
-    """Return the spread of item qualities within groups; None where slates are of no choice."""
+def with_spread(
+    model: ModelConfig, found: ItemQualities | None, start: ModelConfig | None = None
+) -> ModelConfig:
+    """Return a model with the prior scale of its biases that was found, if none was given.
+
+    A model that starts from another has that of the other.
+    """
+    setting = _setting(model)
+    if setting is None or model.is_given(setting):
+        return model
+    if start is not None:
+        return model.changed(**{setting: getattr(start, setting)})
+    return model if found is None else model.changed(**{setting: found.spread})
+
+
+def _setting(model: ModelConfig) -> str | None:
+    """Return the setting of the prior scale of item biases; None if choices do not tell of it."""
+    if "bias" not in model.terms or model.likelihood == "all-item":
+        return None
+    return {"hierarchical": "kappa_bias", "flat": "sigma_bias"}.get(model.prior)
+
+
+def item_qualities(dataset: SlateDataset) -> ItemQualities | None:
+    """Return the qualities of items by choices in a log; None where slates are of no choice."""
     choices = _Choices.of(training_sample(dataset), dataset)
     if choices is None:
         return None
-    fit = _Fit(choices)
+    fit, logs = _Fit(choices), np.log(SCALES)
     evidence = np.array([fit.evidence(scale) for scale in SCALES])
-    logs = np.log(SCALES)
     evidence -= 0.5 * np.square((logs - np.log(_USUAL[0])) / _USUAL[1])
     chances = np.exp(evidence - evidence.max())
-    return float(np.exp(chances @ logs / chances.sum()))
+    spread = float(np.exp(chances @ logs / chances.sum()))
+    means, scales, centres = fit.qualities(spread)
+    return ItemQualities(spread, choices.numbers, means, scales, choices.group_numbers, centres)
 
 
 @dataclass(frozen=True)
 class _Choices:
     """First choices of some showings; items and levels that they have are numbered from 0."""
 
+    numbers: Ints
+    """[I] of the items"""
     items: Ints
     """[F]"""
     choice_of: Ints
@@ -87,6 +140,8 @@ class _Choices:
     """[L]"""
     groups: Ints
     """[I]"""
+    group_numbers: Ints
+    """[G]"""
 
     @classmethod
     def of(cls, log: Interactions, dataset: SlateDataset) -> "_Choices | None":
@@ -105,14 +160,18 @@ class _Choices:
         seen, items = np.unique(log.slate_items.numpy()[cells], return_inverse=True)
         kinds = log.sources.numpy()[rows].astype(np.int64) * (lengths.max() + 1) + lengths
         found, levels = np.unique(kinds, return_inverse=True)
+        of_items = np.asarray(dataset.item_groups, np.int64)[seen]
+        group_numbers, groups = np.unique(of_items, return_inverse=True)
         return cls(
+            numbers=seen.astype(np.int64),
             items=items,
             choice_of=choice_of,
             clicked=items[(first + clicks)[clicks >= 0]],
             levels=levels,
             declined=np.bincount(levels[clicks < 0], minlength=len(found)),
             lengths=(found % (lengths.max() + 1)).astype(np.float64),
-            groups=np.unique(np.asarray(dataset.item_groups)[seen], return_inverse=True)[1],
+            groups=groups,
+            group_numbers=group_numbers,
         )
 
 
@@ -126,28 +185,36 @@ class _Fit:
         self._none = np.log(choices.lengths)  # [L]: without clicks, one in two does nothing
         self._total = 0.0
 
-    def evidence(self, scale: float) -> float:
-        """Return the log evidence of a spread, but for what all spreads share."""
+    def _climb(self, scale: float) -> None:
+        """Move to the most probable qualities and levels under a spread."""
         for _ in range(_PASSES):
             expected, _, none = self._probabilities()
-            slope = self._clicks - expected - (self._qualities - self._centres(scale)) / scale**2
+            slope = self._clicks - expected - self._from_centres(scale) / scale**2
             # p_i, not p_i (1 − p_i): all qualities move at once.
             self._qualities += slope / (expected + 1 / scale**2)
             held = _LEVEL_PRECISION * (self._none - np.log(self._of.lengths))
             self._none += (self._of.declined - none - held) / (none + _LEVEL_PRECISION)
+
+    def qualities(self, scale: float) -> tuple[Doubles, Doubles, Doubles]:
+        """Return means and scales of items [I] under a spread, and the means of groups [G]."""
+        self._climb(scale)
+        _, known, _ = self._probabilities()
+        return self._qualities.copy(), 1 / np.sqrt(known + 1 / scale**2), self._centres(scale)
+
+    def evidence(self, scale: float) -> float:
+        """Return the log evidence of a spread, but for what all spreads share."""
+        self._climb(scale)
         _, known, _ = self._probabilities()
         centres = self._centres(scale)
         held = self._none - np.log(self._of.lengths)
         chosen = self._qualities[self._of.clicked].sum() + self._of.declined @ self._none
         of_groups = self._by_group(known / (1 + scale**2 * known)) + 1
-        means = np.zeros(len(of_groups))
-        means[self._of.groups] = centres
         return float(
             chosen
             - self._total
-            - 0.5 * np.square(self._qualities - centres).sum() / scale**2
+            - 0.5 * np.square(self._from_centres(scale)).sum() / scale**2
             - 0.5 * np.log1p(scale**2 * known).sum()
-            - 0.5 * (np.square(means).sum() + np.log(of_groups).sum())
+            - 0.5 * (np.square(centres).sum() + np.log(of_groups).sum())
             - 0.5 * _LEVEL_PRECISION * np.square(held).sum()
         )
 
@@ -164,10 +231,13 @@ class _Fit:
         return expected, known, _summed(of.levels, none / totals, len(self._none))
 
     def _centres(self, scale: float) -> Doubles:
-        """Return the most probable mean of each item's group, given all qualities: [I]."""
-        sums = self._by_group(self._qualities) / scale**2
+        """Return the most probable mean of each group, given all qualities: [G]."""
         counts = self._by_group(np.ones(len(self._qualities))) / scale**2
-        return np.asarray((sums / (1 + counts))[self._of.groups])
+        return np.asarray(self._by_group(self._qualities) / scale**2 / (1 + counts))
+
+    def _from_centres(self, scale: float) -> Doubles:
+        """Return how far items are from the mean of their group: [I]."""
+        return np.asarray(self._qualities - self._centres(scale)[self._of.groups])
 
     def _by_group(self, values: Doubles) -> Doubles:
         return _summed(self._of.groups, values, 0)
