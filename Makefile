@@ -52,7 +52,7 @@ test: $(READY)
 # All kernels for a GPU on a CPU, by Triton's interpreter; `make test` runs one case of each.
 test-kernels: $(READY)
 	TRITON_INTERPRET=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 tests/model/kernels/test_gpu.py \
-		tests/training/test_dense.py -k "gpu or kernels"
+		tests/training/test_dense.py tests/ranking/test_passes.py -k "gpu or kernels or passes"
 
 check: $(READY)
 	$(BIN)/ruff format --check .

@@ -24,7 +24,7 @@ import torch
 if find_spec("polars") is None:  # names of items and users are not read here
     sys.modules["polars"] = MagicMock()
 
-from harness import Row, Target, parse, parser, report, show
+from harness import Row, Target, kept, parse, parser, report, show
 from slatewise import evaluation
 from slatewise.data import SlateDataset
 from slatewise.data.interactions import Interactions
@@ -91,7 +91,14 @@ def main() -> None:
     show("What was learned", dict.fromkeys(learned[0], "{}"), learned)
     ladder = []
     if options.ladder:
-        ladder = [_trained(dataset, options, *rung)[1] for rung in LADDER]
+        ladder = [
+            kept(
+                options.keep,
+                f"ladder {batch} {stages}",
+                lambda batch=batch, stages=stages: _trained(dataset, options, batch, stages)[1],  # type: ignore[misc]
+            )
+            for batch, stages in LADDER
+        ]
         columns = {"batch": "{:,}", "stages": "{}", "seconds": "{:.0f}", "validation": "{:.4f}"}
         show("Held-out log-likelihood against wall-clock", columns, ladder)
     share = float(learned[0]["share"].rstrip("%")) / 100

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from slatewise.experiments import posterior
+from slatewise.experiments.study import STUDIES
 from tests.cli.conftest import Run
 
 SETTINGS = 'preset = "tiny"\nresamples = 50\n[training]\nmax_epochs = 2\n'
@@ -16,6 +17,13 @@ def settings(tmp_path: Path) -> Path:
     file = tmp_path / "study.toml"
     file.write_text(SETTINGS)
     return file
+
+
+def test_the_help_names_every_study(run: Run) -> None:
+    code, printed, _ = run("experiment", "--help")
+    assert code == 0
+    named = set(re.findall(r"[\w-]+", printed.partition("Options")[0]))
+    assert named >= set(STUDIES)
 
 
 def test_a_study_and_its_report(run: Run, settings: Path, tmp_path: Path) -> None:

@@ -67,11 +67,11 @@ def test_a_log_tells_whole_histories_and_what_is_popular(
         "recommend", folder / "run", "--users", log, "--log", log, "--out", full, *ASK
     )
     assert code == 0
-    assert "Not known here" not in text
+    assert "Missing data" not in text
     assert "Popularity as of 2023-11-1" in text
     assert slates_of(full) == expected(folder, slates=True, popular=True)
     code, text, _ = run("recommend", folder / "run", "--users", log, "--out", bare, *ASK)
-    assert "Not known here: popularity (items count as new; give --log)." in text
+    assert "Missing data: popularity (items count as new; give --log)." in text
     assert slates_of(bare) == expected(folder, slates=True, popular=False)
     assert slates_of(bare) != slates_of(full)
 
@@ -96,9 +96,9 @@ def test_a_term_of_given_lists_is_missed_only_there(run: Run, folder: Path, tmp_
     dataset = SlateDataset.open(folder / "log" / "set")
     save(fit(dataset, config, TrainingConfig(max_epochs=1)), tmp_path / "run")
     _, text, _ = run("recommend", tmp_path / "run", "--clicks", "1", *ASK)
-    assert "Not known here" not in text
+    assert "Missing data" not in text
     _, text, _ = run("recommend", tmp_path / "run", "--clicks", "1", "--candidates", "2,3")
-    assert "Not known here: contrast" in text
+    assert "Missing data: contrast" in text
 
 
 def test_clicks_alone_tell_less_and_that_is_said(run: Run, folder: Path, tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_clicks_alone_tell_less_and_that_is_said(run: Run, folder: Path, tmp_pat
     assert code == 0
     said = " ".join(text.split())
     missing = "history beyond the clicks, slates without a click (give --users a log)"
-    assert f"Not known here: {missing}." in said
+    assert f"Missing data: {missing}." in said
     assert slates_of(out) == expected(folder, slates=False, popular=True)
     assert slates_of(out) != expected(folder, slates=True, popular=True)
 

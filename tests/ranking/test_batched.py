@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from slatewise.ranking import Filter
 from slatewise.ranking.batched import BatchedTable
+from slatewise.ranking.passes_plain import Spread
 
 from . import naive
 from .laws import Case, K, assert_same_counts, reference
@@ -42,7 +44,7 @@ def test_a_draw_of_few_items_is_as_one_of_all(
     one: Case, pilot: int, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pilot of no more than the slate, found by blocks, leaves most of the work to events."""
-    monkeypatch.setattr("slatewise.ranking.batched._BLOCK", 64 if pilot > K else 7)
+    monkeypatch.setattr("slatewise.ranking.passes_plain.BLOCK", 64 if pilot > K else 7)
     found, wanted = ranked(one, pilot, device), reference(one).items
     assert_same_counts(found, wanted)
     for rank in range(K):
@@ -52,12 +54,29 @@ def test_a_draw_of_few_items_is_as_one_of_all(
 def test_without_the_events_the_law_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
     one = case(0.5)
 
-    def nothing(self: BatchedTable, near: torch.Tensor, least: torch.Tensor) -> torch.Tensor:
+    def nothing(near: torch.Tensor, least: torch.Tensor, spread: Spread) -> torch.Tensor:
         return torch.zeros_like(near, dtype=torch.int32)
 
-    monkeypatch.setattr(BatchedTable, "_chances", nothing)
+    monkeypatch.setattr("slatewise.ranking.passes_plain.bounds", nothing)
     with pytest.raises(AssertionError):
         assert_same_counts(ranked(one, K, "cpu"), reference(one).items)
+
+
+def test_what_is_excluded_leaves_the_law_of_the_others() -> None:
+    """More is excluded than the pilot has items for: all that is nearest to the profile."""
+    one, times = case(0.4), 40
+    nearest = np.argsort(-naive.distances(one.profiles[:1], one.world.means))[0, :15]
+    rows = len(one.profiles) * times
+    pairs = np.repeat(np.arange(rows), len(nearest)), np.tile(nearest, rows)
+    exclude = torch.from_numpy(pairs[0]), torch.from_numpy(pairs[1])
+    profiles = torch.from_numpy(one.profiles).repeat(times, 1)
+    generator = torch.Generator().manual_seed(4)
+    found = table_of(one.world).rank_draws(profiles, K, generator, exclude, K).numpy()
+    few = one._replace(filter=Filter(exclude=nearest))
+    wanted = reference(few).items[: len(found)]
+    assert not np.isin(found, nearest).any()
+    assert_same_counts(found, wanted)
+    assert_same_counts(found[:, 0], wanted[:, 0])
 
 
 @pytest.mark.parametrize("device", DEVICES)

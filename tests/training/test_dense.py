@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from slatewise.compiled.gpu import has_triton, takes_triton
 from slatewise.data.interactions import Interactions, SeveralClicks
 from slatewise.errors import SlatewiseError
 from slatewise.model.config import ModelConfig
 from slatewise.model.dynamics.linear import Linear
-from slatewise.model.kernels.backend import has_triton, takes_triton
 from slatewise.model.likelihood import Candidates, Exposure
 from slatewise.model.noise import KeyedNoise, normals
 from slatewise.model.posterior import Posterior

@@ -16,7 +16,7 @@ def describe(
     dataset: Annotated[Path, typer.Argument(help="A prepared dataset.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
     verify: Annotated[
-        bool, typer.Option(help="Read everything and check it is undamaged.")
+        bool, typer.Option(help="Read all data and check that it is intact.")
     ] = False,
 ) -> None:
     """Show users, items, rates and histograms of a dataset."""

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -40,7 +41,7 @@ def evaluate(
     against: Annotated[
         list[str] | None,
         typer.Option(
-            help="What to add, with commas between: gru4rec, sasrec, bpr, lightgbm, or a baseline "
+            help="Models to add, separated by commas: gru4rec, sasrec, bpr, lightgbm, or one "
             "of your own as package.module:Name; or built-in baselines to keep, by name."
         ),
     ] = None,
@@ -122,14 +123,14 @@ def evaluate(
     console.print(_rates(found[name]))
     if all_item:
         console.print(
-            "The all-item likelihood has no usable P(click): read its log-likelihood and "
-            "calibration after calibration only.",
+            "The all-item likelihood has no usable P(click) before calibration: compare its "
+            "calibrated log-likelihood and click rates only.",
             style="dim",
         )
     if opened.further_clicks is not None:
         console.print(
-            "Slates have several clicks: a further click is judged by which of the items left it "
-            "was, given that there was one.",
+            "Some slates have several clicks: after the first, each is judged as a choice among "
+            "the items left.",
             style="dim",
         )
     if model.posterior.ranking is None and not all_item:
@@ -168,7 +169,8 @@ def _all_judged(
 def _in_words(verdict: "BaselineVerdict") -> str:
     found, name = verdict.difference, verdict.metric.replace("_", "-")
     numbers = f"{found.value:+.3f} [{found.low:+.3f}, {found.high:+.3f}]".replace("-", "−")
-    return f"Verdict: {verdict.sentence} Difference in {name}: {numbers}, paired by user."
+    named = replace(verdict, model="the model", baseline=f"the baseline '{verdict.baseline}'")
+    return f"Verdict: {named.sentence} Difference in {name}: {numbers}, paired by user."
 
 
 def _on_recall(

@@ -22,7 +22,11 @@ _NARROW, _COLUMN, _FEW = 60, 16, 4
 
 def experiment(
     name: Annotated[
-        str, typer.Argument(help="The study, or package.module:Name; a wrong name lists all.")
+        str,
+        typer.Argument(
+            help="offline, posterior, online-models, missing-search, online-strategies, claims, "
+            "terms, exposure, tune, or a study of yours as package.module:Name."
+        ),
     ],
     out: Annotated[
         Path, typer.Argument(help="Directory of all studies; this one goes to OUT/NAME.")
@@ -30,7 +34,7 @@ def experiment(
     seeds: Annotated[
         str | None, typer.Option(help="Repetitions, such as 0,1,2; more may be added later.")
     ] = None,
-    preset: Annotated[str | None, typer.Option(help="Size of the simulated world.")] = None,
+    preset: Annotated[str | None, typer.Option(help="Simulated world, such as demo.")] = None,
     truth: Annotated[
         str | None, typer.Option(help="How simulated users choose: paper or outside.")
     ] = None,

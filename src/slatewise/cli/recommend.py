@@ -333,7 +333,7 @@ def _print_missing(
         missing += [f"{name} beyond the clicks" for name in model.terms.that_rank("items met")]
         missing += ["slates without a click (give --users a log)"] * bool(model.config.evidence)
     if missing:
-        console.print(f"Not known here: {', '.join(missing)}.", style="dim")
+        console.print(f"Missing data: {', '.join(missing)}.", style="dim")
 
 
 def _ids(recommender: "Recommender", text: str) -> list[int | str]:

@@ -25,7 +25,7 @@ def report(
         ),
     ] = "html",
 ) -> None:
-    """Write what the studies in OUT found: a page, LaTeX tables, or CSV files."""
+    """Report what the studies in OUT found, as a page, LaTeX tables or CSV files."""
     from slatewise.report import build_report  # noqa: PLC0415
     from slatewise.report.contents import agreement, collect  # noqa: PLC0415
 

@@ -40,7 +40,7 @@ def simulate(
     ] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace OUT.")] = False,
 ) -> None:
-    """Simulate a marketplace: the log that a platform would have, and the truth beside it."""
+    """Simulate a marketplace: write the log of its slates and clicks, and the truth behind it."""
     settings = load_config(
         preset,
         config,

@@ -137,7 +137,7 @@ def _account(found: "Selection") -> Table:
 def _comparisons(found: "Selection") -> Table:
     """Compare the chosen model with the alternatives on the same interactions."""
     title = "What the chosen model gains over others, on the same interactions"
-    result = table(title, "over", "their log-likelihood", "gain", "interval")
+    result = table(title, "compared with", "log-likelihood", "gain", "interval")
     for one in found.comparisons:
         result.add_row(one.name, _signed(one.log_likelihood), *_gain(one))
     return result

@@ -35,7 +35,7 @@ def train(
     run: Annotated[Path, typer.Argument(help="Directory of the run, created or resumed.")],
     likelihood: Annotated[
         Literal["slate", "all-item", "source-aware"] | None,
-        typer.Option(help="What a click is compared with."),
+        typer.Option(help="What a click is a choice from; by default, by the log."),
     ] = None,
     relevance: Annotated[
         str | None, typer.Option(help=f"Utility of an item to a user: {one_of(RELEVANCES)}.")
@@ -185,9 +185,9 @@ def _show_outcome(fitted: "SlateModel", recalls: dict[int, float]) -> None:
     account.add_row(f"validation log-likelihood{whole}", score)
     account.add_row("epochs", f"{metrics['epochs']:,}")
     account.add_row("best epoch", f"{metrics['best_epoch']:,}")
-    account.add_row("steps not finite, skipped", f"{metrics['skipped_steps']:,}")
+    account.add_row("skipped steps (not finite)", f"{metrics['skipped_steps']:,}")
     for count, recall in sorted(recalls.items()):
-        ranked = f"{count:,} ranked again" if count else "ranked once"
+        ranked = f"{count:,} reranked" if count else "one stage"
         account.add_row(f"recall@20 of held-out clicks, {ranked}", f"{recall:.3f}")
     console.print(account)
     if metrics["warning"]:
@@ -206,7 +206,7 @@ def _can_choose(dataset: SlateDataset) -> bool:
     clicks_only = LogSize.of(dataset).clicks_only
     if clicks_only:
         console.print(
-            "This log has clicks alone, by which terms cannot be chosen: it gets the usual ones."
+            "This log has only clicks, so --auto cannot compare terms: it takes the usual ones."
         )
     return not clicks_only
 
@@ -242,7 +242,7 @@ def _exposure(options: list[str] | None) -> dict[str, float] | None:
             source = ""
         if not source:
             raise SlatewiseError(
-                f"--exposure {option}: this is not a source and its weight.",
+                f"--exposure {option}: this is not SOURCE=WEIGHT.",
                 "Write --exposure search=0.3, once for each source.",
             )
     return weights

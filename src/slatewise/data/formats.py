@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, Self
 
+from pydantic import model_validator
+
 from slatewise.config import Config, read_toml
 from slatewise.errors import InputError, SlatewiseError
 
@@ -63,6 +65,18 @@ class LogFormat(_Format):
     time_unit: Literal["s", "ms", "us", "ns", "order"] | None = None
     """Unit of a numeric time since 1970, or `order`; without it, integers have the unit in which
     all are times of the years 1990 to 2040, and are only an order if there is none."""
+    time_format: str | None = None
+    """How text times are written, such as %d.%m.%Y %H:%M; without it, as in ISO 8601."""
+
+    @model_validator(mode="after")
+    def _check_time_format(self) -> Self:
+        if self.time_format is None:
+            return self
+        if not any(year in self.time_format for year in ("%Y", "%y")):
+            raise ValueError("time_format has no year: write it like %d.%m.%Y %H:%M")
+        if self.time_unit is not None:
+            raise ValueError("time_unit is for numbers and time_format for text: give one of them")
+        return self
 
 
 class ItemsFormat(_Format):

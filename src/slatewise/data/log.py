@@ -75,7 +75,10 @@ class Log:
     def clock_times(self) -> bool:
         """Return whether times are clock times and not only an order, judging by the first rows."""
         times = self._first(self.layout.time)
-        return times is not None and parsing.are_clock_times(times, self.layout.time_unit)
+        if times is None:
+            return False
+        is_text = self.layout.time_format is not None
+        return is_text or parsing.are_clock_times(times, self.layout.time_unit)
 
     def _first(self, column: str) -> pl.Series | None:
         """Return the first values of a column; None if there are no rows."""
@@ -85,7 +88,8 @@ class Log:
 
     def _guess_unit(self) -> str | None:
         """Return the unit of integer times by their range in all files, which is read for it."""
-        times = self._first(self.layout.time) if self.layout.time_unit is None else None
+        given = self.layout.time_unit or self.layout.time_format
+        times = self._first(self.layout.time) if given is None else None
         if times is None or not parsing.are_integers(times):
             return None
         known = parsing.whole_numbers(times).drop_nulls().to_list()
@@ -300,15 +304,31 @@ class Log:
 
 
 def _parse_times(table: Table, batch: pl.DataFrame, layout: LogFormat) -> pl.Series:
-    convert: Callable[[pl.Series], pl.Series] = partial(parsing.times, unit=layout.time_unit)
+    convert: Callable[[pl.Series], pl.Series] = partial(
+        parsing.times, unit=layout.time_unit, text_format=layout.time_format
+    )
     return parsing.parse(
         batch,
         layout.time,
         convert,
         file=table.path,
         wanted="a time",
-        remedy="Write timestamps as 2024-05-17 12:30:00, or integers that grow with time; "
-        "of a number since 1970, give the unit with --time-unit.",
+        remedy=partial(_time_remedy, layout),
+    )
+
+
+def _time_remedy(layout: LogFormat, times: pl.Series) -> str:
+    """Return what to do about a column in which some time cannot be read."""
+    if layout.time_format is not None:
+        return f"time_format is '{layout.time_format}': correct it, or the time."
+    formats = parsing.suggested_formats(times)
+    if formats:
+        options = " or ".join(f"--map 'time_format={one}'" for one in formats)
+        which = ", as the day or the month comes first" if len(formats) > 1 else ""
+        return f"Give the format of the times: {options}{which}."
+    return (
+        "Write timestamps as 2024-05-17 12:30:00, or integers that grow with time; "
+        "of a number since 1970, give the unit with --time-unit."
     )
 
 

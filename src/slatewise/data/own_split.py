@@ -116,7 +116,7 @@ def _moments(
         name: parsing.parse(
             batch,
             name,
-            partial(parsing.times, unit=layout.time_unit),
+            partial(parsing.times, unit=layout.time_unit, text_format=layout.time_format),
             file=table.path,
             wanted="a time",
             remedy="Write times as the log does.",

@@ -5,6 +5,7 @@ after, and names the row of the first value that was lost.
 """
 
 import json
+import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
@@ -30,6 +31,9 @@ the same span in one unit is none in another."""
 _PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _INTEGER = r"^\s*-?\d+\s*$"
 _WHOLE = r"^\s*(-?\d+)\.0\s*$"
+_YEAR_LAST: Final = re.compile(
+    r"\s*(\d{1,2})([./-])(\d{1,2})\2\d{4}( \d{1,2}:\d{2}(:\d{2})?( [APap][Mm])?)?\s*"
+)
 _FIRST, _LAST = (
     (moment - datetime(1970, 1, 1)) // timedelta(microseconds=1)
     for moment in (datetime.min, datetime.max)
@@ -44,22 +48,26 @@ def parse(
     *,
     file: Path,
     wanted: str,
-    remedy: str,
+    remedy: str | Callable[[pl.Series], str],
 ) -> pl.Series:
-    """Convert a column, or raise an error with the row of the first value that does not fit."""
+    """Convert a column, or raise an error with the row of the first value that does not fit.
+
+    A remedy may depend on the column's values.
+    """
     before = batch[column]
     try:
         after = convert(before)
     except pl.exceptions.PolarsError as error:
+        advice = remedy if isinstance(remedy, str) else remedy(before)
         raise InputError(
-            f"values of type {before.dtype} are not {wanted}.", remedy, file=file, column=column
+            f"values of type {before.dtype} are not {wanted}.", advice, file=file, column=column
         ) from error
     lost = _missing(after) > _missing(before)
     if lost.any():
         at = int(lost.arg_max() or 0)
         raise InputError(
             f"{_shown(before, at)} is not {wanted}.",
-            remedy,
+            remedy if isinstance(remedy, str) else remedy(before),
             file=file,
             row=int(batch[ROW][at]),
             column=column,
@@ -213,13 +221,16 @@ def clicks_without_decimals(clicks: pl.Series, slates: pl.Series) -> pl.Series:
     return clicks.zip_with(shown.fill_null(value=False), whole)
 
 
-def times(values: pl.Series, unit: str | None) -> pl.Series:
+def times(values: pl.Series, unit: str | None, text_format: str | None = None) -> pl.Series:
     """Turn times into int64: microseconds since 1970, or an integer order as it is."""
     if values.dtype in (pl.Duration, pl.Time):
         raise pl.exceptions.SchemaError
-    if not are_clock_times(values, unit):
+    if text_format is not None and not values.dtype.is_temporal():
+        moments = _formatted_times(names(values), text_format).to_physical()
+    elif are_clock_times(values, unit):
+        moments = _clock_times(values, unit)
+    else:
         return whole_numbers(values)
-    moments = _clock_times(values, unit)
     # A time before the year 1 or after 9999 was given in the wrong unit.
     return moments.set(~moments.is_between(_FIRST, _LAST), None)
 
@@ -273,6 +284,29 @@ def plausible_unit(first: int, last: int) -> str | None:
         if _EARLIEST * per_second <= first and last < _LATEST * per_second:
             return unit
     return None
+
+
+def _formatted_times(values: pl.Series, text_format: str) -> pl.Series:
+    """Read text in the format given; times with a zone become UTC."""
+    text = pl.lit(values.str.strip_chars())
+    moments = text.str.to_datetime(text_format, strict=False, time_unit="us")
+    return pl.select(moments.dt.replace_time_zone(None)).to_series()
+
+
+def suggested_formats(times: pl.Series) -> list[str]:
+    """Return the formats that dates with the year last may have: day first, month first.
+
+    There is one where a number above 12 leaves no choice, none where other times are written.
+    """
+    texts = times.drop_nulls().to_list() if times.dtype == pl.String else []
+    dates = [found for text in texts if (found := _YEAR_LAST.fullmatch(text))]
+    if not dates:
+        return []
+    _, mark, _, clock, seconds, half = dates[0].groups()
+    hours = f" {'%I' if half else '%H'}:%M{':%S' if seconds else ''}{' %p' if half else ''}"
+    orders = [("%d", "%m")] if all(int(date[3]) <= 12 for date in dates) else []
+    orders += [("%m", "%d")] if all(int(date[1]) <= 12 for date in dates) else []
+    return [f"{one}{mark}{two}{mark}%Y{hours if clock else ''}" for one, two in orders]
 
 
 def _text_times(values: pl.Series) -> pl.Series:

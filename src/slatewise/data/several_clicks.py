@@ -67,7 +67,9 @@ def _alike(
         same &= lengths[:-1] == lengths[1:]
         found.append(piece.start + 1 + np.flatnonzero(same))
     rows = np.concatenate(found)
-    return rows[~np.isin(rows, user_offsets[:-1])]
+    begins = np.zeros(len(clicks) + 1, dtype=np.bool_)  # users without a row begin with the next
+    begins[user_offsets] = True
+    return rows[~begins[rows]]
 
 
 def _same_items(rows: Int64Array, slate_offsets: Int64Array, slate_items: Integers) -> Bools:

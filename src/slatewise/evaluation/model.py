@@ -12,7 +12,7 @@ from slatewise.data.dataset import SlateDataset
 from slatewise.data.interactions import Interactions
 from slatewise.errors import SlatewiseError
 from slatewise.evaluation.predictions import Predictions, Slates
-from slatewise.evaluation.recommender import target_ranks, top_items
+from slatewise.evaluation.recommender import require_items, target_ranks, top_items
 from slatewise.features.user_history import Histories, UserHistory
 from slatewise.model.fitted import SlateModel
 from slatewise.model.gaussian import keyed_noise
@@ -22,6 +22,7 @@ from slatewise.model.parts import refuse_device, require_device
 from slatewise.model.profiles import known_profiles
 from slatewise.model.steps import ClickSteps
 from slatewise.model.utility import item_utilities, no_click_utilities, ranking_utilities
+from slatewise.ranking.batched import BatchedTable
 from slatewise.slates.second_stage import SecondStage
 from slatewise.slates.terms_in_log import TermsInLog
 
@@ -139,6 +140,8 @@ class ModelRecommender:
             parameters, profiles, steps = self._followed(interactions)
             last = profiles[steps.last_state]  # [B, D]
             exclude = None if exclude is None else exclude.to(self._device)
+            if self._table is not None:
+                return _nearest(self._table, last, k, exclude).cpu()
             if times is None:
                 moment = int(interactions.times.max()) + 1 if len(interactions.times) else 0
                 times = torch.full((len(last),), moment)
@@ -176,13 +179,15 @@ class ModelRecommender:
             clicked = clicked[order]  # in time, as in `rank`
             states = profiles[steps.state_of[clicked.to(self._device)]]
             times, sources = interactions.times[clicked], interactions.sources[clicked]
+            targets = interactions.clicked_items[clicked].long().to(self._device)
+            if self._table is not None:
+                return _in_place(self._table.ranks(states, targets).cpu(), order)
             histories = Histories(interactions)
 
             def score(rows: slice) -> Tensor:
                 known = histories.before(clicked[rows]) if self._ranking.need_histories else []
                 return self._scores(parameters, states[rows], times[rows], known)
 
-            targets = interactions.clicked_items[clicked].long().to(self._device)
             count = min(max(self._ranking.candidates, self._length), len(parameters.items))
 
             def again(rows: slice, scores: Tensor, ranks: Tensor) -> Tensor:
@@ -231,6 +236,15 @@ class ModelRecommender:
         return TermsInLog(self._model.posterior, self._model.terms, self._log)
 
     @cached_property
+    def _table(self) -> BatchedTable | None:
+        """Items as a GPU ranks them tile by tile, where nothing is added to their distance."""
+        parameters, items = self._expected, self._posterior.items
+        by_distance = parameters.parts.relevance.ranking == "distance"
+        if self._device.type == "cpu" or not by_distance or self._ranking.rank:
+            return None
+        return BatchedTable(items.mean, items.scale) if parameters.biases is None else None
+
+    @cached_property
     def _expected(self) -> Parameters:
         return self._posterior.expected()
 
@@ -252,10 +266,19 @@ class ModelRecommender:
         # What terms add comes from the CPU.
         weights = parameters if self._device.type == "cpu" else self._model.posterior.mean()
         added = self._ranking.added(weights, times, histories, self._device)
-        if not isinstance(added, Tensor) and parameters.biases is None:
-            wider, items = parameters.with_spread(profiles)
-            return parameters.parts.relevance.order(wider, items)
         return ranking_utilities(parameters, profiles, added)
+
+
+def _nearest(table: BatchedTable, profiles: Tensor, k: int, exclude: Tensor | None) -> Tensor:
+    """Return the k nearest items of profiles [B, D], but those excluded [I]: [B, k]."""
+    none = torch.zeros(0, dtype=torch.int64, device=profiles.device)
+    if exclude is None:
+        require_items(k, len(table.mean))
+        return table.rank_means(profiles, k, (none, none))
+    left = (~exclude).nonzero()[:, 0]
+    require_items(k, len(left))
+    some = BatchedTable(table.mean[left], table.scale[left])
+    return left[some.rank_means(profiles, k, (none, none))]
 
 
 def _in_place(rows: Tensor, order: Tensor) -> Tensor:

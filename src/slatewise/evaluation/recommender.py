@@ -75,11 +75,7 @@ def top_items(scores: Tensor, k: int, exclude: Tensor | None = None) -> Tensor:
 
     Of equal scores the lower item number comes first, as in `target_ranks`.
     """
-    available = scores.shape[1] - (int(exclude.sum()) if exclude is not None else 0)
-    if k > available:
-        raise SlatewiseError(
-            f"{k:,} items were asked for, {available:,} are available.", "Ask for fewer."
-        )
+    require_items(k, scores.shape[1] - (int(exclude.sum()) if exclude is not None else 0))
     if exclude is not None:
         scores = scores.masked_fill(exclude, -torch.inf)
     best = scores.topk(min(k + 1, scores.shape[1]), dim=1)
@@ -93,6 +89,14 @@ def top_items(scores: Tensor, k: int, exclude: Tensor | None = None) -> Tensor:
     items = chosen.nonzero()[:, 1].view(-1, k)
     order = scores.gather(1, items).sort(dim=1, descending=True, stable=True).indices
     return items.gather(1, order)
+
+
+def require_items(k: int, available: int) -> None:
+    """Refuse to rank more items than there are."""
+    if k > available:
+        raise SlatewiseError(
+            f"{k:,} items were asked for, {available:,} are available.", "Ask for fewer."
+        )
 
 
 def target_ranks(

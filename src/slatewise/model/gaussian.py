@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from slatewise.model.splitmix import mixed, shifted
+from slatewise.compiled.splitmix import mixed, shifted
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """Noise that is counted: a normal for each number, from a key, and no stream to keep in step.
 
 A step of training on a GPU makes the noise of an item anew where it needs it again, from its key.
-Numbers go through SplitMix64 (Steele, Lea and Flood, 2014), then through Box and Muller's method.
+Numbers are those of `compiled.splitmix`.
 """
 
 import math
@@ -9,8 +9,8 @@ import math
 import torch
 from torch import Tensor
 
-from slatewise.model.kernels.backend import takes_triton
-from slatewise.model.splitmix import mixed
+from slatewise.compiled.gpu import takes_triton
+from slatewise.compiled.splitmix import mixed, normals_of
 
 
 def normals(key: Tensor, first: int, shape: tuple[int, ...]) -> Tensor:
@@ -21,10 +21,7 @@ def normals(key: Tensor, first: int, shape: tuple[int, ...]) -> Tensor:
         return parts.normals(key, first, shape)
     count = math.prod(shape)
     bits = mixed(key, torch.arange(first, first + count, device=key.device))
-    high = ((bits >> 32) & 0xFFFFFFFF).to(torch.float32)
-    low = (bits & 0xFFFFFFFF).to(torch.float32)
-    radius = torch.sqrt(-2 * torch.log((high + 0.5) * 2.0**-32))
-    return (radius * torch.cos(low * (2 * math.pi * 2.0**-32))).view(shape)
+    return normals_of(bits).view(shape)
 
 
 def uniforms(key: Tensor, first: int, count: int) -> Tensor:

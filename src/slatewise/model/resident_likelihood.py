@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from slatewise.model.kernels.backend import has_kernel, is_distance, takes_triton
+from slatewise.compiled.gpu import takes_triton
+from slatewise.model.kernels.backend import has_kernel, is_distance
 from slatewise.model.kernels.means import row_means
 from slatewise.model.likelihood import Candidates, Exposure, batch_likelihood
 from slatewise.model.parameters import Parameters

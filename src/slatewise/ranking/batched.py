@@ -1,34 +1,44 @@
-"""Exact rankings of posterior draws for many profiles at once, in plain torch on any device.
+"""Exact rankings of posterior draws for many profiles at once, in plain torch or on a GPU.
 
 The law is that of drawing every item for every profile; how few are drawn, and why that suffices,
 is in docs/thompson-proofs.md: a pilot of near items is drawn, its k-th best distance τ bounds what
 can still come in, and any other item i is drawn only in an event of a probability above that of
-D_i < τ. Here one matrix product gives the expected squared distances m of all items, and events
-are decided for all items side by side. A GPU is limited by how often the R x I matrix is read and
-written: the product is the whole of m, the pilot comes from the best items of blocks, which is
-one look at it and not a sort, and the bounds are one compiled pass.
+D_i < τ. Here one product gives the expected squared distances m of all items, and events are
+decided for all items side by side: by `passes_plain` in a matrix of profiles and items, by
+`passes_gpu` tile by tile.
 
-Shapes: R profiles, I items, D dimensions, P items of the pilot, E events, or offsets.
+Shapes: R profiles, I items, D dimensions, P items of the pilot, E events, or offsets, X excluded.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import Final, NamedTuple
+from functools import cached_property
+from math import isqrt
+from typing import TYPE_CHECKING, Final, NamedTuple, Union
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
+
+from slatewise.compiled.gpu import takes_triton
+from slatewise.ranking.passes_plain import BLOCK, PlainPasses, Spread
+
+if TYPE_CHECKING:
+    from slatewise.ranking.passes_gpu import GpuPasses, PackedTable
 
 PILOT: Final = 256
 """Items that are drawn for every profile, at least."""
-_BLOCK: Final = 64
-"""Items of which the nearest may be one of the pilot; the others have their chance later."""
-_CELLS: Final = {"cpu": 1 << 24, "cuda": 1 << 30}
+_CELLS: Final = {"cpu": 1 << 24, "cuda": 1 << 28}
 """Profiles x items at once."""
-_BITS: Final = 24
-"""Events have probabilities in multiples of 2^−24, rounded up: a whole number decides exactly."""
+_BLOCKS: Final = 1 << 28
+"""Profiles x blocks of items at once, where the matrix of profiles and items is not kept."""
+_MOST_DIMENSIONS: Final = 128
+"""Dimensions of which tiles fit a GPU's shared memory."""
 _AGAIN: Final = 32
 """Further items that are looked at in double precision where floats say what the best are."""
+_TOGETHER: Final = 512
+"""Profiles whose best blocks are looked at together."""
+_ROWS: Final = 1 << 16
+"""Profiles whose targets are ranked together, tile by tile."""
 
 
 class BatchedAdditions(NamedTuple):
@@ -68,19 +78,18 @@ class BatchedTable:
     def _columns(self) -> Tensor:
         """[D + 2, I] whose product with (z, 1, ‖z‖²) is E D, in one pass."""
         centred = self.mean - self._centre
-        lengths = centred.square().sum(1, keepdim=True) + self._variance[:, None]
+        lengths = centred.square().sum(1, keepdim=True) + self._spread.variance[:, None]
         return torch.cat([-2 * centred, lengths, torch.ones_like(lengths)], 1).T.contiguous()
 
     @cached_property
-    def _variance(self) -> Tensor:
-        """[I] Σσ²: E D = ‖z − μ‖² + Σσ²."""
-        return self.scale.square().sum(1)
+    def _spread(self) -> Spread:
+        return Spread.of(self.scale)
 
     @cached_property
-    def _spread(self) -> tuple[Tensor, Tensor]:
-        """[I] each: Var D ≤ 2 Σσ⁴ + 4 max σ² · ‖z − μ‖², as the first and the second factor."""
-        squares = self.scale.square()
-        return 2 * squares.square().sum(1), 4 * squares.amax(1)
+    def _packed(self) -> "PackedTable":
+        from slatewise.ranking.passes_gpu import PackedTable  # noqa: PLC0415 (asks for Triton)
+
+        return PackedTable.of(self.mean, self.scale, self._spread)
 
     def rank_means(
         self,
@@ -93,23 +102,64 @@ class BatchedTable:
 
         `exclude` are pairs of a profile and an item that it is not shown.
         """
+        near = k + _most_pairs(exclude, len(profiles)) + _AGAIN
+        if added is None and self._tiles(profiles, near):
+            return self._rank_blocks(profiles, k, exclude, near)
         parts = []
-        for rows, pairs in self._blocks(profiles, exclude):
-            near = self._expected(profiles[rows], pairs)
+        for rows, pairs in _pieces(profiles, exclude, self._matrix_rows()):
+            scores = self._expected(profiles[rows])
+            scores[pairs] = torch.inf
             offsets = None
             if added is not None:
                 here = added.of_rows(rows)
-                offsets = here.of_items.repeat(len(near), 1)
+                offsets = here.of_items.repeat(len(scores), 1)
                 offsets[here.pairs] += here.offsets
-                near = near.clamp(min=0).sqrt_().sub_(offsets)
-            found = near.topk(min(k + _AGAIN, near.shape[1]), largest=False)
-            gaps = profiles[rows, None].double() - self.mean[found.indices]
-            exact = gaps.square().sum(2) + self._variance[found.indices]
+                scores = scores.clamp(min=0).sqrt_().sub_(offsets)
+            found = scores.topk(min(k + _AGAIN, scores.shape[1]), largest=False)
+            exact = self._exact(profiles[rows], found.indices)
             if offsets is not None:
                 exact = exact.sqrt() - offsets.gather(1, found.indices)
             exact = torch.where(found.values.isfinite(), exact, torch.inf)
             parts.append(_best(exact, found.indices, k))
         return torch.cat(parts)
+
+    def _rank_blocks(
+        self, profiles: Tensor, k: int, exclude: tuple[Tensor, Tensor], near: int
+    ) -> Tensor:
+        """Rank all items of the `near` best blocks, among which those of the k best items are."""
+        parts, inside = [], torch.arange(BLOCK, device=profiles.device)
+        for rows, pairs in _pieces(profiles, exclude, _TOGETHER):
+            passes = self._passes(profiles[rows], tiled=True)
+            blocks = (passes.nearest(near) // BLOCK).sort(1).values
+            items = (blocks[:, :, None] * BLOCK + inside).flatten(1)
+            known = items < len(self.mean)
+            items = items.clamp(max=len(self.mean) - 1)
+            never = _by_row(pairs, len(items), len(self.mean))
+            exact = self._exact(profiles[rows], items)
+            exact = exact.masked_fill(~known | _among(items, never), torch.inf)
+            # Of items that are alike the lower number comes first, as in `ranks`.
+            order = exact.sort(dim=1, stable=True)
+            best = items.gather(1, order.indices[:, :k])
+            parts.append(best.masked_fill(order.values[:, :k].isinf(), -1))
+        return torch.cat(parts)
+
+    def _exact(self, profiles: Tensor, items: Tensor) -> Tensor:
+        """Return E D of some items [R, C] in double precision: [R, C]."""
+        gaps = profiles[:, None].double() - self.mean[items]
+        return gaps.square().sum(2) + self._spread.variance[items]
+
+    def ranks(self, profiles: Tensor, targets: Tensor) -> Tensor:
+        """Return where targets [R] stand among all items by the closed form, 1 the nearest: [R].
+
+        Of items that are alike the lower number comes first.
+        """
+        tiled = self._tiles(profiles, 0)
+        most = _ROWS if tiled else self._matrix_rows()
+        ranks = torch.empty_like(targets)
+        for start in range(0, len(targets), most):
+            rows = slice(start, start + most)
+            ranks[rows] = 1 + self._passes(profiles[rows], tiled=tiled).ahead(targets[rows])
+        return ranks
 
     def rank_draws(
         self,
@@ -117,133 +167,114 @@ class BatchedTable:
         k: int,
         generator: torch.Generator,
         exclude: tuple[Tensor, Tensor],
-        pilot: int = PILOT,
+        pilot: int | None = None,
     ) -> Tensor:
-        """Rank for each profile [R, D] in a draw of all items of its own: [R, k]; −1 is no item."""
+        """Rank for each profile [R, D] in a draw of all items of its own: [R, k]; −1 is no item.
+
+        Of items that are all alike, a pilot of P leaves kI/P to come below its k-th best: by
+        default it has as many items as it leaves.
+        """
+        wanted = pilot or max(PILOT, isqrt(k * len(self.mean)))
+        pilot = max(wanted, k + _most_pairs(exclude, len(profiles)))
+        tiled = self._tiles(profiles, pilot)
+        most = max(1, _BLOCKS // self._blocks) if tiled else self._matrix_rows()
         parts = []
-        for rows, pairs in self._blocks(profiles, exclude):
-            parts.append(self._rank_drawn(profiles[rows], k, generator, pairs, max(pilot, k)))
+        for rows, pairs in _pieces(profiles, exclude, most):
+            passes = self._passes(profiles[rows], tiled=tiled)
+            never = _by_row(pairs, len(profiles[rows]), len(self.mean))
+            parts.append(_rank_drawn(passes, k, generator, never, pilot))
         return torch.cat(parts)
 
-    def _rank_drawn(
-        self,
-        profiles: Tensor,
-        k: int,
-        generator: torch.Generator,
-        exclude: tuple[Tensor, Tensor],
-        pilot: int,
-    ) -> Tensor:
-        near = self._expected(profiles, exclude)  # [R, I]
-        values, items = _pilot(near, pilot)  # [R, P]
-        drawn = self._draw(profiles, items, generator)  # [R, P] squared distances
-        drawn = torch.where(values.isfinite(), drawn, torch.inf)
-        least = drawn.kthvalue(min(k, drawn.shape[1]), dim=1).values  # [R] τ
-        near.scatter_(1, items, torch.inf)
-        row, item, distance = self._events(profiles, near, least, generator)
-        # As many columns as the profile with most events needs.
-        order = torch.argsort(row, stable=True)
-        row, item, distance = row[order], item[order], distance[order]
-        counts = torch.bincount(row, minlength=len(profiles))
-        column = torch.arange(len(row), device=row.device) - (counts.cumsum(0) - counts)[row]
-        width = int(counts.max()) if len(row) else 0
-        late = drawn.new_full((len(profiles), width), torch.inf)
-        names = items.new_zeros((len(profiles), width))
-        late[row, column], names[row, column] = distance, item
-        return _best(torch.cat([drawn, late], 1), torch.cat([items, names], 1), k)
+    def _tiles(self, profiles: Tensor, wanted: int) -> bool:
+        """Return whether passes go tile by tile, of which so many blocks are wanted.
 
-    def _expected(self, profiles: Tensor, exclude: tuple[Tensor, Tensor]) -> Tensor:
-        """Return E D of all items up to rounding, infinite where excluded: [R, I]."""
+        Of a block they find one item. Where there are too few blocks, the matrix is small.
+        """
+        few = profiles.shape[1] <= _MOST_DIMENSIONS and wanted <= self._blocks
+        return few and takes_triton(self.mean, self.scale, profiles)
+
+    @property
+    def _blocks(self) -> int:
+        return -(-len(self.mean) // BLOCK)
+
+    def _passes(self, profiles: Tensor, *, tiled: bool) -> "Passes":
+        if not tiled:
+            near = self._expected(profiles)
+            return PlainPasses(self.mean, self.scale, self._spread, profiles, near)
+        from slatewise.ranking.passes_gpu import GpuPasses  # noqa: PLC0415 (asks for Triton)
+
+        return GpuPasses(self._packed, profiles)
+
+    def _expected(self, profiles: Tensor) -> Tensor:
+        """Return E D of all items up to rounding: [R, I]."""
         centred = profiles - self._centre
         squares = centred.square().sum(1, keepdim=True)
-        near = torch.cat([centred, torch.ones_like(squares), squares], 1) @ self._columns
-        near[exclude] = torch.inf
-        return near
+        return torch.cat([centred, torch.ones_like(squares), squares], 1) @ self._columns
 
-    def _draw(self, profiles: Tensor, items: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw the vectors of items [R, P], and return their squared distances: [R, P]."""
-        shape = (*items.shape, profiles.shape[1])
-        noise = torch.randn(shape, generator=generator, device=profiles.device)
-        gaps = profiles[:, None] - self.mean[items] - self.scale[items] * noise
-        return gaps.double().square().sum(2)
-
-    def _events(
-        self, profiles: Tensor, near: Tensor, least: Tensor, generator: torch.Generator
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Draw which items come below τ [R], and where: profiles [E], items [E], distances [E]."""
-        chances = self._chances(near, least)
-        coins = torch.empty_like(chances).random_(0, 1 << _BITS, generator=generator)
-        row, item = torch.nonzero(coins < chances, as_tuple=True)
-        chance = chances[row, item].double() / (1 << _BITS)
-        limit, own = least[row].double(), self.scale[item].double().square()  # [E], [E, D]
-        gaps = (profiles[row] - self.mean[item]).double()
-        squared = gaps.square().sum(1)
-        fourth, greatest = (part[item].double() for part in self._spread)
-        expected = squared + own.sum(1)
-        # The tilted draw: D is drawn by p(v) e^(−λD), of which little is rejected.
-        tilt = (expected - limit).clamp(min=0) / (fourth + greatest * squared).clamp(min=1e-30)
-        wider = 1 + 2 * tilt[:, None] * own
-        moment = (0.5 * wider.log() + tilt[:, None] * gaps.square() / wider).sum(1)
-        below = tilt * limit - moment - chance.log()
-        shape = {"generator": generator, "device": row.device, "dtype": torch.float64}
-        noise = torch.randn(gaps.shape, **shape)  # type: ignore[call-overload]
-        distance = (gaps / wider + (own / wider).sqrt() * noise).square().sum(1)
-        first, second = (torch.rand(len(row), **shape).log() for _ in range(2))  # type: ignore[call-overload]
-        kept = (first < below) & (distance < limit) & (second < tilt * (distance - limit))
-        return row[kept], item[kept], distance[kept]
-
-    def _chances(self, near: Tensor, least: Tensor) -> Tensor:
-        """Return 2^24 times the bounds of P(D < τ), rounded up: [R, I]."""
-        bounds = _compiled_bounds() if near.device.type == "cuda" else _bounds
-        return bounds(near, least.float(), self._variance, *self._spread)
-
-    def _blocks(
-        self, profiles: Tensor, exclude: tuple[Tensor, Tensor]
-    ) -> list[tuple[slice, tuple[Tensor, Tensor]]]:
-        """Divide profiles so that scores of all items fit; pairs are renumbered."""
-        most = max(1, _CELLS[profiles.device.type] // len(self.mean))
-        row, item = exclude
-        blocks = []
-        for start in range(0, len(profiles), most):
-            here = (row >= start) & (row < start + most)
-            blocks.append((slice(start, start + most), (row[here] - start, item[here])))
-        return blocks
+    def _matrix_rows(self) -> int:
+        """Return for how many profiles scores of all items fit."""
+        return max(1, _CELLS[self.mean.device.type] // len(self.mean))
 
 
-def _pilot(near: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return about the nearest items of each row [R, I], and how near they are: [R, P] each.
-
-    Which items are in a pilot does not change the law of what comes out.
-    """
-    rows, size = near.shape
-    blocks = size // _BLOCK
-    if blocks <= count:
-        found = near.topk(min(count, size), largest=False)
-        return found.values, found.indices
-    cut = blocks * _BLOCK  # the last few items are left to their chances
-    value, inside = near[:, :cut].view(rows, blocks, _BLOCK).min(2)
-    best = value.topk(count, largest=False)
-    return best.values, best.indices * _BLOCK + inside.gather(1, best.indices)
+Passes = Union[PlainPasses, "GpuPasses"]
 
 
-def _bounds(
-    near: Tensor, least: Tensor, variance: Tensor, fourth: Tensor, greatest: Tensor
+def _rank_drawn(
+    passes: Passes, k: int, generator: torch.Generator, never: Tensor, pilot: int
 ) -> Tensor:
-    """Return 2^24 · exp(−(m − τ)² / 2v̄), rounded up: [R, I].
+    """Rank a draw of all items for each profile, but those it is never shown [R, X]: [R, k]."""
+    keys = torch.empty(4, dtype=torch.int64, device=never.device)
+    keys.random_(-(1 << 63), None, generator=generator)
+    items = passes.nearest(pilot)  # [R, P]
+    drawn = passes.draws(items, keys)  # [R, P] squared distances
+    drawn = drawn.masked_fill(_among(items, never), torch.inf)
+    limits = drawn.kthvalue(min(k, drawn.shape[1]), dim=1).values  # [R] τ
+    late = passes.late(limits, keys)
+    counts = torch.bincount(late.row, minlength=len(items))
+    slots = torch.arange(len(late.row), device=items.device)
+    cell = late.row, slots - (counts.cumsum(0) - counts)[late.row]
+    shape = len(items), int(counts.max()) if len(late.row) else 0
+    numbers, distances = items.new_zeros(shape), drawn.new_full(shape, torch.inf)
+    numbers[cell], distances[cell] = late.item, late.distance
+    known = torch.cat([items, never], 1).sort(1).values
+    distances = distances.masked_fill(_among(numbers, known), torch.inf)
+    return _best(torch.cat([drawn, distances], 1), torch.cat([items, numbers], 1), k)
 
-    Rounding in m is allowed for on both sides, so that these stay bounds.
-    """
-    beyond = (near * (1 - 1e-5) - 2e-4 - least[:, None]).clamp(min=0)
-    spread = ((near * (1 + 1e-5) + 2e-4 - variance).clamp(min=0) * greatest + fourth).clamp(
-        min=1e-30
-    )
-    bound = torch.exp(-beyond * beyond / (2 * spread))
-    # Infinity over infinity: what is excluded has no chance.
-    return torch.where(near < torch.inf, bound * (1 << _BITS), 0.0).ceil().int()
+
+def _pieces(
+    profiles: Tensor, exclude: tuple[Tensor, Tensor], most: int
+) -> list[tuple[slice, tuple[Tensor, Tensor]]]:
+    """Divide profiles into pieces of no more than `most`; pairs are renumbered."""
+    row, item = exclude
+    pieces = []
+    for start in range(0, len(profiles), most):
+        here = (row >= start) & (row < start + most)
+        pieces.append((slice(start, start + most), (row[here] - start, item[here])))
+    return pieces
 
 
-@lru_cache(maxsize=1)
-def _compiled_bounds() -> Callable[..., Tensor]:
-    return torch.compile(_bounds, dynamic=True)
+def _most_pairs(pairs: tuple[Tensor, Tensor], rows: int) -> int:
+    """Return X, how many pairs the profile with the most of them has."""
+    return int(torch.bincount(pairs[0], minlength=rows).max()) if len(pairs[0]) else 0
+
+
+def _by_row(pairs: tuple[Tensor, Tensor], rows: int, num_items: int) -> Tensor:
+    """Return the items of each profile in rising order, filled up with `num_items`: [R, X]."""
+    order = torch.argsort(pairs[0] * num_items + pairs[1])
+    row, item = (part[order] for part in pairs)
+    counts = torch.bincount(row, minlength=rows)
+    column = torch.arange(len(row), device=row.device) - (counts.cumsum(0) - counts)[row]
+    found = item.new_full((rows, _most_pairs(pairs, rows)), num_items)
+    found[row, column] = item
+    return found
+
+
+def _among(items: Tensor, known: Tensor) -> Tensor:
+    """Return which items [R, W] are among those known [R, X], which rise: [R, W] bool."""
+    if not known.shape[1]:
+        return torch.zeros_like(items, dtype=torch.bool)
+    at = torch.searchsorted(known, items).clamp(max=known.shape[1] - 1)
+    return known.gather(1, at) == items
 
 
 def _best(distances: Tensor, items: Tensor, k: int) -> Tensor:
@@ -251,4 +282,4 @@ def _best(distances: Tensor, items: Tensor, k: int) -> Tensor:
     found = distances.topk(min(k, distances.shape[1]), largest=False)
     best = torch.where(found.values.isfinite(), items.gather(1, found.indices), -1)
     missing = k - best.shape[1]
-    return torch.nn.functional.pad(best, (0, missing), value=-1) if missing else best
+    return pad(best, (0, missing), value=-1) if missing else best

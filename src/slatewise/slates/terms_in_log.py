@@ -58,6 +58,11 @@ class TermsInLog:
         """Whether they ask what a user met to rank all items."""
         return bool(self._of_met)
 
+    @property
+    def rank(self) -> bool:
+        """Whether they have a part in a ranking of all items, or of the best again."""
+        return bool(self._lookups or self._of_met or self.candidates)
+
     def added(
         self,
         parameters: Parameters,

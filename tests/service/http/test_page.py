@@ -54,7 +54,7 @@ def test_the_commands_of_the_pages_say_what_they_show(server: Server, tmp_path: 
     for item in server.client.get("/v1/items", params={"limit": 1_000}).json()["items"]:
         server.client.delete(f"/v1/items/{quote(item['id'], safe='')}").raise_for_status()
     run = [one for one in commands() if not re.match(r"pip|export|slatewise|OTEL_", one[0])]
-    assert sum(command.startswith("curl") for command, _ in run) == 12
+    assert sum(command.startswith("curl") for command, _ in run) == 11
     marker = "printf '\\036'\n"
     output = said_by("".join(f"{command}\n{marker}" for command, _ in run), server, tmp_path)
     for (command, expected), said in zip(run, output.split("\036"), strict=False):
@@ -76,7 +76,7 @@ def test_every_route_is_listed_with_its_role(anvil: TestClient) -> None:
 
 
 def test_every_metric_is_listed_with_its_labels() -> None:
-    listed = {row[0]: row[1].replace(" ", "") for row in table("http-api.md", "Metrics")}
+    listed = {row[0]: row[1].replace(" ", "") for row in table("operations.md", "Metrics")}
     families = {
         name: ",".join(metric._labelnames)
         for metric in Metrics().registry._collector_to_names

@@ -9,10 +9,11 @@ import torch
 from pydantic import PositiveFloat
 from torch import Tensor
 
+from slatewise.compiled.gpu import takes_triton
 from slatewise.config import Config, Search
 from slatewise.model.dynamics import Floats, Ints, Recurrent
 from slatewise.model.evidence import SlateEvidence
-from slatewise.model.kernels.backend import loops, takes_numba, takes_triton
+from slatewise.model.kernels.backend import loops, takes_numba
 from slatewise.model.kernels.dynamics import roll_gru
 from slatewise.model.part import Noise, Parameter
 from slatewise.model.resident import ResidentBatch

@@ -9,10 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from slatewise.compiled.gpu import takes_triton
 from slatewise.model.dynamics import Floats, Ints, Recurrent
 from slatewise.model.evidence import SlateEvidence
 from slatewise.model.gaussian import Gaussian
-from slatewise.model.kernels.backend import takes_numba, takes_triton
+from slatewise.model.kernels.backend import takes_numba
 from slatewise.model.kernels.dynamics import roll_linear
 from slatewise.model.part import Noise, Parameter
 from slatewise.model.resident import ResidentBatch

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from slatewise.compiled.gpu import takes_triton
 from slatewise.model.kernels.backend import (
     Backend,
     RelevanceFunction,
@@ -20,7 +21,6 @@ from slatewise.model.kernels.backend import (
     loops,
     plain,
     takes_numba,
-    takes_triton,
 )
 from slatewise.model.kernels.checks import check_features, check_lengths, check_shapes
 from slatewise.model.relevance.distance import DISTANCE

@@ -68,10 +68,6 @@ class Relevance(Part):
         """Return the same to the last digit, for rankings: [M, K]."""
         return self.pairs(profiles[:, None], vectors)
 
-    def order(self, profiles: Tensor, vectors: Tensor) -> Tensor:
-        """Return numbers that order items as `exact` does, where nothing is added: [M, K]."""
-        return self.exact(profiles, vectors)
-
     def with_spread(
         self, profiles: Tensor, vectors: Tensor, variances: Tensor
     ) -> tuple[Tensor, Tensor]:

@@ -34,12 +34,6 @@ class Distance(Relevance):
             return -double_distances(profiles, vectors)
         return -torch.cdist(profiles, vectors, compute_mode="donot_use_mm_for_euclid_dist")
 
-    def order(self, profiles: Tensor, vectors: Tensor) -> Tensor:
-        """Return the same, or on a GPU what orders items alike and is one product."""
-        if profiles.device.type == "cpu":
-            return self.exact(profiles, vectors)
-        return double_order(profiles, vectors)
-
     def with_spread(
         self, profiles: Tensor, vectors: Tensor, variances: Tensor
     ) -> tuple[Tensor, Tensor]:
@@ -87,14 +81,6 @@ def double_distances(profiles: Tensor, items: Tensor) -> Tensor:
     profiles, items = profiles.double(), items.double()
     squares = torch.addmm(items.square().sum(1), profiles, items.T, alpha=-2)  # [M, K]
     return squares.add_(profiles.square().sum(1)[:, None]).clamp_(min=0).sqrt_()
-
-
-def double_order(profiles: Tensor, items: Tensor) -> Tensor:
-    """Return 2 z · v − ‖v‖² [M, K], which falls as the distance grows, in double precision."""
-    profiles, items = profiles.double(), items.double()
-    lengths = items.square().sum(1, keepdim=True)
-    wider = torch.nn.functional.pad(2 * profiles, (0, 1), value=-1.0)
-    return wider @ torch.cat([items, lengths], 1).T
 
 
 PART: Final = Distance

@@ -11,7 +11,8 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from slatewise.model.kernels.gpu.parts import RowGradient, normal, width
+from slatewise.compiled.gpu_noise import normal
+from slatewise.model.kernels.gpu.parts import RowGradient, width
 
 _TILE = 32
 """Items of a program that draws; they are of one group, or few."""

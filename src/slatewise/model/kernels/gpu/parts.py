@@ -1,8 +1,4 @@
-"""Pieces that several kernels share: noise, gates, and gradients of rows that many want to add to.
-
-Noise is counted, not streamed: a normal depends on the key of a step and on the number of its cell
-alone. So it is made again where it is needed again, and never kept in memory.
-"""
+"""Pieces that several kernels share: gates, and gradients of rows that many want to add to."""
 
 from typing import Final
 
@@ -12,35 +8,13 @@ import triton.language as tl
 from torch import Tensor
 from triton.runtime import driver
 
+from slatewise.compiled.gpu_noise import normal
+
 POPULAR: Final = 1_024
 """Items whose gradients are summed in several copies, at most."""
 COPIES: Final = 32
 """Copies of each. Exposure is skewed: one item may have a fifteenth of all cells, and half a
 million additions to one row of memory take a millisecond, one after the other."""
-
-
-@triton.jit
-def normal(key, counter):
-    """Return the standard normal of a counter, as `slatewise.model.noise.normals` does."""
-    bits = key.to(tl.uint64) + counter.to(tl.uint64) * 0x9E3779B97F4A7C15
-    bits = (bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9
-    bits = (bits ^ (bits >> 27)) * 0x94D049BB133111EB
-    bits = bits ^ (bits >> 31)
-    first = (bits >> 32).to(tl.uint32).to(tl.float32)
-    second = (bits & 0xFFFFFFFF).to(tl.uint32).to(tl.float32)
-    radius = tl.sqrt(-2.0 * tl.log((first + 0.5) * 2.3283064365386963e-10))
-    # The series of −cos around half a turn: a library's cosine is ready for any angle, and keeps
-    # what that takes in memory.
-    angle = second * 1.4629180792671596e-09 - 3.141592653589793
-    square = angle * angle
-    series = 4.779477332387385e-14 * square - 1.1470745597729725e-11
-    series = series * square + 2.08767569878681e-09
-    series = series * square - 2.755731922398589e-07
-    series = series * square + 2.48015873015873e-05
-    series = series * square - 0.001388888888888889
-    series = series * square + 0.041666666666666664
-    series = series * square - 0.5
-    return -radius * (series * square + 1.0)
 
 
 @triton.jit
