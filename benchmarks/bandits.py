@@ -86,11 +86,6 @@ WORLDS["mislabelled shop"] = WORLDS["cold shop"] | {
 }
 DAYS, RESAMPLES, TUNING = 4, 500, (1_000, 1_001)
 VARIANT = "slate-linear-hier"
-STRATEGY: Mapping[str, str] = {
-    "greedy": "greedy",
-    "posterior mean": "posterior-mean",
-    "in-slate Thompson": "in-slate-thompson",
-}
 OURS: Sequence[dict[str, Any]] = [{}, {"dimensions": 3}, {"temperature": 0.3}, {"temperature": 0.1}]
 VW: Sequence[dict[str, Any]] = [
     {"explore": "--squarecb --gamma_scale 100", "rate": 0.5},
@@ -102,7 +97,6 @@ SETTINGS: dict[str, Sequence[dict[str, Any]]] = {
     "slatewise, greedy": OURS,
     "slatewise, in-slate Thompson": OURS,
     "slatewise, greedy, learning": OURS,
-    "slatewise, posterior mean, learning": OURS,
     "slatewise, in-slate Thompson, learning": OURS,
     "popularity, ε-greedy": [{"epsilon": share} for share in (0.0, 0.05, 0.1, 0.3)],
     "neighbours": [{"popular": weight} for weight in (0.1, 1.0, 10.0, 100.0)],
@@ -200,7 +194,7 @@ def served(world: str, policy: str, settings: dict[str, Any], seed: int) -> Row:
         for day in range(DAYS):
             if ours:
                 model = _trained(config, model, platform, day, policy)
-                strategy = next(STRATEGY[name] for name in STRATEGY if name in policy)
+                strategy = "greedy" if "greedy" in policy else "in-slate-thompson"
                 k = platform.market.config.max_slate
                 inner = ModelPolicy(model, named_strategy(strategy), k)
             assert inner is not None

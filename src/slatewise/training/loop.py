@@ -21,7 +21,6 @@ from slatewise.model.posterior import Posterior
 from slatewise.model.registry import DYNAMICS, TERMS
 from slatewise.training.config import TrainingConfig
 from slatewise.training.dense import DenseSteps
-from slatewise.training.item_quality import ItemQualities
 from slatewise.training.peers import ALONE, Peers
 from slatewise.training.steps import Result, SparseSteps, StepResult
 from slatewise.training.validation import Validation
@@ -169,8 +168,6 @@ class Training:
     seen by it"""
     peers: Peers = ALONE
     """the workers who train it together; the interactions are those of this one's users"""
-    qualities: ItemQualities | None = None
-    """where item biases start, if the log says"""
 
     def __post_init__(self) -> None:
         """Prepare the first stage."""
@@ -237,8 +234,6 @@ class Training:
             at.best = at.mark = self.validation.score(self.posterior)
         elif previous is None:
             self.posterior.widen(self.steps.views)
-            if self.qualities is not None:
-                self.qualities.start(self.posterior)
         self.best = {name: tensor.clone() for name, tensor in self.posterior.tensors().items()}
 
     @property

@@ -25,7 +25,6 @@ from slatewise.model.resident import resident
 from slatewise.model.terms import FittedTerms, with_automatic_terms
 from slatewise.training import runs
 from slatewise.training.config import TrainingConfig
-from slatewise.training.item_quality import qualities_of, with_spread
 from slatewise.training.loop import Progress, Training
 from slatewise.training.next_click import fit_ranking
 from slatewise.training.peers import ALONE, Peers
@@ -85,8 +84,6 @@ def fit(
         LogSize.of(dataset),
         None if start is None else start.config,
     )
-    qualities = None if start is not None else qualities_of(model, dataset)
-    model = with_spread(model, qualities, None if start is None else start.config)
     for term in model.terms:
         own = TERMS[term].seed_setting
         if own is not None and not model.is_given(own):
@@ -113,7 +110,6 @@ def fit(
             start=None if start is None else partial(take_over, earlier=start, dataset=dataset),
             item_features=None if item_features is None else item_features.matrix.to(device),
             peers=peers,
-            qualities=qualities,
         )
         about = {
             "seed": seed,

@@ -3,6 +3,7 @@
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
+import torch
 from pydantic import PositiveFloat
 from torch import Tensor
 
@@ -50,8 +51,7 @@ class HierarchicalPrior(ItemPrior):
         self._kappa_mu = by_column(config, self.settings.kappa_mu, "kappa")
         self._kappa_sigma = by_column(config, self.settings.kappa_sigma, "kappa")
         self._floor: float = self.settings.scale_floor
-        # Vectors start half as wide as κ_Σ usually is, biases as wide as κ_b, which the log says.
-        spread = by_column(config, 0.5, "kappa").to(self._start).expand_as(self._start).clone()
+        spread = torch.full_like(self._start, 0.5)
         self.means = Gaussian.around(self._start, START_SCALE, config.sigma_max)  # [G, C]
         self.spreads = Gaussian.around(spread, START_SCALE, config.sigma_max)  # [G, C]
         own = {"group_means": self.means, "group_spreads": self.spreads}
