@@ -32,7 +32,7 @@ LADDER = tuple(
 SLATES = 100_000
 DIMENSIONS = 25
 """As many as the world has."""
-TRAINING: dict[str, Any] = {"batch_users": 10_000}
+TRAINING: dict[str, Any] = {"batch_users": 30_000}
 MINIATURE = {
     "SCALE": 0.0005,
     "SLATES": 20,

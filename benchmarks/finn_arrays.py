@@ -64,7 +64,7 @@ def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--device", default="cpu", help="cpu or cuda")
     arguments.add_argument("--scale", type=float, default=1.0, help="share of users and items")
-    arguments.add_argument("--batch", type=int, default=10_000, help="users a step")
+    arguments.add_argument("--batch", type=int, default=30_000, help="users a step")
     arguments.add_argument("--dynamics", default="gru", help="gru or linear")
     arguments.add_argument("--seconds", type=float, default=600.0, help="of training, at most")
     arguments.add_argument("--ladder", action="store_true", help="compare batches and stages too")

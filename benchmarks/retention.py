@@ -6,9 +6,12 @@ with all of it, with what is kept, and with a store that was filled with what is
 is the floor:
 
 - `open`: open the store, check the file, and find the newest slate, as every start does
-- `overview`: the first `GET /v1/experiment` of a process, which looks back 92 days
-- `history`: 200 visits of a user, a thousand times
-- `again`: the same users once more, when the system need not read the file from the disk
+- `overview`: the first `GET /v1/experiment` of a process, which looks back 92 days: of the slates
+  that left, it still counts 62 days
+- `disk`: 200 visits of a user, a thousand times, right after the slates left: the system then has
+  what was deleted in memory, and has to read the rest of a large file from the disk
+- `history`: the same once it has been read: the least of ten times, since neighbours in the same
+  core make single ones twice as long
 - `night`: read the last 14 days for training
 - `erase`: erase a person, without writing the file anew
 
@@ -23,14 +26,16 @@ from pathlib import Path
 from analyse import ARMS, START, VISITS, cpu_seconds, fill
 from harness import Row, Target, parse, parser, report
 from slatewise.service.analysis import overview
+from slatewise.service.analysis.overviews import LONGEST_DAYS
 from slatewise.service.settings import RetentionConfig, ServiceConfig
 from slatewise.service.store import Store
 from slatewise.service.store.clock import DAY
 from slatewise.service.upkeep import retention
 
 DAYS, KEPT, WINDOW = 120, 30, 14
-LOOKUPS = 1_000
-MINIATURE = {"slates": 3_000, "LOOKUPS": 20}
+LOOKUPS, TIMES = 1_000, 10
+MINIATURE = {"slates": 3_000, "LOOKUPS": 20, "TIMES": 2}
+APART = "overview", "disk"
 BILLION = 1_000_000_000
 
 
@@ -65,13 +70,22 @@ def main() -> None:
         f"{slates - kept:,} of {slates:,} slates left in {leaving:,.0f} CPU s, {rate:,.0f} a CPU "
         f"second; {kept:,} slates take {size / 1e9:.2f} GB.\n{_arithmetic(rate, size / kept)}"
     )
-    worst = max(row["ratio"] for row in rows if row["cpu_s"] != "overview")
+    worst = max(row["ratio"] for row in rows if row["cpu_s"] not in APART)
+    counted = slates * LONGEST_DAYS // DAYS
+    each = 1e6 * after["overview"] / counted, 1e6 * floor["overview"] / kept
+    print(
+        f"An overview still counts {counted:,} slates, at {each[0]:.2f} CPU µs each; where there "
+        f"never were more than {kept:,}, at {each[1]:.2f}."
+    )
     report(
         options,
         f"CPU seconds with {slates:,} slates of {DAYS} days, and with the last {KEPT} days",
         columns | {"ratio": "{:.2f}"},
         rows,
-        [Target("times what a store costs that never had more, overviews apart", worst, 1.5)],
+        [
+            Target("times what a store costs that never had more, files read before", worst, 1.5),
+            Target("times what a counted slate costs in an overview", each[0] / each[1], 1.5),
+        ],
         leaving_per_cpu_s=rate,
         bytes_a_slate=size / kept,
     )
@@ -102,12 +116,12 @@ def _costs(folder: Path, slates: int) -> dict[str, float]:
     users = [f"user-{n * 7919 % people:08d}" for n in range(LOOKUPS)]
     work: dict[str, Callable[[], object]] = {
         "overview": lambda: overview(store, config),
-        "history": lambda: [store.history(user, 200) for user in users],
-        "again": lambda: [store.history(user, 200) for user in users],
+        "disk": lambda: [store.history(user, 200) for user in users],
         "night": lambda: sum(map(len, store.export(end - WINDOW * DAY, end))),
         "erase": lambda: store.erase(users[7], end + DAY),
     }
     costs |= {what: cpu_seconds(one) for what, one in work.items()}
+    costs["history"] = min(cpu_seconds(work["disk"]) for _ in range(TIMES))
     store.close()
     return costs
 

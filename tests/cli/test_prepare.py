@@ -282,13 +282,16 @@ def test_output_that_knows_few_characters_gets_plainer_ones(
             assert ("-1" in text) or ("####" in text)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)]
+)
 def test_a_polite_end_leaves_nothing_behind(
     number: signal.Signals, code: int, files: tuple[Path, Path], tmp_path: Path
 ) -> None:
     script = (
-        "import time\n"
+        "import signal, time\n"
         "from slatewise.cli import main\n"
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"  # whatever the tests were started by
         "from slatewise.data.writer import DatasetWriter\n"
         "DatasetWriter.finish = lambda *a, **k: time.sleep(60)\n"
         "main()\n"

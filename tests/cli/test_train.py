@@ -89,8 +89,8 @@ def test_a_log_with_slates_gets_terms_unless_none_are_asked_for(
     _, text, errors = run("train", folder / "set", tmp_path / "usual", *options)
     assert "fitting the term network" in errors
     said = " ".join(text.split())
-    assert "Terms that this log can teach: history, network, position" in said
-    assert "not popularity: items stay" in said
+    assert "Terms for this log: history, network, position" in said
+    assert "popularity (items stay on offer)" in said
     usual = load(tmp_path / "usual").config
     assert usual.terms == ("history", "network", "position", "propensity", "source")
     assert (usual.likelihood, usual.temperature) == ("source-aware", 1.0)  # it has searches

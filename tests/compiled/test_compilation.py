@@ -1,15 +1,19 @@
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NamedTuple
 
+import numba
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from slatewise.compiled import compilation, functions
-from slatewise.compiled.compilation import digest, stamp_of
+from slatewise.compiled.compilation import compiled, digest, stamp_of, uncounted
 from slatewise.features import _popularity_numba
 from slatewise.model.kernels.loops import rows, single_user, slate
 from slatewise.ranking.loops import drawing, heap
@@ -29,6 +33,38 @@ def test_kernels_are_kept_on_disk_under_the_stamp_of_all_their_code(name: str) -
     kernel = KERNELS[name]
     file = kernel._cache._cache_file  # type: ignore[attr-defined]
     assert file._source_stamp == stamp_of(kernel.py_func)  # type: ignore[attr-defined]
+
+
+FIRST = """
+def first(rows, other):
+    chosen = rows.values
+    for _ in range(2):
+        if other:
+            chosen = rows.others
+    return chosen[0]
+"""
+
+
+class Rows(NamedTuple):
+    values: npt.NDArray[np.float64]
+    others: npt.NDArray[np.float64]
+
+
+@pytest.mark.parametrize(("compile_", "counts"), [(uncounted, False), (compiled, True)])
+def test_uncounted_functions_count_no_references(
+    compile_: Callable[[Any], Any], counts: bool
+) -> None:
+    found: dict[str, Any] = {}
+    exec(FIRST, found)  # without a file, so that nothing of it is kept on disk
+    kernel, rows = compile_(found["first"]), Rows(np.zeros(3), np.ones(3))
+
+    @numba.njit
+    def caller(rows, other):  # noqa: ANN001, ANN202
+        return kernel(rows, other)
+
+    assert [caller(rows, other) for other in (False, True)] == [0, 1]
+    (code,) = kernel.inspect_llvm().values()
+    assert ("@NRT_incref(" in code) == counts
 
 
 def test_a_stamp_is_of_the_folder_of_a_kernel_and_of_the_toolkit() -> None:

@@ -73,6 +73,8 @@ def small_log(folder: Path) -> SlateDataset:
             "group": ["ab"[item % 2] for item in range(ITEMS)],
             "price": rng.normal(size=ITEMS),
             "brand": [f"b{item % 3}" for item in range(ITEMS)],
+            # Some of before the log, some of amid it: what was not known yet must not count.
+            "made": START + rng.integers(-86_400, 86_400, ITEMS),
         }
     )
     items.write_parquet(folder / "items.parquet")

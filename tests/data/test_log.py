@@ -32,6 +32,7 @@ def test_a_missing_column_is_named_with_the_way_to_map_it(
     with pytest.raises(InputError, match=f"no column '{missing}'.*other") as error:
         prepare(log, items, tmp_path / "out")
     assert f"--map {missing}=COLUMN" in error.value.remedy
+    assert ("add a column that counts them" in error.value.remedy) == (missing == "time")
     mapped = prepare(
         log, items, tmp_path / "out", log_format=LogFormat().mapped([f"{missing}=other"])
     )

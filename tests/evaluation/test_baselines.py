@@ -25,6 +25,7 @@ from slatewise.evaluation import (
     top_items,
 )
 from slatewise.evaluation import counts as counts_module
+from slatewise.evaluation.baselines import counting as counting_module
 from slatewise.evaluation.baselines.counting import Choice
 from slatewise.evaluation.counts import Counts, Successions, last_clicked
 from slatewise.evaluation.predictions import Slates
@@ -156,6 +157,22 @@ def test_counting_in_threads_changes_nothing(
     assert np.array_equal(divided.views, whole.views)
     assert np.array_equal(divided.clicks, whole.clicks)
     assert np.array_equal(divided.successions.counts, whole.successions.counts)
+
+
+def test_co_clicks_rank_the_same_in_threads(
+    toy: SlateDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, before = toy.interactions(), torch.get_num_threads()
+    model, everything = CoClick.fit(toy), torch.ones(len(data.clicks), dtype=torch.bool)
+    ranks, best = model.target_ranks(data, everything), model.rank(data, 3)
+    monkeypatch.setattr(counting_module, "_ROWS", 10)
+    torch.set_num_threads(3)
+    try:
+        assert len(counting_module._parts(len(best))) == 3
+        assert torch.equal(model.target_ranks(data, everything), ranks)
+        assert torch.equal(model.rank(data, 3), best)
+    finally:
+        torch.set_num_threads(before)
 
 
 @given(seed=seeds)

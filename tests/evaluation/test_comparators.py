@@ -1,10 +1,12 @@
 """Models of others: each learns what is there to learn, from the strict past alone."""
 
+import shutil
 import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 
@@ -110,6 +112,20 @@ def test_the_validation_part_chooses_among_settings(
     assert heard[-1] == (12, 12)
 
 
+def test_trials_are_of_every_comparator(toy: SlateDataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None is left at settings that hardly learn, if one of two is better."""
+    good = Settings(32)
+    monkeypatch.setattr(sequences, "TRIALS", (Settings(pace=1e-6), good))
+    monkeypatch.setattr(sequences, "EPOCHS", 3)
+    monkeypatch.setattr(boosting, "TRIALS", ({"learning_rate": 1e-6}, {"learning_rate": 0.1}))
+    monkeypatch.setattr(boosting, "ROUNDS", 5)
+    found = fit_baselines(toy, ["base rate", *COMPARATORS], trials=2)
+    chosen = {n: one.encoder.settings for n, one in found.items() if isinstance(one, NextClick)}
+    assert chosen == dict.fromkeys(["gru4rec", "sasrec", "bpr"], good)
+    (trees,) = (one for one in found.values() if isinstance(one, BoostedTrees))
+    assert trees.settings["learning_rate"] == 0.1
+
+
 def test_more_settings_than_there_are_are_refused(toy: SlateDataset) -> None:
     with pytest.raises(SlatewiseError, match="9 settings") as refused:
         fit_baselines(toy, ["bpr"], trials=9)
@@ -170,6 +186,28 @@ def test_trees_find_what_no_sum_of_features_says(turned: SlateDataset, trees: Bo
     assert grown.value > -0.7  # of −.325, if they grew on
     assert summed.value < -0.8
     assert not isinstance(trees, Ranker)
+
+
+def test_trees_read_columns_and_dates_of_items(turned: SlateDataset, tmp_path: Path) -> None:
+    """As the network of a model does."""
+    shutil.copytree(turned.path, tmp_path / "set")
+    made = np.where(np.arange(turned.num_items) % 2, START - 3_600, START + 10**6)
+    turned.items.with_columns(
+        price=pl.Series(np.arange(turned.num_items) / 7), made=pl.Series(made)
+    ).write_parquet(tmp_path / "set" / "items.parquet")
+    log = SlateDataset.open(tmp_path / "set").interactions()
+    rows = torch.ones(len(log.clicks), dtype=torch.bool)
+    plain = BoostedTrees(turned, 0)._described(log, rows, None)
+    found = BoostedTrees(SlateDataset.open(tmp_path / "set"), 0)._described(log, rows, None)
+    # An age, how far it is below the best of its slate, and the price.
+    assert found.columns.shape[1] == plain.columns.shape[1] + 3
+    prices = found.slates.items / 7
+    prices = (prices - prices.mean()) / prices.std()
+    assert any(abs(np.corrcoef(prices, one)[0, 1]) > 0.999 for one in found.columns.T if one.std())
+    times = torch.repeat_interleave(log.times, log.scroll_lengths).numpy()
+    ages = np.log1p((times / 1e6 - START) / 3_600 + 1)
+    odd = found.slates.items % 2 == 1
+    assert any(np.allclose(one[odd], ages[odd], rtol=1e-5) for one in found.columns.T)
 
 
 def test_trees_see_nothing_at_or_after_an_interaction(

@@ -96,9 +96,9 @@ def test_the_best_by_mean_are_those_of_the_whole_matrix(monkeypatch: pytest.Monk
     profiles = torch.randn(70, 5, generator=torch.Generator().manual_seed(2)).to(DEVICE)
     row, item = torch.arange(70).repeat_interleave(3), torch.randint(4_000, (210,))
     exclude = row.to(DEVICE), item.to(DEVICE)
-    assert table._tiles(profiles, 40)
+    assert table._tiles(40)
     found = table.rank_means(profiles, 6, exclude)
-    monkeypatch.setattr(BatchedTable, "_tiles", lambda *_: False)
+    monkeypatch.setattr(BatchedTable, "takes_tiles", False)
     np.testing.assert_array_equal(found.cpu(), table.rank_means(profiles, 6, exclude).cpu())
 
 
@@ -145,7 +145,7 @@ def test_a_ranking_by_tiles_has_the_law_of_drawing_everything() -> None:
     generator = torch.Generator(DEVICE).manual_seed(3)
     none = torch.zeros(0, dtype=torch.int64, device=DEVICE)
     table = BatchedTable(*(torch.from_numpy(part).to(DEVICE) for part in one.world[:2]))
-    assert table._tiles(profiles, K)
+    assert table._tiles(K)
     found = table.rank_draws(profiles, K, generator, (none, none), K)
     wanted = reference(one).items[: len(found)]
     assert_same_counts(found.cpu().numpy(), wanted)

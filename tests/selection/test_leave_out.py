@@ -54,7 +54,7 @@ def test_the_causes_are_kept_and_the_rest_is_not(dataset: SlateDataset, found: S
 
 def test_the_choice_is_compared_with_baselines_and_with_itself(found: Selection) -> None:
     beside = {one.name: one for one in found.comparisons}
-    assert beside["the model to begin with"].low > 0
+    assert beside["the model without candidates"].low > 0
     assert beside["base rate"].low > 0
     assert abs(beside[ANOTHER_SEED].gain) < 0.05
 
@@ -98,7 +98,7 @@ def test_a_choice_is_read_back(found: Selection, tmp_path: Path) -> None:
     assert read_choice(tmp_path, MODEL) == ModelChoice(found.model)
     stored = json.loads((tmp_path / SELECTION).read_text())
     assert stored["candidates"][0]["name"] == found.results[0].name
-    assert stored["comparisons"][0]["name"] == "the model to begin with"
+    assert stored["comparisons"][0]["name"] == "the model without candidates"
     assert len(stored["notes"]) == 2
     (tmp_path / SELECTION).write_text("{}")
     with pytest.raises(SlatewiseError, match="damaged"):

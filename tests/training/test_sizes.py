@@ -181,7 +181,7 @@ def test_what_was_clicked_is_not_offered_again_where_nothing_is_clicked_twice(
         assert not torch.isin(best, past.clicked_items[start:end]).any()
 
 
-@pytest.mark.parametrize("times", ["turning over", "staying", "an order"])
+@pytest.mark.parametrize("times", ["turning over", "staying", "always clicked", "an order"])
 def test_a_log_with_slates_is_predicted_by_the_terms_it_can_teach(
     times: str, tmp_path: Path
 ) -> None:
@@ -193,6 +193,9 @@ def test_a_log_with_slates_is_predicted_by_the_terms_it_can_teach(
         for time in range(10)
     ]
     log = pl.DataFrame(rows).with_columns(click=pl.col("slate").list.first())
+    if times != "always clicked":
+        declined = (pl.col("user_id") + pl.col("time")) % 9 == 0
+        log = log.with_columns(click=pl.when(~declined).then("click"))
     if times != "an order":
         log = log.with_columns(time=pl.from_epoch(1_700_000_000 + 3_600 * pl.col("time")))
     log.write_parquet(tmp_path / "log.parquet")
@@ -201,7 +204,9 @@ def test_a_log_with_slates_is_predicted_by_the_terms_it_can_teach(
     dataset = prepare(tmp_path / "log.parquet", tmp_path / "items.parquet", tmp_path / "set")
     model, missing = with_terms(ModelConfig(), dataset)
     popular = ("popularity",) if times == "turning over" else ()
-    assert model.terms == ("history", *popular, "position", "propensity")
+    declining = ("propensity",) if times != "always clicked" else ()
+    assert model.terms == ("history", *popular, "position", *declining)
+    assert missing.get("propensity") == (None if declining else "every slate has a click")
     if popular:
         assert model.half_lives == half_lives_of(dataset) != ModelConfig().half_lives
         given = ModelConfig(half_lives=(3.0,))

@@ -38,7 +38,7 @@ from slatewise.cli import (
 from slatewise.errors import SlatewiseError
 from slatewise.version import __version__
 
-_INTERRUPTED, _TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
+_STOPPED = {128 + number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
 
 
 def _plain(params: list[Any]) -> list[Any]:
@@ -127,6 +127,9 @@ def main() -> None:
     """Run the command line; a problem the user can fix ends as two lines, not a stack trace."""
     show.replace_unprintable()
     signal.signal(signal.SIGTERM, _terminate)
+    # As when a terminal is closed: the copy of a log that is being learned from goes, too.
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # else it is ignored, as by nohup
+        signal.signal(signal.SIGHUP, _terminate)
     with _watch_ctrl_c() as pressed:
         _run(pressed)
 
@@ -144,7 +147,7 @@ def _run(pressed: Callable[[], bool]) -> None:
         )
         sys.exit(2)
     except SystemExit as stop:
-        if stop.code in (_INTERRUPTED, _TERMINATED):
+        if stop.code in _STOPPED:
             print("stopped.", file=sys.stderr)
         raise
     except BaseException:
@@ -152,7 +155,7 @@ def _run(pressed: Callable[[], bool]) -> None:
         if not pressed():
             raise
         print("stopped.", file=sys.stderr)
-        sys.exit(_INTERRUPTED)
+        sys.exit(128 + signal.SIGINT)
 
 
 @contextmanager
@@ -176,4 +179,4 @@ def _watch_ctrl_c() -> Iterator[Callable[[], bool]]:
 
 def _terminate(number: int, frame: FrameType | None) -> None:
     # As an exception, so that what is half-written is cleared away as after Ctrl-C.
-    raise SystemExit(_TERMINATED)
+    raise SystemExit(128 + number)

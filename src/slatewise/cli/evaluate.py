@@ -24,6 +24,8 @@ _METRICS = 3
 """that stand beside each other on a narrower terminal"""
 _ON_GPU = 8_192
 """Users judged at once where a GPU predicts."""
+_SOURCES = 20
+"""Sources of the table by source, at most: those seen most."""
 _SHOWN = ("log_likelihood", "log_likelihood_per_slate", "in_slate_mrr", "in_slate_auc")
 
 
@@ -121,18 +123,10 @@ def evaluate(
     for scores in _scores(name, evaluation.table(found, [*shown, f"recall@{k}", f"hitrate@{k}"])):
         console.print(scores)
     console.print(_rates(found[name]))
-    if all_item:
-        console.print(
-            "The all-item likelihood has no usable P(click) before calibration: compare its "
-            "calibrated log-likelihood and click rates only.",
-            style="dim",
-        )
-    if opened.further_clicks is not None:
-        console.print(
-            "Some slates have several clicks: after the first, each is judged as a choice among "
-            "the items left.",
-            style="dim",
-        )
+    others = [one for one in baselines if one in evaluation.COMPARATORS]
+    several = opened.further_clicks is not None
+    for note in _notes(others, trials, all_item=all_item, several=several):
+        console.print(note, style="dim")
     if model.posterior.ranking is None and not all_item:
         recall = _on_recall(name, found[name], {b: found[b] for b in baselines}, f"recall@{k}")
         if recall:
@@ -164,6 +158,24 @@ def _all_judged(
         baselines = fit()
         jobs = (at_once or begin(own)) | begin(baselines)
         return {title: job.result() for title, job in jobs.items()}
+
+
+def _notes(others: list[str], trials: int, *, all_item: bool, several: bool) -> Iterator[str]:
+    """Say what to know of the numbers; `others` are the models of others, each tuned alike."""
+    if others and trials == 1:
+        yield f"{', '.join(others)}: usual settings; --trials 8 tunes each by the validation part."
+    elif others:
+        yield f"{', '.join(others)}: each the best of {trials} settings by the validation part."
+    if all_item:
+        yield (
+            "The all-item likelihood has no usable P(click) before calibration: compare its "
+            "calibrated log-likelihood and click rates only."
+        )
+    if several:
+        yield (
+            "Some slates have several clicks: after the first, each is judged as a choice among "
+            "the items left."
+        )
 
 
 def _in_words(verdict: "BaselineVerdict") -> str:
@@ -224,7 +236,12 @@ def _rates(judged: "Evaluation") -> Table:
         "P(click) by source", "source", "observed", "predicted", "ECE", "after calibration"
     )
     after = judged.calibrated or judged
-    for source, observed in judged.estimates["click_rate"].items():
+    rates = judged.estimates["click_rate"]
+    # The row of all comes first and has the greatest count.
+    shown = sorted(rates, key=lambda source: -rates[source].count)[: _SOURCES + 1]
+    for source, observed in rates.items():
+        if source not in shown:
+            continue
         result.add_row(
             source,
             f"{observed.value:.3f}",
@@ -232,4 +249,6 @@ def _rates(judged: "Evaluation") -> Table:
             f"{judged.estimates['ece'][source].value:.3f}",
             f"{after.estimates['ece'][source].value:.3f}",
         )
+    if len(rates) > len(shown):
+        result.add_row(f"{len(rates) - len(shown):,} rarer sources: --json")
     return result

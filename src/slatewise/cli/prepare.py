@@ -28,8 +28,8 @@ from slatewise.data.split import SplitConfig
 from slatewise.errors import SlatewiseError
 
 _SEVERAL = (
-    "Slates have several clicks (rows of one user with the same time, source and slate): each "
-    "further click is a choice among the items left, against having had enough."
+    "Some slates have several clicks (rows of one user with the same time, source and slate): "
+    "after the first, the user chooses among the items left, or stops."
 )
 _JOINED = (
     "clicks at later times follow a click on another item of the same slate, and count as further "
@@ -54,8 +54,8 @@ _COARSE = (
     "the log counts as the order of events: if it is not, log finer times."
 )
 _ONE_GROUP = (
-    "{why}: all items are in one group, 'unknown', and a new item starts as any. If there are "
-    "categories, {remedy}."
+    "{why}: all items are in one group, 'unknown', and new items start as the average item. If "
+    "there are categories, {remedy}."
 )
 _WHY_NOTHING = (
     "there are too few users, none has more than --prefix interactions, or the log ends earlier."

@@ -118,7 +118,7 @@ def recommend(
     if (clicks is None) == (users is None):
         raise SlatewiseError(
             "slates need either --clicks or --users.",
-            "Give --clicks a,b,c or --users FILE, one of them.",
+            "Give --clicks a,b,c (--clicks '' for a new user) or --users FILE.",
         )
     if device != "cpu" and users is None:
         raise SlatewiseError("one slate is made on the CPU.", "Leave out --device.")

@@ -168,12 +168,15 @@ class Log:
         if layout.default_source is None:
             needed = [*needed, "source"]
         missing = [field for field in needed if getattr(layout, field) not in table.schema]
-        if len(missing) > 1:
+        if len(missing) > 1 or missing == ["time"]:
             names = ", ".join(f"'{getattr(layout, field)}'" for field in missing)
             options = " ".join(f"--map {field}=COLUMN" for field in missing)
+            columns, which = ("column", "one") if len(missing) == 1 else ("columns", "ones")
+            counted = " If rows are in order and have no time, add a column that counts them."
             raise InputError(
-                f"the table has no columns {names}; it has {', '.join(table.columns)}.",
-                f"Name the right ones, as options ({options}) or under [log] of a --mapping file.",
+                f"the table has no {columns} {names}; it has {', '.join(table.columns)}.",
+                f"Name the right {which}, as options ({options}) or under [log] of a --mapping "
+                f"file.{counted * ('time' in missing)}",
                 file=table.path,
             )
 

@@ -238,11 +238,12 @@ class ModelRecommender:
     @cached_property
     def _table(self) -> BatchedTable | None:
         """Items as a GPU ranks them tile by tile, where nothing is added to their distance."""
-        parameters, items = self._expected, self._posterior.items
-        by_distance = parameters.parts.relevance.ranking == "distance"
-        if self._device.type == "cpu" or not by_distance or self._ranking.rank:
+        by_distance = self._expected.parts.relevance.ranking == "distance"
+        adds = self._ranking.rank or self._expected.biases is not None
+        if self._device.type == "cpu" or not by_distance or adds:
             return None
-        return BatchedTable(items.mean, items.scale) if parameters.biases is None else None
+        table = BatchedTable(self._posterior.items.mean, self._posterior.items.scale)
+        return table if table.takes_tiles else None
 
     @cached_property
     def _expected(self) -> Parameters:

@@ -22,7 +22,7 @@ from slatewise.config import Config
 from slatewise.data import SlateDataset
 from slatewise.data.interactions import Interactions
 from slatewise.data.ragged import Int64Array
-from slatewise.features.popularity import SECOND, Popularity, PopularityConfig
+from slatewise.features.popularity import AGE, SECOND, Popularity, PopularityConfig
 from slatewise.features.popularity_index import PopularityIndex
 from slatewise.features.showings import showing_starts, training_counts
 
@@ -110,6 +110,15 @@ class PastFeatures(Config):
 
     def _is_known(self, name: str) -> bool:
         return self.popularity is not None or not ("minutes" in name or name == "session")
+
+    def first_seen(self, table: PastTable) -> Tensor:
+        """Return log(1 + hours since each item was first seen), up to four weeks: [F].
+
+        NaN for an item that nobody has seen, which its views tell.
+        """
+        names = self.item_names
+        views = table.items[:, names.index(f"views_{HALF_LIVES[-1]:g}h")]
+        return table.items[:, names.index(AGE)].masked_fill(views == 0, torch.nan)
 
     def in_log(self, dataset: SlateDataset) -> Callable[[Interactions], PastTable]:
         """Return what computes the features of any users of a log, from all that it holds."""

@@ -103,7 +103,7 @@ class BatchedTable:
         `exclude` are pairs of a profile and an item that it is not shown.
         """
         near = k + _most_pairs(exclude, len(profiles)) + _AGAIN
-        if added is None and self._tiles(profiles, near):
+        if added is None and self._tiles(near):
             return self._rank_blocks(profiles, k, exclude, near)
         parts = []
         for rows, pairs in _pieces(profiles, exclude, self._matrix_rows()):
@@ -153,7 +153,7 @@ class BatchedTable:
 
         Of items that are alike the lower number comes first.
         """
-        tiled = self._tiles(profiles, 0)
+        tiled = self.takes_tiles
         most = _ROWS if tiled else self._matrix_rows()
         ranks = torch.empty_like(targets)
         for start in range(0, len(targets), most):
@@ -176,7 +176,7 @@ class BatchedTable:
         """
         wanted = pilot or max(PILOT, isqrt(k * len(self.mean)))
         pilot = max(wanted, k + _most_pairs(exclude, len(profiles)))
-        tiled = self._tiles(profiles, pilot)
+        tiled = self._tiles(pilot)
         most = max(1, _BLOCKS // self._blocks) if tiled else self._matrix_rows()
         parts = []
         for rows, pairs in _pieces(profiles, exclude, most):
@@ -185,13 +185,18 @@ class BatchedTable:
             parts.append(_rank_drawn(passes, k, generator, never, pilot))
         return torch.cat(parts)
 
-    def _tiles(self, profiles: Tensor, wanted: int) -> bool:
+    @property
+    def takes_tiles(self) -> bool:
+        """Whether passes may go tile by tile, on a GPU and without the matrix of all scores."""
+        few = self.mean.shape[1] <= _MOST_DIMENSIONS
+        return few and takes_triton(self.mean, self.scale)
+
+    def _tiles(self, wanted: int) -> bool:
         """Return whether passes go tile by tile, of which so many blocks are wanted.
 
         Of a block they find one item. Where there are too few blocks, the matrix is small.
         """
-        few = profiles.shape[1] <= _MOST_DIMENSIONS and wanted <= self._blocks
-        return few and takes_triton(self.mean, self.scale, profiles)
+        return wanted <= self._blocks and self.takes_tiles
 
     @property
     def _blocks(self) -> int:

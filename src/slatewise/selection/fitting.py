@@ -50,8 +50,10 @@ def plan_fit(
         notes.append(_exposure_note(model, dataset))
     found, missing = (model, {}) if size.clicks_only else sizes.with_terms(model, dataset, device)
     if found != model:
-        line = f"Terms that this log can teach: {', '.join(found.terms)}"
-        notes.append("; not ".join([line, *(f"{n}: {why}" for n, why in missing.items())]) + ".")
+        notes.append(f"Terms for this log: {', '.join(found.terms)}.")
+        if missing:
+            reasons = (f"{name} ({why})" for name, why in missing.items())
+            notes.append(f"Terms left out: {', '.join(reasons)}.")
     training = sizes.with_optimisation(training, found, dataset)
     model, training = sizes.settled(found, training, size)
     return FittingPlan(model, training, tuple(notes))
@@ -78,7 +80,7 @@ def _exposure_note(model: ModelConfig, dataset: SlateDataset) -> str:
     weights = exposure_weights(model, dataset.source_names)
     line = "Exposure: " + ", ".join(f"{name}={weight:g}" for name, weight in weights.items())
     if model.exposure is None:
-        line += " (by default search counts, or all sources where none is called search)"
+        line += " (set with --exposure)"
     return line
 
 

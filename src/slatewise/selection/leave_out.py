@@ -50,8 +50,8 @@ from slatewise.training.unused import training_of, unused_settings, without_unus
 Progress = Callable[[str, int, int], None]
 """Called with what is tried, how many trials are done, and how many there are in all."""
 _TRIALS: Final = 6
-"""Beside those of candidates: with everything, twice, with what gains, with nothing, the baselines,
-and by another seed."""
+"""Beside those of candidates: with all candidates, twice, with those that gain, with none, the
+baselines, and by another seed."""
 
 
 def select(
@@ -148,7 +148,7 @@ def _choose(
     seeing = [name for name in terms if TERMS[name].in_lists and TERMS[name].pooled]
     chosen, results = _left(work, bare, [name for name in names if name not in seeing])
     for name in seeing:
-        before = work.judge(chosen, "with what gains")
+        before = work.judge(chosen, "with the terms that gain")
         more = with_all(chosen, [name])
         gain = work.judge(more, f"with the {name}") - before
         kept = gain.low > 0 and gain.value >= work.config.least_gain
@@ -178,7 +178,7 @@ def _left(
         results.append(CandidateResult(name, gain.value, gain.low, gain.high, kept))
     gaining = {one.name for one in results if one.kept}
     chosen = with_all(bare, [name for name in names if name in gaining])
-    lost = full - work.judge(chosen, "with what gains")
+    lost = full - work.judge(chosen, "with the terms that gain")
     if chosen != whole and lost.low > 0 and lost.value >= least:
         # Parts that can stand in for each other gain little one by one, and much together.
         results = [replace(one, kept=True) for one in results]
@@ -188,8 +188,8 @@ def _left(
 
 def _comparisons(work: "_Trials", bare: ModelChoice, chosen: ModelChoice) -> list[Comparison]:
     """Compare the chosen model with what it began with, baselines, and itself by another seed."""
-    score = work.judge(chosen, "with what gains")
-    others = {"the model to begin with": work.judge(bare, "the model to begin with")}
+    score = work.judge(chosen, "with the terms that gain")
+    others = {"the model without candidates": work.judge(bare, "the model without candidates")}
     others |= work.judge_baselines()
     others[ANOTHER_SEED] = work.judge(chosen, "another seed", seed=work.seed + 1)
     rows = {name: (other, score - other) for name, other in others.items()}
@@ -293,7 +293,9 @@ def _notes(dataset: SlateDataset, trial: TrialSplits) -> list[str]:
             "models did not know. Item vectors and biases may have seen clicks of others that were "
             "later."
         ]
-    notes = ["Terms were judged on interactions later than all that the trial models learned from."]
+    notes = [
+        "Terms were judged on interactions later than those that the trial models were trained on."
+    ]
     if dataset.meta["split"]["method"] == "user":
         notes.append(
             "The dataset itself is split by user, although its log has times. Popularity, history "

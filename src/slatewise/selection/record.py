@@ -19,7 +19,7 @@ FORMAT: Final = "slatewise-selection"
 VERSION: Final = 2
 CHOSEN: Final = ("terms", "evidence", "half_lives")
 """The settings of a model that a selection chooses."""
-ANOTHER_SEED: Final = "itself by another seed"
+ANOTHER_SEED: Final = "the same model, another seed"
 """Name of the comparison that tells how much fits differ."""
 
 
@@ -59,7 +59,7 @@ class Selection:
     results: Sequence[CandidateResult]
     """candidates, the greatest gain first"""
     comparisons: Sequence[Comparison]
-    """of the chosen model with what it began with, every baseline, and itself by another seed"""
+    """of the chosen model with the one it began with, every baseline, and another seed of it"""
     impossible: Mapping[str, str]
     """candidates that could not be tried, with the reason"""
     notes: Sequence[str]

@@ -52,10 +52,9 @@ def test_profiles_and_gradients_are_those_of_the_equations(
         for tensor in inputs:
             tensor.requires_grad_()
         weights = weights_of(dynamics_of, inputs[3:])
-        evidence = SlateEvidence(SOURCES, inputs[2])
         given = moving, initial, weights
         if fused:
-            found = dynamics.fused(*given, evidence, steps.slates, steps.active)
+            found = dynamics.fused(*given, inputs[2], steps.slates.kinds, steps.active)
             assert found is not None
         else:
             states = dynamics._after_slates(*given, inputs[2], steps.slates.kinds, steps.active)
@@ -66,6 +65,35 @@ def test_profiles_and_gradients_are_those_of_the_equations(
     for compiled, plain in zip(*results, strict=True):
         expected = torch.zeros(2) if plain is None else plain  # without a slate ρ has no slope
         torch.testing.assert_close(compiled, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dynamics_of", ["linear", "gru"])
+def test_clicks_alone_are_rolled_out_as_the_equations_say(
+    dynamics_of: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the compiled pass, which is asked where no slate is evidence, and without it."""
+    batch = random_interactions(6, users=9, longest_user=12, click_share=0.7)
+    steps, dynamics = ClickSteps.of(batch), DYNAMICS[dynamics_of]
+    assert steps.slates is None
+    units = D if dynamics_of == "linear" else HIDDEN
+    results = []
+    for fused in (True, False):
+        moving, initial = normals(1, len(steps.clicked), D).float(), normals(2, 9, units).float()
+        inputs = [moving, initial, *leaves(dynamics_of)[1:]]
+        for tensor in inputs:
+            tensor.requires_grad_()
+        weights = weights_of(dynamics_of, inputs[2:])
+        if fused:  # the equations are not even asked
+            with monkeypatch.context() as patch:
+                patch.delattr(Recurrent, "_after_clicks")
+                profiles = dynamics.profiles(steps, moving, initial, weights)
+        else:
+            states = dynamics._after_clicks(moving, initial, weights, steps.active)
+            profiles = dynamics.output(states, weights)
+        profiles.backward(normals(7, *profiles.shape).float())
+        results.append([profiles.detach(), *(tensor.grad for tensor in inputs)])
+    for compiled, plain in zip(*results, strict=True):
+        torch.testing.assert_close(compiled, plain, rtol=1e-4, atol=1e-5)
 
 
 def test_nobody_has_no_states() -> None:

@@ -22,6 +22,7 @@ CASES = [
     f"{KERNELS}::test_choices_are_those_of_the_reference[dot, many candidates]",
     "tests/ranking/test_passes.py::test_the_same_items_come_late[too few]",
     "tests/ranking/test_passes.py::test_the_nearest_of_the_best_blocks_are_found",
+    "tests/ranking/test_passes.py::test_as_many_items_are_nearer",
     "tests/training/test_dense.py::test_steps_by_kernels_are_those_of_plain_torch[terms]",
 ]
 

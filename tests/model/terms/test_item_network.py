@@ -54,6 +54,10 @@ def test_it_ranks_all_items_and_says_nothing_within_slates(
             assert (again.means[name] != in_slates.means[name]).all()
 
 
+def test_it_says_that_it_reads_no_dates(term: ItemNetworkTerm) -> None:
+    assert "Rankings of all items do not read 'made': it is a date." in term.notes
+
+
 def test_a_saved_model_ranks_by_the_same_network(dataset: SlateDataset, tmp_path: Path) -> None:
     config = ModelConfig(terms=("item_network",), dimensions=2, item_network_units=4)
     model = fit(dataset, config, QUICK)
@@ -95,10 +99,10 @@ def test_it_is_for_logs_with_hours_many_interactions_and_items_that_come_and_go(
             assert term.default_obstacle(dataset) == "the times of the log are only an order"
     monkeypatch.setattr("slatewise.model.terms.item_network.LEAST", 100)
     assert ItemNetworkTerm.obstacle(dataset) is None
-    assert ItemNetworkTerm.default_obstacle(dataset) == "items stay"
+    assert ItemNetworkTerm.default_obstacle(dataset) == "items stay on offer"
     # `--auto` does not judge it by slates, of which it says nothing.
     tried, _ = candidates_of(ModelConfig(), dataset)
     assert "item_network" not in tried
-    assert first_stage_of(ModelConfig(), dataset) == ([], {"item_network": "items stay"})
+    assert first_stage_of(ModelConfig(), dataset) == ([], {"item_network": "items stay on offer"})
     monkeypatch.setattr("slatewise.model.terms.item_network.items_stay", lambda dataset: False)
     assert first_stage_of(ModelConfig(), dataset) == (["item_network"], {})

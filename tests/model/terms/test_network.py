@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from datetime import date
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,11 @@ from torch import Tensor
 
 from slatewise import ModelConfig
 from slatewise.data import SlateDataset
+from slatewise.data.interactions import Interactions
+from slatewise.data.preparation import prepare
+from slatewise.data.ragged import Int64Array
 from slatewise.features.past import PastFeatures, PastTable
+from slatewise.features.user_history import Histories
 from slatewise.model.network import fitting, inputs
 from slatewise.model.network.architecture import SlateInputs, SlateNetwork, log_sums
 from slatewise.model.network.candidates import ALWAYS
@@ -21,10 +26,12 @@ from slatewise.model.network.fitting import Choices
 from slatewise.model.network.inputs import catalogue_rows, in_parts, log_to_fit, with_further
 from slatewise.model.terms import network as module
 from slatewise.model.terms.network import NetworkTerm, _fitted
+from slatewise.model.terms.term import Floats, ListMoment, Lookup
 from slatewise.training import trainer
 from tests.contract.world import ITEMS, small_log
-from tests.features.logs import random_log
+from tests.features.logs import random_log, slate
 
+DAY = 86_400_000_000
 PAST = PastFeatures(popularity=None, rates=(0.5, 0.7), rate=0.6)
 
 
@@ -79,13 +86,15 @@ def test_it_reads_the_columns_of_items_and_names_those_that_it_cannot(
         dataset,
         tmp_path,
         pl.Series("price", np.arange(ITEMS) / 7),
-        pl.Series("day", [date(2024, 1, 1)] * ITEMS),
+        pl.Series("day", [date(1969, 1, 1)] * ITEMS),
+        pl.Series("ends", ["2090-01-01"] * ITEMS),
         pl.Series("image", [[0.0] * 65] * ITEMS),
     )
     term = NetworkTerm.fit(quick, log)
     said = "\n".join(term.notes)
     assert "reads these columns of the items: price." in said
-    assert "'day': values of type Date" in said
+    assert "reads 'day' as the age of an item." in said
+    assert "'ends': a date before the slate for 0% of the items seen only." in said
     assert "'image': a vector of 65 numbers" in said
     matrix = term._tensors["item_columns"]
     assert matrix.shape == (ITEMS + 1, 1)
@@ -176,3 +185,94 @@ def test_a_further_click_knows_where_the_last_one_was(dataset: SlateDataset) -> 
     none = with_further(empty, None)
     assert not none.items.any()
     assert not none.slates.any()
+
+
+def test_a_date_is_read_as_the_age_of_an_item_whoever_asks(
+    dataset: SlateDataset, quick: ModelConfig, tmp_path: Path
+) -> None:
+    """Against plain arithmetic: in training, in predictions, and for a list to be ranked."""
+    begin, log = int(dataset.times.min()), dataset.interactions()
+    made = begin + np.random.default_rng(1).integers(-DAY, 2 * DAY, ITEMS)
+    dates = pl.Series("made", made).cast(pl.Datetime("us")).scatter(3, None)
+    dated = with_columns(dataset, tmp_path, dates)
+    term = NetworkTerm.fit(quick, dated)
+    past = PastFeatures.fit(dated)
+    known = past.in_log(dated)(log).items
+    assert past.popularity is not None
+    first_seen, views = (
+        known[:, past.popularity.names.index(name)].tolist() for name in ("age", "views_1000h")
+    )
+    times = torch.repeat_interleave(log.times, log.scroll_lengths)
+    cells = zip(log.slate_items.tolist(), times.tolist(), first_seen, views, strict=True)
+    usual = float(term._tensors["usual_ages"][0])
+    wanted = [
+        np.log1p((time - int(made[item])) / 3.6e9)
+        if item != 3 and made[item] <= time
+        else (seen if shown else usual)
+        for item, time, seen, shown in cells
+    ]
+    assert 0.2 < np.mean(np.isin(wanted, [*first_seen, usual])) < 0.8
+    assert 0.01 < np.mean(np.array(wanted) == usual) < 0.2
+    asked: list[PastTable] = []
+
+    def listen(tensors: object, table: PastTable) -> tuple[Tensor, Tensor]:
+        asked.append(table)
+        return torch.zeros(table.items.shape), torch.zeros(table.slates.shape)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inputs, "standardised", listen)
+        patch.setattr(module, "standardised", listen)
+        term.describe_in(dated)(log)
+        index, histories = term.at_times(dated), Histories(log)
+        shown = torch.nonzero(log.first_choices).squeeze(1)[::7].contiguous()
+        for history, n in zip(histories.before(shown), shown.tolist(), strict=True):
+            items = np.array(slate(log, n), np.int64)
+            time = int(log.times[n])
+            moment = ListMoment(time, partial(at_time, index, time))
+            term.in_list(history, items, int(log.sources[n]), moment, len(items))
+    place = known.shape[1] + 1  # after the mark of a further click
+    np.testing.assert_allclose(asked[0].items[:, place], wanted, rtol=1e-6)
+    for n, table in zip(shown.tolist(), asked[1:], strict=True):
+        own = asked[0].items[log.slate_offsets[n] : log.slate_offsets[n + 1]]
+        assert torch.equal(table.items, own)
+    # What it was fitted to has the same column.
+    seen = zip(wanted, in_training(log), strict=True)
+    own = torch.tensor([age for age, fitted_to in seen if fitted_to])
+    assert float(term._tensors["items_mean"][place]) == pytest.approx(float(own.mean()), rel=1e-4)
+
+
+def at_time(index: Lookup, time: int, items: Int64Array) -> Floats:
+    return index(items, np.full(len(items), time))
+
+
+def in_training(log: Interactions) -> list[bool]:
+    """Return which items were seen in the training part."""
+    users = torch.repeat_interleave(log.user_offsets.diff())
+    index = torch.arange(len(users)) - log.user_offsets[:-1][users]
+    training = index < log.train_end[users]
+    return torch.repeat_interleave(training, log.scroll_lengths).tolist()
+
+
+def test_dates_say_nothing_where_times_are_only_an_order(
+    quick: ModelConfig, tmp_path: Path
+) -> None:
+    rows = [
+        {
+            "user_id": user,
+            "time": step,
+            "source": "home",
+            "slate": [f"i{step % 5}", "i9"],
+            "click": "i9",
+        }
+        for user in range(30)
+        for step in range(12)
+    ]
+    pl.DataFrame(rows).write_parquet(tmp_path / "log.parquet")
+    ids = [f"i{number}" for number in range(10)]
+    pl.DataFrame({"item_id": ids, "group": ids, "made": ["2024-05-17"] * 10}).write_parquet(
+        tmp_path / "items.parquet"
+    )
+    log = prepare(tmp_path / "log.parquet", tmp_path / "items.parquet", tmp_path / "set")
+    term = NetworkTerm.fit(quick, log)
+    assert term.dates == ()
+    assert "'made': an age takes a log with clock times." in "\n".join(term.notes)

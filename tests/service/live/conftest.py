@@ -13,8 +13,8 @@ from tests.service.live.harness import Ledger, Load, Server, settle, small_disk
 CONFIG = Path(__file__).with_name("service.toml")
 MEGABYTES = 64
 
-CLOCK = """
-import os, time
+SITE = """
+import os, sqlite3, time
 
 real, file = time.time_ns, os.environ["CLOCK_OFFSET"]
 
@@ -24,9 +24,19 @@ def time_ns():
         return real() + 1_000_000_000 * int(offset.read())
 
 
+def connect(*arguments, **settings):
+    connection = plain(*arguments, **settings)
+    connection.execute("PRAGMA cache_size = -100")
+    return connection
+
+
 time.time_ns, time.time = time_ns, lambda: time_ns() / 1e9
+plain = sqlite3.connect
+sqlite3.connect = sqlite3.dbapi2.connect = connect
 """
-"""What Python imports before anything else: a clock that a file sets forward or back."""
+"""What Python imports before anything else: a clock that a file sets forward or back, and 100 kB of
+pages for a connection to SQLite. By default these are 2 MB for each of some ten connections, which
+fill up while the store grows, and would hide what requests leave behind."""
 
 
 @dataclass
@@ -65,7 +75,7 @@ class Shop:
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     """A service with two workers and two arms, and nothing learned yet."""
     home = tmp_path_factory.mktemp("live")
-    (home / "sitecustomize.py").write_text(CLOCK)
+    (home / "sitecustomize.py").write_text(SITE)
     (offset := home / "offset").write_text("0")
     paths = filter(None, (str(home), os.environ.get("PYTHONPATH")))
     more = {"PYTHONPATH": os.pathsep.join(paths), "CLOCK_OFFSET": str(offset)}

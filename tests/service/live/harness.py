@@ -83,7 +83,12 @@ class Server:
                 env=self._environment,
                 start_new_session=True,
             )
-        eventually(self._up, f"the server answers\n{self.said()}", seconds)
+        try:
+            eventually(self._up, "the server answers", seconds)
+        except BaseException as error:
+            error.add_note(self.said())
+            self.kill()
+            raise
         return self
 
     def _up(self) -> bool:
@@ -107,7 +112,8 @@ class Server:
     def kill(self) -> None:
         """End all its processes at once, as a power cut would."""
         assert self.process is not None
-        os.killpg(self.process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         self.client.close()
 

@@ -185,9 +185,12 @@ def test_a_damaged_version_never_serves(shop: Shop) -> None:
     posterior.write_bytes(damaged)
     with shop.load(seed=5) as load:
         models.promote(bad, "a test")
-        time.sleep(3)  # the server looks every second
+        told = "posterior.safetensors"
+        eventually(
+            lambda: sum(told in line for line in shop.server.said().splitlines()) >= 2,
+            "both workers have looked",
+        )
         assert serving(shop) == {good.version}
-        assert "posterior.safetensors" in shop.server.said()
         shop.server.stop()
         shop.server.start()
         assert serving(shop) == {good.version}
@@ -383,7 +386,7 @@ def test_erasing_beside_a_long_reader_holds_up_no_feedback(guarded: Server) -> N
     answer = erasing.result().json()
     assert answer["slates"] == 1_000
     assert answer["notes"]
-    assert longest < 4  # a second or two where others use the machine
+    assert longest < 8  # not the ten seconds that writers wait for each other
     reader.close()
     eventually(lambda: not store.has_traces_in_log, "the log is emptied")
     store.close()

@@ -1,5 +1,6 @@
-"""A store that goes away under load, and comes back."""
+"""A store that goes away under load, and comes back; two hosts that share it."""
 
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -7,10 +8,23 @@ from typing import Any
 import httpx
 import pytest
 
+from slatewise.service.serving.models import Models
+from slatewise.service.store import Store
+from slatewise.training import runs
 from tests.service.conftest import new_schema
 from tests.service.live.conftest import CONFIG
-from tests.service.live.harness import Entry, Ledger, Load, Server, settle
+from tests.service.live.harness import (
+    ITEMS,
+    SLATEWISE,
+    Entry,
+    Ledger,
+    Load,
+    Server,
+    eventually,
+    settle,
+)
 from tests.service.postgres import Postgres
+from tests.service.serving.world import a_model
 
 pytestmark = pytest.mark.xdist_group("postgresql")
 
@@ -51,6 +65,62 @@ def test_postgresql_may_freeze_and_thaw_under_load(postgres: Postgres, tmp_path:
             load.goes_on()
     finally:
         server.stop()
+    settle(ledger, url)
+
+
+def test_a_rollback_on_one_host_counts_on_the_other_whatever_happens_to_them(
+    postgres: Postgres, tmp_path: Path
+) -> None:
+    url, ledger = new_schema(postgres), Ledger()
+    # Models with the names of the items that the load asks for.
+    runs.save(a_model(ids=ITEMS), tmp_path / "run")
+    common = ("--config", str(CONFIG), "--store", url)
+    first, second = (
+        Server(tmp_path / name, *common, *begin, workers=1, log=tmp_path / f"{name}.log")
+        for name, begin in (("first", ("--run", str(tmp_path / "run"))), ("second", ()))
+    )
+    hosts = first, second
+    store = Store.open(url)
+
+    def promote(host: Server, seed: int) -> str:
+        models = Models.of(host.directory, "main", store)
+        runs.save(a_model(seed=seed, ids=ITEMS), tmp_path / f"run-{seed}")
+        version = models.add(
+            tmp_path / f"run-{seed}", lambda least: store.take_version("main", least)
+        )
+        models.promote(version, "a test")
+        return version
+
+    def roll_back(host: Server) -> str:
+        command = [*SLATEWISE, "rollback", str(host.directory), "--store", url]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    def all_serve(version: str) -> bool:
+        wanted = {"user_id": "stranger", "k": 6, "seed": 3}
+        made = [host.client.post("/v1/recommend", json=wanted).json() for host in hosts]
+        shown = {tuple(item["id"] for item in one["items"]) for one in made}
+        return {one["version"] for one in made} == {version} and len(shown) == 1
+
+    try:
+        first.start().put_items()
+        second.start()
+        with Load(first.port, ledger, seed=10), Load(second.port, ledger, seed=11) as load:
+            assert promote(first, 2) == "2"
+            eventually(lambda: all_serve("2"), "both serve the second version")
+            assert "1 serves again instead of 2" in roll_back(second)
+            eventually(lambda: all_serve("1"), "both serve the first version again")
+            load.goes_on()
+        assert promote(second, 3) == "3"  # the number of what was rolled back is not given again
+        eventually(lambda: all_serve("3"), "both serve the third version")
+        second.kill()
+        assert "1 serves again instead of 3" in roll_back(first)
+        second.start()
+        eventually(lambda: all_serve("1"), "so does the one that was killed meanwhile")
+    finally:
+        for host in hosts:
+            host.stop()
+        store.close()
+    assert not {kind for kind in ledger.statuses if not kind.endswith(" 200")}, ledger.statuses
     settle(ledger, url)
 
 

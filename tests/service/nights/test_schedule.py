@@ -57,11 +57,18 @@ def test_training_starts_every_day_at_its_time(
         for minutes in (1, 2, 30):
             now[0] = datetime(2026, 5, 17 + day, 2, 59, tzinfo=UTC) + timedelta(minutes=minutes)
             look_twice()
+    changes, look_ahead = list[int](), thread._next
+
+    def noted() -> tuple[str | None, datetime | None]:
+        changes.append(1)
+        return look_ahead()
+
+    monkeypatch.setattr(thread, "_next", noted)
     thread.follow(nightly(None))
-    time.sleep(0.02)  # without a time it does not look at the clock
+    eventually(lambda: changes)  # from here on it does not look at the clock
     now[0] = datetime(2026, 5, 20, 4, 1, tzinfo=UTC)
-    time.sleep(0.02)
     thread.follow(nightly("04:00"))
+    eventually(lambda: len(changes) > 1)
     look_twice()
     now[0] += timedelta(days=1)
     look_twice()
@@ -72,6 +79,38 @@ def test_training_starts_every_day_at_its_time(
         (19, 3, 0),
         (21, 4, 1),  # none on the 20th: 03:00 was called off, and 04:00 had passed
     ]
+
+
+def test_a_clock_that_was_a_year_ahead_for_a_moment_calls_no_night_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [datetime(2026, 5, 17, 2, 0)]
+    nights: list[datetime] = []
+    looks: list[int] = []
+
+    def clock() -> datetime:
+        looks.append(1)
+        return now[0]
+
+    def look_twice() -> None:
+        seen = len(looks)
+        eventually(lambda: len(looks) >= seen + 4)
+
+    monkeypatch.setattr(schedule, "LOOK", 0.001)
+    monkeypatch.setattr(schedule, "_now", clock)
+    monkeypatch.setattr(NightlyTraining, "_train", lambda self: nights.append(now[0]))
+    thread = NightlyTraining(tmp_path, nightly("03:00"))
+    thread.start()
+    right = [
+        datetime(2026, 5, 17, 2, 30),
+        datetime(2026, 5, 17, 2, 40),
+        datetime(2026, 5, 18, 3, 1),
+    ]
+    for moment in (datetime(2027, 5, 17, 2, 10), *right):
+        now[0] = moment
+        look_twice()
+    thread.end()
+    assert nights == [datetime(2027, 5, 17, 2, 10), right[-1]]
 
 
 def test_a_training_under_way_is_ended_with_the_service(

@@ -2,6 +2,7 @@
 
 import shutil
 import tarfile
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,46 @@ def test_a_damaged_backup_restores_nothing(shop: Path, tmp_path: Path) -> None:
     with pytest.raises(SlatewiseError, match="outside"):
         restore(bad, other)
     assert {path.name for path in tmp_path.iterdir()} == {"good", "bad"}
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        b"",
+        b"{nonsense",
+        b"\xff\xfe{}",
+        b"[1]",
+        b"{}",
+        b'{"format": 99}',
+        b'{"format": 1, "slatewise": "0", "time": "", "store": "sqlite", "files": [1]}',
+    ],
+)
+def test_a_backup_whose_list_of_files_is_damaged_restores_nothing(
+    tmp_path: Path, listed: bytes
+) -> None:
+    file = archive_of(tmp_path / "bad", {"backup.json": listed})
+    with pytest.raises(SlatewiseError, match=r"damaged or no backup: backup\.json cannot be read"):
+        restore(file, tmp_path / "other")
+    assert [path.name for path in tmp_path.iterdir()] == ["bad"]
+
+
+@pytest.mark.parametrize("second", ["a", "a/b", "."])
+def test_a_backup_with_two_files_of_one_name_restores_nothing(tmp_path: Path, second: str) -> None:
+    with tarfile.open(tmp_path / "bad", "w:gz") as archive:
+        for name in ("a", second):
+            archive.addfile(tarfile.TarInfo(name))
+    with pytest.raises(SlatewiseError, match="two files of one name"):
+        restore(tmp_path / "bad", tmp_path / "other")
+    assert [path.name for path in tmp_path.iterdir()] == ["bad"]
+
+
+def archive_of(file: Path, contents: dict[str, bytes]) -> Path:
+    with tarfile.open(file, "w:gz") as archive:
+        for name, content in contents.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, BytesIO(content))
+    return file
 
 
 def test_nothing_that_is_there_is_overwritten(shop: Path, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from slatewise.service.serving.items import ItemLog
 from slatewise.service.settings import RetentionConfig, ServiceConfig
 from slatewise.service.store import Store
 from slatewise.service.store import retention as slices
+from slatewise.service.store.clock import wall_clock
 from slatewise.service.store.records import ItemState, Outcome, SlateRecord
 from slatewise.service.upkeep import retention
 from slatewise.service.upkeep.retention import expire
@@ -89,10 +90,23 @@ def test_what_experiments_count_goes_with_the_person_and_with_time(
     gone.read(store)
     # Anonymous users are one for each slate.
     assert sum(gone.slates(START, NOW).people().values()) == 8 + 12
-    expire(tmp_path, KEPT, store, START + 92 * DAY + 2 * DAY)
+    late = START + 92 * DAY + 2 * DAY
+    store.write([SlateRecord("late", "ann", late, "search", ("a",))], [])
+    expire(tmp_path, KEPT, store, late)
     rest = Tally()
     rest.read(store)
     assert min(rest.slates(0, NOW).time) == START + 2 * DAY
+
+
+def test_a_clock_that_is_a_year_ahead_takes_no_more_than_a_day(
+    tmp_path: Path, store: Store
+) -> None:
+    fill_days(store)
+    newer = log_of(store, tmp_path / "log.parquet", START + 4 * DAY)
+    report_ = expire(tmp_path, KEPT, store, NOW + 365 * DAY)
+    assert log_of(store, tmp_path / "log.parquet", START + 4 * DAY).equals(newer)
+    assert report_.before < START + 4 * DAY
+    assert "ages count from a day after the newest slate, 2024-10-15T" in report_.words()
 
 
 def test_an_archive_is_a_log_by_day_of_all_that_left(tmp_path: Path, store: Store) -> None:
@@ -215,6 +229,7 @@ def test_a_night_lets_old_slates_leave_and_a_service_without_a_rule_keeps_them(
 ) -> None:
     caplog.set_level("INFO")
     fill_days(store, 3)
+    store.write([SlateRecord("now", "ann", wall_clock(), "search", ("a",))], [])
     settings = {"store": {"url": store_url}, "retention": {"days": 30}}
     schedule.train_quietly(tmp_path, ServiceConfig.model_validate({"store": {"url": store_url}}))
     assert "left the store" not in caplog.text

@@ -1,9 +1,10 @@
 """Boosted trees (LightGBM) that choose in slates, by the features of the strict past.
 
 Trees add up to the utility of an item relative to that of no click, and the loss is the softmax
-over both. Their columns are what the network of a model has, the `PastFeatures` of item and slate
-and the item's group, position and, where items stay, `ItemRates`; and, for trees do not see the
-slate, how far the columns of an item are below the best of its slate.
+over both. Their columns are what the network of a model has: the `PastFeatures` of item and slate,
+the item's group and position, columns of the items table and ages by its dates, and, where items
+stay, `ItemRates`; and, for trees do not see the slate, how far what changes with time is below the
+best of its slate.
 Trees are grown on the training part until the validation part gains no more; that part also chooses
 among the settings in `TRIALS`.
 
@@ -13,7 +14,7 @@ Shapes: N interactions, F items seen, I items, P columns.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +30,9 @@ from slatewise.evaluation.predictions import Predictions, Slates
 from slatewise.evaluation.rows import Floats, max_rows
 from slatewise.features.cells import positions
 from slatewise.features.item_rates import ItemRates
+
+if TYPE_CHECKING:
+    from slatewise.features.past import PastTable
 
 ROUNDS: Final = 1_000
 PATIENCE: Final = 30
@@ -109,13 +113,13 @@ class BoostedTrees:
     """A `Predictor`: no ranking of the catalogue, which is no slate."""
 
     def __init__(self, dataset: SlateDataset, seed: int) -> None:
-        from slatewise.features.past import PastFeatures  # noqa: PLC0415 (needs pydantic)
-
-        self._past = PastFeatures.fit(dataset).in_log(dataset)
+        self._past, self._columns = _known(dataset)
         self._groups = dataset.item_groups
         self._rates = ItemRates.fit(dataset, seed)
         self._seed = seed
         self._trees: Any = None
+        self.settings: dict[str, float] = {}
+        """those that the validation part chose"""
 
     @classmethod
     def fit(
@@ -163,7 +167,7 @@ class BoostedTrees:
             )
             reached = trees.best_score["valid_0"]["log-likelihood"]
             if reached > best:
-                best, model._trees = reached, trees
+                best, model._trees, model.settings = reached, trees, {**SETTINGS, **changed}
         progress(len(tried) * ROUNDS, len(tried) * ROUNDS)
         return model
 
@@ -192,12 +196,31 @@ class BoostedTrees:
         slates = Slates.of(interactions, scored)
         past, seen = self._past(interactions), interactions.choices(scored)
         known = [] if rates is None else [rates[seen.numpy()]]
-        items = np.column_stack([past.items[seen].numpy(), *known])
-        best = np.repeat(max_rows(items, slates.offsets), slates.scroll_lengths, axis=0)
+        own = np.column_stack([past.items[seen].numpy(), *known])
+        best = np.repeat(max_rows(own, slates.offsets), slates.scroll_lengths, axis=0)
         steps = np.repeat(past.slates[scored].numpy(), slates.scroll_lengths, axis=0)
         position = positions(interactions)[seen].numpy()
-        columns = [self._groups[slates.items], items, items - best, position, steps]
+        fixed = self._columns[slates.items]
+        columns = [self._groups[slates.items], own, own - best, fixed, position, steps]
         return Options(slates, np.column_stack(columns).astype(np.float32))
+
+
+def _known(dataset: SlateDataset) -> tuple[Callable[[Interactions], "PastTable"], Rows]:
+    """Return what computes what the network of a model reads, and the columns of items [I, C]."""
+    from slatewise.features.past import PastFeatures  # noqa: PLC0415 (needs pydantic)
+    from slatewise.model.network import inputs  # noqa: PLC0415
+    from slatewise.model.network.item_columns import ItemMatrix  # noqa: PLC0415
+
+    past, matrix = PastFeatures.fit(dataset), ItemMatrix.of(dataset)
+    of_past, clock = past.in_log(dataset), past.popularity is not None
+    some = inputs.log_to_fit(dataset, OPTIONS)[0]
+    dates = inputs.usable_dates(matrix.dates, some, clock_times=clock)[0]
+
+    def describe(interactions: Interactions) -> "PastTable":
+        items, times = interactions.slate_items, inputs.cell_times(interactions)
+        return inputs.with_ages(dates, of_past(interactions), items, times, past)
+
+    return describe, matrix.values.numpy()
 
 
 def _grown(progress: Callable[[int, int], None], done: int, total: int, state: Any) -> None:

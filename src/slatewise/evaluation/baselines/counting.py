@@ -10,6 +10,7 @@ was clicked once would look sure.
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import ClassVar, Final, Self
 
 import numpy as np
@@ -26,6 +27,10 @@ from slatewise.evaluation.predictions import Predictions, Slates
 from slatewise.evaluation.rows import Floats
 from slatewise.features.item_rates import beta_by_moments
 from slatewise.features.linear_choice import LinearChoice
+from slatewise.features.threads import in_threads, thread_limit
+
+_ROWS: Final = 1_024
+"""Rows that are worth a thread: each may have thousands of followers."""
 
 
 @dataclass(frozen=True)
@@ -229,7 +234,11 @@ class CoClick(Baseline):
         allowed = np.ones(len(self.scores), np.bool_) if exclude is None else ~exclude.numpy()
         best, last = self._best(k, exclude), _final_clicks(interactions)
         out = np.empty((len(last), k), dtype=np.int64)
-        loops.best_after(last, best, allowed, *self._followers, out)
+
+        def find(rows: slice) -> None:
+            loops.best_after(last[rows], best, allowed, *self._followers, out[rows])
+
+        in_threads(find, _parts(len(last)))
         return torch.from_numpy(out)
 
     def target_ranks(self, interactions: Interactions, scored: Tensor) -> Tensor:
@@ -253,8 +262,20 @@ class CoClick(Baseline):
         up_to = np.searchsorted(self._falling, -own, side="right")
         ahead = np.clip(self.rank_of[targets], strictly, up_to)
         moved = np.empty(len(targets), dtype=np.int64)
-        loops.followers_before(last, targets, own, ahead, *self._followers, moved)
+
+        def count(rows: slice) -> None:
+            given = (part[rows] for part in (last, targets, own, ahead))
+            loops.followers_before(*given, *self._followers, moved[rows])
+
+        in_threads(count, _parts(len(targets)))
         return 1 + ahead + moved
+
+
+def _parts(rows: int) -> list[slice]:
+    """Divide rows among threads."""
+    count = min(thread_limit(), 1 + rows // _ROWS)
+    bounds = np.linspace(0, rows, count + 1).astype(int).tolist()
+    return [slice(*ends) for ends in pairwise(bounds) if ends[0] < ends[1]]
 
 
 def _final_clicks(interactions: Interactions) -> Int64Array:

@@ -157,11 +157,14 @@ class Recurrent(Dynamics):
         moving: Tensor,
         initial: Tensor,
         weights: Any,
-        evidence: SlateEvidence,
-        steps: SlateSteps,
+        fractions: Tensor,
+        kinds: Tensor,
         active: list[int],
     ) -> Tensor | None:
-        """Return all profiles by one compiled pass, None where there is none for these tensors."""
+        """Return all profiles by one compiled pass, None where there is none for these tensors.
+
+        `kinds` [K] are −1 for a click, else an index into the `fractions` [E] of slates.
+        """
         return None
 
     def profiles(
@@ -173,13 +176,16 @@ class Recurrent(Dynamics):
         evidence: SlateEvidence | None = None,
     ) -> Tensor:
         """Return the profile of every state, step after step: [M, D]."""
-        if steps.slates is None or evidence is None:
-            return self.output(self._after_clicks(moving, initial, weights, steps.active), weights)
-        found = self.fused(moving, initial, weights, evidence, steps.slates, steps.active)
+        slates = steps.slates if evidence is not None else None
+        fractions = moving.new_empty(0) if evidence is None else evidence.fractions
+        kinds = torch.full(steps.clicked.shape, -1) if slates is None else slates.kinds
+        found = self.fused(moving, initial, weights, fractions, kinds, steps.active)
         if found is not None:
             return found
-        fractions, kinds = evidence.fractions, steps.slates.kinds
-        hidden = self._after_slates(moving, initial, weights, fractions, kinds, steps.active)
+        if slates is None:
+            hidden = self._after_clicks(moving, initial, weights, steps.active)
+        else:
+            hidden = self._after_slates(moving, initial, weights, fractions, kinds, steps.active)
         return self.output(hidden, weights)
 
     def in_place_profiles(

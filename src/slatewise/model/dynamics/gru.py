@@ -12,12 +12,10 @@ from torch import Tensor
 from slatewise.compiled.gpu import takes_triton
 from slatewise.config import Config, Search
 from slatewise.model.dynamics import Floats, Ints, Recurrent
-from slatewise.model.evidence import SlateEvidence
 from slatewise.model.kernels.backend import loops, takes_numba
 from slatewise.model.kernels.dynamics import roll_gru
 from slatewise.model.part import Noise, Parameter
 from slatewise.model.resident import ResidentBatch
-from slatewise.model.steps import SlateSteps
 
 
 class GruWeights(NamedTuple):
@@ -99,14 +97,14 @@ class Gru(Recurrent):
         moving: Tensor,
         initial: Tensor,
         weights: GruWeights,
-        evidence: SlateEvidence,
-        steps: SlateSteps,
+        fractions: Tensor,
+        kinds: Tensor,
         active: list[int],
     ) -> Tensor | None:
         """Roll out all users in one compiled loop."""
         if moving.ndim > 2 or not takes_numba("auto", moving.shape[1], [moving, initial]):
             return None
-        return roll_gru(moving, weights, initial, evidence.fractions, steps.kinds, active)
+        return roll_gru(moving, weights, initial, fractions, kinds, active)
 
     def scanned(
         self, batch: ResidentBatch, moving: Tensor, initial: Tensor, weights: GruWeights

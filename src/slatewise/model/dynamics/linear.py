@@ -11,13 +11,11 @@ from torch import Tensor
 
 from slatewise.compiled.gpu import takes_triton
 from slatewise.model.dynamics import Floats, Ints, Recurrent
-from slatewise.model.evidence import SlateEvidence
 from slatewise.model.gaussian import Gaussian
 from slatewise.model.kernels.backend import takes_numba
 from slatewise.model.kernels.dynamics import roll_linear
 from slatewise.model.part import Noise, Parameter
 from slatewise.model.resident import ResidentBatch
-from slatewise.model.steps import SlateSteps
 
 _GAMMA_MEAN, _GAMMA_SCALE = 0.5, 0.3
 """Prior of γ: N(.5, .3) cut to [0, 1]."""
@@ -74,14 +72,14 @@ class Linear(Recurrent):
         moving: Tensor,
         initial: Tensor,
         weights: LinearWeights,
-        evidence: SlateEvidence,
-        steps: SlateSteps,
+        fractions: Tensor,
+        kinds: Tensor,
         active: list[int],
     ) -> Tensor | None:
         """Roll out all users in one compiled loop."""
         if moving.ndim > 2 or not takes_numba("auto", moving.shape[1], [moving, initial]):
             return None
-        return roll_linear(moving, weights.drift, initial, evidence.fractions, steps.kinds, active)
+        return roll_linear(moving, weights.drift, initial, fractions, kinds, active)
 
     def scanned(
         self, batch: ResidentBatch, moving: Tensor, initial: Tensor, weights: LinearWeights

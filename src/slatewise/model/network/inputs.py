@@ -10,7 +10,8 @@ from torch import Tensor
 from slatewise.data.dataset import SlateDataset
 from slatewise.data.interactions import Interactions
 from slatewise.data.ragged import Int64Array
-from slatewise.features.past import PastTable
+from slatewise.features.item_dates import ages, usual_ages
+from slatewise.features.past import PastFeatures, PastTable
 from slatewise.model.network.architecture import CLIP, SlateInputs
 
 SAME: Final = 1e-6
@@ -51,6 +52,44 @@ def feature_scales(table: PastTable, log: Interactions, training: Tensor) -> dic
 def with_column(table: PastTable, column: Tensor) -> PastTable:
     """Return the table with one more feature of items: [F]."""
     return PastTable(torch.cat([table.items, column[:, None]], 1), table.slates)
+
+
+def cell_times(interactions: Interactions) -> Tensor:
+    """Return when each item was seen: [F]."""
+    return torch.repeat_interleave(interactions.times, interactions.scroll_lengths)
+
+
+def usable_dates(
+    dates: Mapping[str, Int64Array], log: Interactions, *, clock_times: bool
+) -> tuple[dict[str, Tensor], dict[str, str], tuple[str, ...]]:
+    """Return the dates [K, I] that say an age in a log, why others do not, and their names."""
+    if not clock_times:
+        return {}, dict.fromkeys(dates, "an age takes a log with clock times."), ()
+    items, times = log.slate_items.long().numpy(), cell_times(log).numpy()
+    means, reasons = usual_ages(dates, items, times)
+    if not means:
+        return {}, reasons, ()
+    tensors = {
+        "item_dates": torch.from_numpy(np.stack([dates[name] for name in means])),
+        "usual_ages": torch.tensor(list(means.values()), dtype=torch.float32),
+    }
+    return tensors, reasons, tuple(means)
+
+
+def with_ages(
+    tensors: Mapping[str, Tensor],
+    table: PastTable,
+    items: Tensor,
+    times: Tensor,
+    past: PastFeatures,
+) -> PastTable:
+    """Return the table, which `past` made, with ages of items [F] at times [F] by their dates."""
+    if (dates := tensors.get("item_dates")) is None:
+        return table
+    instead = past.first_seen(table).numpy()
+    means = tensors["usual_ages"].numpy()
+    found = ages(dates.numpy(), items.long().numpy(), times.numpy(), instead, means)
+    return PastTable(torch.cat([table.items, torch.from_numpy(found)], 1), table.slates)
 
 
 def with_rates(tensors: Mapping[str, Tensor], table: PastTable, items: Tensor) -> PastTable:

@@ -1,12 +1,13 @@
 """Columns of the items table as the network reads them, beside what passed before.
 
 Every column of the dataset's items that can be a feature is one; others are named with the reason.
+Dates are kept apart: what they say changes with time (`slatewise.features.item_dates`).
 
 Shapes: I items, C columns of the matrix.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,6 +16,8 @@ import torch
 from torch import Tensor
 
 from slatewise.data.dataset import SlateDataset
+from slatewise.data.ragged import Int64Array
+from slatewise.features.item_dates import date_columns
 from slatewise.features.item_features import ItemEncoder
 from slatewise.features.item_kinds import usable_kinds
 from slatewise.model.network.architecture import CLIP
@@ -39,11 +42,14 @@ class ItemMatrix:
     """[I, C] float32"""
     skipped: dict[str, str]
     """columns that are not used, and why"""
+    dates: dict[str, Int64Array]
+    """[I] of each column of dates"""
 
     @classmethod
     def of(cls, dataset: SlateDataset) -> "ItemMatrix":
         """Encode the columns of a dataset's items."""
-        items, file = dataset.items, dataset.path / "items.parquet"
+        dates, file = date_columns(dataset.items), dataset.path / "items.parquet"
+        items = dataset.items.drop(list(dates))
         kinds, skipped = usable_kinds(items, file)
         for name in [name for name, kind in kinds.items() if kind == "embedding"]:
             if (length := _length(items[name], file)) > LONGEST_VECTOR:
@@ -51,13 +57,15 @@ class ItemMatrix:
                 del kinds[name]
         encoder = ItemEncoder.fit(items, kinds, most_categories=MOST_CATEGORIES, file=file)
         values = torch.from_numpy(encoder.encode(items, file=file)).clamp(-CLIP, CLIP)
-        return cls(encoder, values, skipped)
+        return cls(encoder, values, skipped, dates)
 
     @property
     def digest(self) -> str:
         """A digest of the matrix and of what its columns are."""
         digest = hashlib.blake2b(self.values.numpy().tobytes(), digest_size=16)
         digest.update(self.encoder.model_dump_json().encode())
+        for name, values in self.dates.items():
+            digest.update(name.encode() + values.tobytes())
         return digest.hexdigest()
 
     @property
@@ -74,9 +82,12 @@ def _length(values: "pl.Series", file: Path) -> int:
     return len(ItemEncoder.fit(values.to_frame(), kinds, file=file).names)
 
 
-def column_notes(encoder: ItemEncoder | None, skipped: Mapping[str, str]) -> list[str]:
+def column_notes(
+    encoder: ItemEncoder | None, skipped: Mapping[str, str], dates: Sequence[str] = ()
+) -> list[str]:
     """Return which columns of items a network reads, and which not."""
     found = [f"It does not read '{name}': {why}" for name, why in skipped.items()]
+    found = [f"It reads '{name}' as the age of an item." for name in dates] + found
     if encoder is not None and encoder.columns:
         names = ", ".join(column.name for column in encoder.columns)
         found.insert(0, f"The network reads these columns of the items: {names}.")

@@ -80,6 +80,8 @@ class ItemNetworkTerm(FeatureTerm):
     """How the columns of the items table became numbers."""
     skipped: dict[str, str] = Field(default_factory=dict)
     """Columns of that table that it does not read, and why."""
+    dates: tuple[str, ...] = ()
+    """Columns of dates, which it does not read: its units would change between refreshes."""
     _tensors: dict[str, Tensor] = PrivateAttr(default_factory=dict)
     _network: ItemNetwork | None = PrivateAttr(default=None)
 
@@ -104,7 +106,7 @@ class ItemNetworkTerm(FeatureTerm):
         it found more of the logged clicks, and greedy slates without a second stage were clicked
         .34 of the time instead of .38.
         """
-        return cls.obstacle(dataset) or ("items stay" if items_stay(dataset) else None)
+        return cls.obstacle(dataset) or ("items stay on offer" if items_stay(dataset) else None)
 
     @classmethod
     def fit(cls, config: "ModelConfig", dataset: SlateDataset) -> "ItemNetworkTerm":
@@ -135,6 +137,7 @@ class ItemNetworkTerm(FeatureTerm):
             validation=(fitted.validation[0], max(fitted.validation)),
             encoder=matrix.encoder,
             skipped=matrix.skipped,
+            dates=tuple(matrix.dates),
         )
         network = fitted.network.cpu()
         with torch.no_grad():
@@ -233,7 +236,8 @@ class ItemNetworkTerm(FeatureTerm):
     @property
     def notes(self) -> list[str]:
         """Which columns of items it reads, and which not."""
-        return column_notes(self.encoder, self.skipped)
+        left = [f"Rankings of all items do not read '{name}': it is a date." for name in self.dates]
+        return column_notes(self.encoder, self.skipped) + left
 
     def words(self, column: str) -> str:
         """Return the meaning of a unit."""

@@ -33,6 +33,7 @@ from slatewise.model.network.candidates import ALWAYS, SlateCandidates
 from slatewise.model.network.fitting import Choices, fit_network, usual_members
 from slatewise.model.network.inputs import (
     catalogue_rows,
+    cell_times,
     feature_scales,
     in_parts,
     log_to_fit,
@@ -40,6 +41,8 @@ from slatewise.model.network.inputs import (
     parts_of,
     sample_notes,
     standardised,
+    usable_dates,
+    with_ages,
     with_column,
     with_further,
     with_rates,
@@ -109,6 +112,8 @@ class NetworkTerm(FeatureTerm):
     """How the columns of the items table became numbers."""
     skipped: dict[str, str] = Field(default_factory=dict)
     """Columns of that table that it does not read, and why."""
+    dates: tuple[str, ...] = ()
+    """Columns of that table that it reads as ages."""
     users: tuple[int, int] = (0, 0)
     """Users that it was fitted to, of how many."""
     _tensors: dict[str, Tensor] = PrivateAttr(default_factory=dict)
@@ -156,9 +161,13 @@ class NetworkTerm(FeatureTerm):
         past, (log, users) = PastFeatures.fit(dataset), log_to_fit(dataset, MOST)
         training, validation = parts_of(log)
         of_past, rates, tensors = past.in_log(dataset), ItemRates.fit(dataset), matrix.tensors
+        clock = past.popularity is not None
+        dates, skipped, dated = usable_dates(matrix.dates, log, clock_times=clock)
+        tensors |= dates
 
         def describe(some: Interactions, own: Int64Array) -> PastTable:
             table = of_past(some) if log.several is None else with_further(of_past(some), some)
+            table = with_ages(tensors, table, some.slate_items, cell_times(some), past)
             if rates is None:
                 return table
             return with_column(table, torch.from_numpy(rates.in_training(some, own)))
@@ -196,7 +205,8 @@ class NetworkTerm(FeatureTerm):
             reranked=settings.network_candidates,
             validation=(fitted.validation[0], max(fitted.validation)),
             encoder=matrix.encoder,
-            skipped=matrix.skipped,
+            skipped=matrix.skipped | skipped,
+            dates=dated,
             users=(len(users), int((dataset.valid_end > 0).sum())),
         )
         term._tensors.update(tensors)
@@ -220,20 +230,15 @@ class NetworkTerm(FeatureTerm):
     def network(self) -> SlateNetwork:
         """The network, put together once: a request has no time for it."""
         if self._network is None:
-            self._network = self._built()
+            found = self._tensors
+            features, slates = (
+                found[f"net.{name}.weight"].shape[1] for name in ("of_item", "of_slate")
+            )
+            network = SlateNetwork(features, slates, self.groups, self.units, self.members)
+            own = {k.removeprefix("net."): v for k, v in found.items() if k.startswith("net.")}
+            network.load_state_dict(own)
+            self._network = network
         return self._network
-
-    def _built(self) -> SlateNetwork:
-        found = self._tensors
-        features, slates = (
-            found[f"net.{name}.weight"].shape[1] for name in ("of_item", "of_slate")
-        )
-        network = SlateNetwork(features, slates, self.groups, self.units, self.members)
-        prefix = "net."
-        network.load_state_dict(
-            {k.removeprefix(prefix): v for k, v in found.items() if k.startswith(prefix)}
-        )
-        return network
 
     def describe_in(self, log: SlateDataset | None) -> Describe:
         """Return what computes the network's columns for interactions of a log."""
@@ -243,21 +248,23 @@ class NetworkTerm(FeatureTerm):
         )
 
         def describe(interactions: Interactions) -> Tensor:
-            found = self._complete(table(interactions), interactions.slate_items, interactions)
+            items, times = interactions.slate_items, cell_times(interactions)
+            found = self._complete(table(interactions), items, times, interactions)
             return self._columns(interactions, found, network, self._tensors)
 
         return describe
 
     def _complete(
-        self, table: PastTable, items: Tensor, interactions: Interactions | None = None
+        self,
+        table: PastTable,
+        items: Tensor,
+        times: Tensor,
+        interactions: Interactions | None = None,
     ) -> PastTable:
-        """Add what is not of the strict past: clicks before on a slate, and rates of items [F].
-
-        The latter where items stay; new ones have the mean. Without interactions, nothing of the
-        slate was clicked before.
-        """
+        """Add clicks before on a slate, none without interactions, ages of items, and rates."""
         if self.several:
             table = with_further(table, interactions)
+        table = with_ages(self._tensors, table, items, times, self.past)
         return with_rates(self._tensors, table, items)
 
     def _columns(
@@ -350,7 +357,7 @@ class NetworkTerm(FeatureTerm):
         popular = None if self.past.popularity is None else moment.features(items)
         own, scales = self.past.of_last(log, groups, self.groups + 1, popular), self._tensors
         own.slates[-1, self.past.slate_names.index("slate_length")] = np.log(length)
-        own = self._complete(own, torch.from_numpy(items))
+        own = self._complete(own, torch.from_numpy(items), log.times[-1:].expand(len(items)))
         of_items = torch.from_numpy(groups[len(groups) - len(items) :])
         offsets = torch.tensor([0, len(items)])
         catalogue = catalogue_rows(scales, torch.from_numpy(items))
@@ -363,9 +370,11 @@ class NetworkTerm(FeatureTerm):
         `sds` are standard deviations of the feature above its mean.
         """
         log = dataset.interactions()
-        table = self._complete(self.past.in_log(dataset)(log), log.slate_items, log)
+        known = self.past.in_log(dataset)(log)
+        table = self._complete(known, log.slate_items, cell_times(log), log)
         inputs = network_inputs(self._tensors, table, log)
-        names = (*self.past.item_names, *[AFTER] * self.several, RATE)
+        dates = [f"age_by_{name}" for name in self.dates]
+        names = (*self.past.item_names, *[AFTER] * self.several, *dates, RATE)
         return [
             {"feature": names[one.feature], "sds": value, "log_odds": odds}
             for one in responses(self.network, inputs, can_pass=self.can_pass)
@@ -375,7 +384,8 @@ class NetworkTerm(FeatureTerm):
     @property
     def notes(self) -> list[str]:
         """Which columns of items it reads and which not, and whether users were left out."""
-        return [*column_notes(self.encoder, self.skipped), *sample_notes(*self.users, MOST)]
+        columns = column_notes(self.encoder, self.skipped, self.dates)
+        return [*columns, *sample_notes(*self.users, MOST)]
 
     def words(self, column: str) -> str:
         """Return the meaning of a column."""

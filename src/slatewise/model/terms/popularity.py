@@ -134,7 +134,7 @@ class PopularityTerm(FeatureTerm):
         Its weights within slates rank a catalogue badly: in a world of searches, greedy slates were
         clicked .13 of the time instead of .32. Where items come and go, the next click weighs it.
         """
-        return cls.obstacle(dataset) or ("items stay" if items_stay(dataset) else None)
+        return cls.obstacle(dataset) or ("items stay on offer" if items_stay(dataset) else None)
 
     @classmethod
     def usual_settings(cls, config: "ModelConfig", dataset: SlateDataset) -> dict[str, Any]:

@@ -37,6 +37,11 @@ class PropensityTerm(FeatureTerm):
         return ("click_propensity",)
 
     @classmethod
+    def obstacle(cls, dataset: SlateDataset) -> str | None:
+        """Return why a log cannot teach it: all users click every slate."""
+        return None if (np.asarray(dataset.clicks) < 0).any() else "every slate has a click"
+
+    @classmethod
     def fit(cls, config: "ModelConfig", dataset: SlateDataset) -> "PropensityTerm":
         """Count click rates, and find how many slates the prior of a user is worth."""
         propensity = Propensity.fit(dataset)

@@ -4,15 +4,15 @@ from typing import Any
 
 import numpy as np
 
-from slatewise.compiled.compilation import compiled
+from slatewise.compiled.compilation import compiled, uncounted
 
 
-@compiled
+@uncounted
 def _worse(score: Any, item: Any, other: Any, other_item: Any) -> Any:
     return score < other or (score == other and item > other_item)
 
 
-@compiled
+@uncounted
 def _sift_down(scores: Any, items: Any, size: Any, index: Any) -> None:
     score, item = scores[index], items[index]
     while 2 * index + 1 < size:
@@ -27,7 +27,7 @@ def _sift_down(scores: Any, items: Any, size: Any, index: Any) -> None:
     scores[index], items[index] = score, item
 
 
-@compiled
+@uncounted
 def _sift_up(scores: Any, items: Any, index: Any) -> None:
     score, item = scores[index], items[index]
     while index > 0:
@@ -39,7 +39,7 @@ def _sift_up(scores: Any, items: Any, index: Any) -> None:
     scores[index], items[index] = score, item
 
 
-@compiled
+@uncounted
 def _worst_of_group(scores: Any, items: Any, size: Any, groups: Any, group: Any) -> Any:
     worst = np.int64(-1)
     for index in range(size):
@@ -50,7 +50,7 @@ def _worst_of_group(scores: Any, items: Any, size: Any, groups: Any, group: Any)
     return worst
 
 
-@compiled
+@uncounted
 def keep(
     scores: Any, items: Any, size: Any, score: Any, item: Any, groups: Any, caps: Any, held: Any
 ) -> Any:
@@ -82,7 +82,7 @@ def keep(
     return size
 
 
-@compiled
+@uncounted
 def among(item: Any, numbers: Any) -> Any:
     """Whether an item is one of the numbers [n], which are in order."""
     low, high = 0, len(numbers)
@@ -95,7 +95,7 @@ def among(item: Any, numbers: Any) -> Any:
     return low < len(numbers) and numbers[low] == item
 
 
-@compiled
+@uncounted
 def may(item: Any, num_items: Any, rule: Any) -> Any:
     """Whether the filter lets an item pass; an append under way may show items beyond the end."""
     if item >= num_items or (len(rule.allowed) and not rule.allowed[item]):
@@ -146,7 +146,7 @@ def best_of(candidates: Any, values: Any, groups: Any, caps: Any, scores: Any, i
     best_first(scores[:size], items[:size])
 
 
-@compiled
+@uncounted
 def lowered(threshold: Any) -> Any:
     """Return a float that is not larger, even where the threshold was rounded up."""
     return np.float32(threshold - abs(threshold) * 2.0**-21)

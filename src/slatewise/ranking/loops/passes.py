@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from slatewise.compiled.compilation import compiled
+from slatewise.compiled.compilation import compiled, uncounted
 from slatewise.compiled.lanes import WIDTH, add, load, store
 from slatewise.ranking.loops.heap import among, best_first, keep, lowered, may
 from slatewise.ranking.loops.offers import ceilings, extremes, offer_of, same_ends
@@ -38,7 +38,7 @@ def lengths_of(profiles: Any) -> Any:
     return lengths
 
 
-@compiled
+@uncounted
 def _whole_score(
     relevance: Any, columns: Any, item: Any, profile: Any, weights: Any, row: Any
 ) -> Any:
@@ -46,7 +46,7 @@ def _whole_score(
     return offer + expected_score(relevance, columns, item, profile)
 
 
-@compiled
+@uncounted
 def _keep_offset(
     relevance: Any,
     columns: Any,

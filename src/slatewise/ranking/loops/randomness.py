@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from slatewise.compiled.compilation import compiled
+from slatewise.compiled.compilation import uncounted
 
 
-@compiled
+@uncounted
 def _next(state: Any) -> Any:
     s0, s1, s2, s3 = state[0], state[1], state[2], state[3]
     total = s0 + s3
@@ -22,7 +22,7 @@ def _next(state: Any) -> Any:
     return result
 
 
-@compiled
+@uncounted
 def uniform(state: Any) -> Any:
     """Return a number in [0, 1) with 53 bits: with 32 the tail would end at 2e-10."""
     return float(_next(state) >> np.uint64(11)) * 2.0**-53
@@ -43,7 +43,7 @@ _EDGES, _HEIGHTS = _ziggurat()
 _LAST = _EDGES[1]
 
 
-@compiled
+@uncounted
 def normal(state: Any) -> Any:
     """Return a standard normal number (Marsaglia and Tsang's ziggurat, no bit used twice)."""
     while True:
@@ -63,7 +63,7 @@ def normal(state: Any) -> Any:
             return sign * x
 
 
-@compiled
+@uncounted
 def normal_above(least: Any, state: Any) -> Any:
     """Return a standard normal number, given that it exceeds `least` (Marsaglia 1964)."""
     if least < 0.5:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from slatewise.compiled.compilation import compiled, inlined
+from slatewise.compiled.compilation import compiled, inlined, uncounted
 from slatewise.compiled.lanes import (
     WIDTH,
     add,
@@ -81,7 +81,7 @@ class Queue(NamedTuple):
     others: Any  # [5, 16]: rows _TOTAL, _WIDEST, _OFFER, _BIAS_SD and _NEAR
 
 
-@compiled
+@uncounted
 def _visit(
     relevance: Any,
     columns: Any,
@@ -163,7 +163,7 @@ def _closer(relevance: Any, columns: Any, block: Any, draws: Any, reach: Any, bi
     return chance(relevance, columns.spreads, draws.centre, near, total, widest, reach, bias_sd)
 
 
-@compiled
+@uncounted
 def _sift(
     relevance: Any,
     columns: Any,
@@ -210,13 +210,13 @@ def _sift(
     return left
 
 
-@compiled
+@uncounted
 def _set_own(offsets: Any, draws: Any) -> None:
     for j in range(len(draws.profiles)):
         draws.own[j] = np.float32(offsets[j] + abs(offsets[j]) * ROUNDING)
 
 
-@compiled
+@uncounted
 def _least(draws: Any) -> Any:
     """Return the least score to reach in any draw."""
     least = draws.lows[0]
@@ -238,7 +238,7 @@ def _in_order(numbers: Any) -> Any:
     return result
 
 
-@compiled
+@uncounted
 def _work_off(
     relevance: Any,
     columns: Any,

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from slatewise.compiled.compilation import compiled, part
+from slatewise.compiled.compilation import part, uncounted
 from slatewise.ranking.loops.randomness import normal, uniform
 
 
-@compiled
+@uncounted
 def drawn(
     mean: Any, scale: Any, profile: Any, s: Any, w: Any, tau: Any, bound: Any, state: Any, room: Any
 ) -> Any:
@@ -40,7 +40,7 @@ def drawn(
     return distance
 
 
-@compiled
+@uncounted
 def raised(
     mean: Any,
     scale: Any,
@@ -120,7 +120,7 @@ def _tilted(mean: Any, scale: Any, profile: Any, tilt: Any, state: Any, room: An
     return distance
 
 
-@compiled
+@uncounted
 def _best_tilt(x: Any, s: Any, w: Any, tau: Any, varying: Any) -> Any:
     """Return the λ with the least λ(τ/g − x/u) − ½ log g − (s / 2w) log u; see `uncertain_bound`.
 

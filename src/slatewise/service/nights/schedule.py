@@ -23,6 +23,8 @@ from slatewise.service.upkeep.retention import expire
 
 LOOK = 10.0
 """seconds between looks at the clock: it may be set, and a computer may sleep"""
+_FARTHEST = timedelta(days=2)
+"""A night that is farther away was planned by a clock that was wrong."""
 _NICE = 10
 _log = logging.getLogger(__name__)
 
@@ -39,7 +41,9 @@ class NightlyTraining(threading.Thread):
         """Wait for the time, over and over."""
         at, due = self._next()
         while not self._ended.wait(LOOK):
-            if at != self._config.retraining.at:
+            # A clock that was far ahead for a moment would else call off all nights until then.
+            ahead = due is not None and due - _now() > _FARTHEST
+            if ahead or at != self._config.retraining.at:
                 at, due = self._next()
             if due is not None and _now() >= due:
                 self._train()

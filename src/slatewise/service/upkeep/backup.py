@@ -91,6 +91,8 @@ def restore(file: Path, directory: Path) -> Backup:
             return _read(file, partial)
         except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise _damaged(file, str(error) or "it ends too soon") from error
+        except (FileExistsError, NotADirectoryError) as error:
+            raise _damaged(file, "it holds two files of one name") from error
 
 
 def _store_file(url: URL) -> Path:
@@ -159,14 +161,14 @@ def _write(stage: Path, out: Path, store: str) -> Backup:
 
 def _read(file: Path, directory: Path) -> Backup:
     found: dict[str, dict[str, Any]] = {}
-    manifest = None
+    wanted: Backup | None = None
     with tarfile.open(file, "r|gz") as archive:
         for member in archive:
             content = archive.extractfile(member)
             if not member.isfile() or content is None or not _is_inside(member.name):
                 raise _damaged(file, f"it holds '{member.name}'")
             if member.name == MANIFEST:
-                manifest = json.loads(content.read())
+                wanted = _manifest(file, content.read())
                 continue
             target, digest = directory / member.name, blake2b()
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -178,18 +180,29 @@ def _read(file: Path, directory: Path) -> Backup:
                 copy.flush()
                 os.fsync(copy.fileno())
             found[member.name] = {"size": member.size, "blake2b": digest.hexdigest()}
-    if manifest is None:
+    if wanted is None:
         raise _damaged(file, "it has no end")
-    if manifest["format"] != FORMAT:
+    wrong = [name for name, entry in wanted.files.items() if found.get(name) != entry]
+    if wrong or found.keys() != wanted.files.keys():
+        raise _damaged(file, f"{wrong[0]} is another one" if wrong else "it holds other files")
+    return wanted
+
+
+def _manifest(file: Path, content: bytes) -> Backup:
+    """Return what a backup says that it holds."""
+    try:
+        said = json.loads(content)
+        form, writer = said["format"], said["slatewise"]
+        wanted = Backup(str(said["time"]), str(said["store"]), dict(said["files"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise _damaged(file, f"{MANIFEST} cannot be read") from error
+    if form != FORMAT:
         raise InputError(
-            f"has format {manifest['format']}, and this slatewise reads {FORMAT}.",
-            f"Restore it with slatewise {manifest['slatewise']}.",
+            f"has format {form}, and this slatewise reads {FORMAT}.",
+            f"Restore it with slatewise {writer}.",
             file=file,
         )
-    wrong = [name for name, entry in manifest["files"].items() if found.get(name) != entry]
-    if wrong or found.keys() != manifest["files"].keys():
-        raise _damaged(file, f"{wrong[0]} is another one" if wrong else "it holds other files")
-    return Backup(manifest["time"], manifest["store"], found)
+    return wanted
 
 
 def _is_inside(name: str) -> bool:

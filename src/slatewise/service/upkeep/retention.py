@@ -54,13 +54,17 @@ class ExpiryReport:
     archived: int = 0
     held_back: str | None = None
     """the version that has not counted all old answers yet, which stay until it has"""
+    newest: int | None = None
+    """the time of the newest slate, if ages are counted from a day after it: the clock is later"""
 
     def words(self) -> str:
         """Return it as a line."""
         text = f"{self.slates:,} slates from before {iso(self.before)} left the store"
         text += f", {self.archived:,} rows were archived" if self.archived else ""
         kept = f"; what {self.held_back} has not counted yet stays" if self.held_back else ""
-        return f"{text}{kept}."
+        late = self.newest is not None
+        why = f"; ages count from a day after the newest slate, {iso(self.newest or 0)}" * late
+        return f"{text}{kept}{why}."
 
 
 def expire(
@@ -72,13 +76,17 @@ def expire(
 ) -> ExpiryReport:
     """Delete slates that are older than the settings say, as of `now`, oldest first.
 
-    Killed at whatever moment, it is simply done again: nothing is archived twice.
+    Killed at whatever moment, it is simply done again: nothing is archived twice. Where the newest
+    slate is more than a day old, ages count from a day after it: a clock that is wrong by a year
+    when this runs would else take everything.
     """
     if settings.days is None:
         raise SlatewiseError(
             "the settings do not say how long slates stay.", "Set days in [retention]."
         )
-    report = ExpiryReport(now - round(settings.days * DAY))
+    newest = store.last_shown()
+    late, now = now > newest + DAY, min(now, newest + DAY)
+    report = ExpiryReport(now - round(settings.days * DAY), newest=newest if late else None)
     counted, report.held_back = _least_counted(directory)
     until = store.seq()
     if counted is None or counted >= until:
