@@ -236,10 +236,10 @@ def row_of(world: str, policy: str, seeds: int, keep: Path | None) -> Row:
         for one in choices
         if len(choices) > 1
     ]
-    tuning = [sum(_regret(run) for run in runs) / len(runs) for runs in tried]
+    tuning = [sum(regret_of(run) for run in runs) / len(runs) for runs in tried]
     settings = choices[int(np.argmin(tuning))] if tuning else choices[0]
     runs = [run_of(world, policy, settings, seed, keep) for seed in range(seeds)]
-    regrets, resampled = [_regret(run) for run in runs], []
+    regrets, resampled = [regret_of(run) for run in runs], []
     for seed, run in enumerate(runs):
         sums = np.array(run["sums"])
         weights = np.random.default_rng(seed).poisson(1.0, (RESAMPLES, len(sums)))
@@ -250,7 +250,7 @@ def row_of(world: str, policy: str, seeds: int, keep: Path | None) -> Row:
         "policy": policy,
         "settings": str(settings or "defaults"),
         "tuning": tuning,
-        "rate": float(np.mean([_rate(run) for run in runs])),
+        "rate": float(np.mean([rate_of(run) for run in runs])),
         "regret": found.value,
         "low": found.low,
         "high": found.high,
@@ -264,13 +264,13 @@ def row_of(world: str, policy: str, seeds: int, keep: Path | None) -> Row:
     }
 
 
-def _regret(run: Row) -> float:
+def regret_of(run: Row) -> float:
     """Return the regret of a slate."""
     slates, _, regret = np.array(run["sums"]).sum(axis=0)
     return float(regret / slates)
 
 
-def _rate(run: Row) -> float:
+def rate_of(run: Row) -> float:
     """Return the click rate to be expected."""
     slates, clicks, _ = np.array(run["sums"]).sum(axis=0)
     return float(clicks / slates)
