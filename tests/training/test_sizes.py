@@ -245,7 +245,7 @@ def test_terms_of_a_log_of_clicks_alone_are_not_chosen(clicks: Path, tmp_path: P
     (tmp_path / "one.toml").write_text("[training]\nmax_epochs = 1\n")
     options = ["--auto", "--config", str(tmp_path / "one.toml")]
     shown = CliRunner().invoke(app, ["train", str(clicks), str(tmp_path / "run"), *options])
-    assert "This log has clicks alone" in shown.output
+    assert "This log has only clicks" in shown.output
     assert "No user clicks an item twice" in shown.output
     model = load(tmp_path / "run")
     assert model.config.terms == ("bias", "history", "co_clicks")
