@@ -79,7 +79,7 @@ def test_a_slate_shown_again_is_another_slate_and_counted(
     command._show(dataset)
     said = capsys.readouterr().out
     assert "on 1 slates with several clicks" in said
-    assert "each further click is a choice among the items left" in said
+    assert "the user chooses among the items left" in said
     assert "1 clicks follow a click on the same slate at another time" in said
 
 
