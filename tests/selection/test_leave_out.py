@@ -151,6 +151,25 @@ def test_what_sees_whole_slates_is_tried_beside_what_was_chosen(
     assert [one.name for one in found.results if one.kept] == ["popularity", "network"]
 
 
+@pytest.mark.parametrize(("value", "kept"), [(0.0, True), (-0.002, False)])
+def test_a_network_stays_unless_a_gain_is_ruled_out(
+    dataset: SlateDataset, monkeypatch: pytest.MonkeyPatch, value: float, kept: bool
+) -> None:
+    """Its trial saw a part of what it will learn from; other terms must gain for certain."""
+
+    def judge(self: object, choice: ModelChoice, stage: str, **options: object) -> Estimate:
+        found = value if "network" in choice.model.terms else 0.0
+        spread = 0.002 if "network" in choice.model.terms else 0.0
+        return Estimate.of(found, found + spread * np.linspace(-1, 1, 101), 1, "users")
+
+    monkeypatch.setattr(leave_out._Trials, "judge", judge)
+    monkeypatch.setattr(leave_out._Trials, "judge_baselines", lambda self: {})
+    monkeypatch.setattr(TERMS["network"], "obstacle", lambda dataset: None)
+    found = select(dataset, MODEL, QUICK, training=TRAINING)
+    assert found.model.terms == (("network",) if kept else ())
+    assert [one.name for one in found.results if one.kept] == ["network"] * kept
+
+
 def test_a_term_that_another_model_names_by_its_import_path_is_no_candidate(
     dataset: SlateDataset,
 ) -> None:
