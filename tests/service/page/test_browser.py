@@ -201,6 +201,7 @@ def test_an_operator_adds_and_removes_an_item(visit: Visit, shop: str) -> None:
     visitor = visit("write")
     visitor.show("Operate")
     page, path = visitor.page, f"{shop}/v1/items/lamp%20%2F%201"
+    page.get_by_role("table", name="Items").wait_for()
     page.get_by_label("Add or change").fill("lamp / 1")
     page.get_by_label("in group").fill("lamps")
     page.get_by_label("features").fill("price 3")

@@ -96,6 +96,7 @@ function items(session) {
   function adding() {
     const id = h("input", { id: "new-item", placeholder: "id", required: true, maxlength: "200", autocomplete: "off" });
     const group = h("input", { id: "new-group", placeholder: "group", required: true, maxlength: "200", autocomplete: "off" });
+    const wrong = h("div"); // of its own: loading the items clears their problems
     const features = h("input", { id: "new-features", placeholder: '{"price": 120}', autocomplete: "off" });
     const add = async (event) => {
       event.preventDefault();
@@ -105,15 +106,17 @@ function items(session) {
       try {
         if (features.value.trim()) body.features = JSON.parse(features.value);
       } catch {
-        fill(problems, problem(new Error('Features are JSON, such as {"price": 120, "brand": "ash"}.')));
+        fill(wrong, problem(new Error('Features are JSON, such as {"price": 120, "brand": "ash"}.')));
         return;
       }
+      fill(wrong);
       search.value = name; // so that it is seen
       after = "";
       if (await change(name, "offered", { method: "PUT", body })) id.value = features.value = "";
     };
-    return h("form", { class: "line", on: { submit: add } }, h("label", { for: "new-item", text: "Add or change" }), id, h("label", { for: "new-group", text: "in group" }), group,
+    const form = h("form", { class: "line", on: { submit: add } }, h("label", { for: "new-item", text: "Add or change" }), id, h("label", { for: "new-group", text: "in group" }), group,
       h("label", { for: "new-features", text: "features, if any" }), features, h("button", { type: "submit", text: "Offer" }));
+    return h("div", {}, wrong, form);
   }
 
   search.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(() => { after = ""; show(); }, 200); });
