@@ -31,6 +31,9 @@ os.environ["COLUMNS"] = "200"
 
 SLOW = ("tests.test_site", "tests.benchmarks.test_miniatures", "tests.test_docs")
 """Modules of slow single tests: begun last, one of them would keep one worker busy by itself."""
+LIVE = ("tests.service", "tests.cluster", "tests.report.test_browser")
+"""Tests with processes and browsers of their own, which a busy machine may upset: one that fails is
+tried once more, and the summary names it."""
 ONCE = {"studies": "report"}
 """Slow fixtures of several modules, and the group of tests whose worker makes them once."""
 
@@ -40,6 +43,8 @@ def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
     """Keep tests that share a fixture of their module or class on one worker: it is made once."""
     items.sort(key=lambda item: item.module.__name__ not in SLOW)
     for item in items:
+        if item.module.__name__.startswith(LIVE):
+            item.add_marker(pytest.mark.flaky(reruns=1))
         fixtures = item._fixtureinfo.name2fixturedefs.values()
         shared = any(found[-1].scope in ("class", "module") for found in fixtures)
         groups = [ONCE[name] for name in item.fixturenames if name in ONCE]

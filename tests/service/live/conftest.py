@@ -1,8 +1,8 @@
 """One real server for all faults of SQLite, on a disk of its own where that is allowed."""
 
 import os
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -58,14 +58,21 @@ class Shop:
     def url(self) -> str:
         return f"sqlite:///{self.directory / 'store.sqlite'}"
 
-    def set_clock(self, seconds: int) -> None:
-        """Make its clock wrong by so many seconds."""
+    @contextmanager
+    def wrong_clock(self) -> Iterator[Callable[[int], None]]:
+        """Let its clock be made wrong by so many seconds, and be right again afterwards."""
+        try:
+            yield self._set_clock
+        finally:
+            self._set_clock(0)
+
+    def _set_clock(self, seconds: int) -> None:
         new = self.offset.with_name("new-offset")
         new.write_text(str(seconds))
         new.rename(self.offset)  # at once: nobody reads half of it
 
-    def load(self, seed: int) -> Load:
-        return Load(self.server.port, self.ledger, seed)
+    def load(self) -> Load:
+        return Load(self.server.port, self.ledger)
 
     def settle(self) -> None:
         settle(self.ledger, self.url)

@@ -175,6 +175,8 @@ class Ledger:
     """HTTP statuses by route, and "lost" for connections that broke"""
     odd: list[str] = field(default_factory=list)
     """answers that nobody should get"""
+    loads: int = 0
+    """begun so far, which tells their slates apart"""
 
     @property
     def acknowledged(self) -> int:
@@ -184,11 +186,12 @@ class Ledger:
 class Load:
     """Users who ask, look and tell, and who tell again until they are answered."""
 
-    def __init__(self, port: int, ledger: Ledger, seed: int, threads: int = 3) -> None:
+    def __init__(self, port: int, ledger: Ledger, threads: int = 3) -> None:
         self.ledger, self._port = ledger, port
+        ledger.loads += 1
         self._done = threading.Event()
         self._threads = [
-            threading.Thread(target=self._live, args=(random.Random(f"{seed} {number}"),))
+            threading.Thread(target=self._live, args=(random.Random(f"{ledger.loads} {number}"),))
             for number in range(threads)
         ]
 

@@ -34,7 +34,7 @@ def test_postgresql_may_stop_and_start_under_load(postgres: Postgres, tmp_path: 
     server = Server(tmp_path / "service", "--config", str(CONFIG), "--store", url, workers=1)
     try:
         server.start().put_items()
-        with Load(server.port, ledger, seed=8) as load:
+        with Load(server.port, ledger) as load:
             load.goes_on()
             postgres.stop()
             load.is_refused()
@@ -51,7 +51,7 @@ def test_postgresql_may_freeze_and_thaw_under_load(postgres: Postgres, tmp_path:
     server = Server(tmp_path / "service", "--config", str(CONFIG), "--store", url, workers=1)
     try:
         server.start().put_items()
-        with Load(server.port, ledger, seed=9) as load:
+        with Load(server.port, ledger) as load:
             load.goes_on()
             postgres.freeze()
             try:
@@ -104,7 +104,7 @@ def test_a_rollback_on_one_host_counts_on_the_other_whatever_happens_to_them(
     try:
         first.start().put_items()
         second.start()
-        with Load(first.port, ledger, seed=10), Load(second.port, ledger, seed=11) as load:
+        with Load(first.port, ledger), Load(second.port, ledger) as load:
             assert promote(first, 2) == "2"
             eventually(lambda: all_serve("2"), "both serve the second version")
             assert "1 serves again instead of 2" in roll_back(second)

@@ -59,8 +59,6 @@ class Clock:
         wall: Callable[[], int] = wall_clock,
         steady: Callable[[], int] = steady_clock,
     ) -> None:
-        self.ahead = 0
-        """microseconds by which the computer's clock was ahead of this one when it was last read"""
         self.gap = 0
         """microseconds from the last time to when it started"""
         self._last = self._before = last
@@ -73,11 +71,22 @@ class Clock:
     def now(self) -> int:
         """Return a time later than every time before, unless those were far ahead by mistake."""
         with self._lock:
-            wall = self._wall()
-            found = self._believed(wall, self._steady())
-            self._last = found if self._last - found > AHEAD else max(found, self._last + 1)
-            self.ahead = wall - self._last
+            found, _ = self._found()
+            self._last = found + (found == self._last)
             return self._last
+
+    @property
+    def ahead(self) -> int:
+        """Microseconds by which the computer's clock is ahead of this one, whoever asked before."""
+        with self._lock:
+            found, wall = self._found()
+            return wall - found
+
+    def _found(self) -> tuple[int, int]:
+        """Return the time that is believed, no earlier than the last, and the computer's."""
+        wall = self._wall()
+        found = self._believed(wall, self._steady())
+        return (found if self._last - found > AHEAD else max(found, self._last)), wall
 
     def _believed(self, wall: int, steady: int) -> int:
         """Return the computer's time, or what it would be without a jump that is fresh."""
