@@ -24,6 +24,7 @@ from slatewise.model.profiles import known_profiles
 from slatewise.model.steps import ClickSteps
 from slatewise.model.utility import position_factors
 from slatewise.service.analysis.weights import weigh
+from slatewise.service.nights.versions import transfer
 from slatewise.service.serving import Replayer, Request
 from slatewise.service.settings import ServiceConfig
 from slatewise.service.store import Store
@@ -42,7 +43,7 @@ from slatewise.training import TrainingConfig, runs
 from slatewise.training.dense import DenseSteps
 from slatewise.training.steps import SparseSteps
 from slatewise.training.warm import take_over
-from tests.contract.world import END, ITEMS, Case, Doubles, posterior_of
+from tests.contract.world import END, ITEMS, Case, Doubles, as_a_night_has_it, posterior_of
 from tests.service.serving.world import a_service, made
 
 WHO: Final = (0, 3, 7, 12, 25)
@@ -404,6 +405,15 @@ def warm_start(case: Case, directory: Path) -> None:
         require_same(tensor, wanted[name], 0)
 
 
+def nights(case: Case, directory: Path) -> None:
+    """A night judges the model that serves, whatever numbers its own log gives to items."""
+    log = as_a_night_has_it(case.dataset.path.parent)
+    assert log.item_ids.to_list() != case.dataset.item_ids.to_list()
+    again = Case(transfer(case.model, log), log)
+    for found, wanted in zip(again.slate_utilities, case.slate_utilities, strict=True):
+        require_same(found.detach(), wanted.detach())
+
+
 def recommender_of(case: Case) -> Recommender:
     """Return a recommender at the end of the log."""
     recommender = Recommender(case.model)
@@ -453,6 +463,7 @@ CHECKS: Final[dict[str, Callable[[Case, Path], None]]] = {
         learning,
         saving,
         warm_start,
+        nights,
     )
 }
 """Every consumer of a model."""

@@ -155,3 +155,12 @@ def test_the_command_line_explains_by_every_part_that_ranks(
     for row in rows:
         *parts, total = (float(value.replace("−", "-")) for value in row[1:])
         assert sum(parts) == pytest.approx(total, abs=0.002)
+
+
+@pytest.mark.parametrize("term", ["co_clicks", "network", "item_network"])
+def test_a_night_that_keeps_the_numbers_of_items_is_found_out(
+    term: str, dataset: SlateDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TERMS[term], "on_items", lambda self, *rest: self)
+    with pytest.raises((AssertionError, IndexError)):
+        CHECKS["nights"](part_case(f"term {term}", dataset), tmp_path)

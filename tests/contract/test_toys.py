@@ -199,6 +199,7 @@ IGNORANT: dict[str, Patch] = {
     "explanations": without_terms_in(RankingTerms, "mean_parts", {}),
     "saving": without_toy_in_runs,
     "warm_start": without_toy_in_warm_starts,
+    "nights": without_toy_in_warm_starts,
 }
 """How each consumer could ignore a term."""
 

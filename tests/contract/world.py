@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from slatewise.model.ranking_weights import RankingWeights
 from slatewise.model.registry import TERMS
 from slatewise.model.steps import ClickSteps
 from slatewise.model.terms import FittedTerms
-from slatewise.model.terms.term import ItemState, ListMoment
+from slatewise.model.terms.known import ItemState, ListMoment
 from slatewise.model.utility import (
     enough_utilities,
     item_utilities,
@@ -78,13 +78,29 @@ def small_log(folder: Path) -> SlateDataset:
         }
     )
     items.write_parquet(folder / "items.parquet")
+    return _prepared(folder, "items", "set")
+
+
+def _prepared(folder: Path, items: str, out: str) -> SlateDataset:
     return prepare(
         folder / "log.parquet",
-        folder / "items.parquet",
-        folder / "set",
+        folder / f"{items}.parquet",
+        folder / out,
         log_format=LogFormat(time_unit="s"),
         division=SplitConfig(valid_share=0.2, test_share=0.2, prefix=3),
     )
+
+
+@cache
+def as_a_night_has_it(folder: Path) -> SlateDataset:
+    """Return the log of a folder with other numbers of items and groups, more of both, no columns.
+
+    It is what the store of a service knows of the same log some days later.
+    """
+    items = pl.read_parquet(folder / "items.parquet").select("item_id", "group").reverse()
+    new = pl.DataFrame({"item_id": ["a new one", "i3 too"], "group": ["_", "b"]})
+    pl.concat([new, items]).write_parquet(folder / "of-the-shop.parquet")
+    return _prepared(folder, "of-the-shop", "night")
 
 
 def posterior_of(config: ModelConfig, dataset: SlateDataset, seed: int) -> Posterior:

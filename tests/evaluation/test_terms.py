@@ -16,7 +16,7 @@ from slatewise.features.user_history import Histories
 from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
 from slatewise.slates import terms_in_log
-from slatewise.slates.additions import weights_by_term
+from slatewise.slates.term_weights import weights_by_term
 from slatewise.training import TrainingConfig, fit
 from tests.model.terms.logs import ITEMS, START, Rows, dataset_of, rows_of
 

@@ -1,6 +1,5 @@
 """Values of single items, against the columns of an encoder."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 from slatewise.errors import SlatewiseError
 from slatewise.features.item_columns import Kind
 from slatewise.features.item_features import ItemEncoder
-from slatewise.features.item_values import encode_columns, encode_values, misfit, refuse_misfits
+from slatewise.features.item_values import encode_values, misfit, refuse_misfits
 
 KINDS: dict[str, Kind] = {
     "price": "number",
@@ -36,9 +35,6 @@ def test_items_one_by_one_are_encoded_as_a_table_of_them_is() -> None:
     np.testing.assert_array_equal(together, ENCODER.encode(TABLE))
     alone = [encode_values(ENCODER, [row])[0][0] for row in rows]
     np.testing.assert_array_equal(together, alone)
-    np.testing.assert_array_equal(encode_columns(ENCODER, TABLE, 4), together)
-    columns = TABLE.to_dict(as_series=False)
-    np.testing.assert_array_equal(encode_columns(ENCODER, columns, 4), together)
 
 
 def test_what_an_item_does_not_tell_is_unknown_and_what_nobody_knows_does_not_matter() -> None:
@@ -100,35 +96,3 @@ def test_a_value_of_another_kind_is_refused_in_words(name: str, value: Any, prob
 @pytest.mark.parametrize("value", [None, 20, 20.5, True, -(10**3)])
 def test_numbers_of_every_type_fit(value: object) -> None:
     assert misfit(ENCODER.columns[0], value) is None
-
-
-GOOD: dict[str, list[Any]] = {
-    "price": [20.0],
-    "brand": ["a"],
-    "text": [[1.0, 2.0]],
-    "tags": [["red"]],
-}
-
-
-@pytest.mark.parametrize(
-    ("columns", "count", "problem"),
-    [
-        (GOOD | {"weight": [1.0]}, 1, "knows no feature 'weight'"),
-        (
-            {"price": [20.0], "brand": ["a"], "tags": [["red"]]},
-            1,
-            "feature 'text' of the items is not given",
-        ),
-        (GOOD, 2, "2 items have 1 rows of features"),
-        (GOOD | {"price": [1.0, 2.0, 3.0], "brand": ["a", "b"]}, 3, "no columns"),
-        (GOOD | {"price": [float("nan")]}, 1, "row 1, column 'price': 'nan' is no number"),
-        (GOOD | {"brand": ["\ud800"]}, 1, "no columns"),
-        (GOOD | {"text": [[1.0, 2.0, 3.0]]}, 1, "row 1, column 'text'"),
-    ],
-)
-def test_wrong_columns_of_new_items_are_refused(
-    columns: Mapping[str, Any], count: int, problem: str
-) -> None:
-    with pytest.raises(SlatewiseError, match=problem) as refusal:
-        encode_columns(ENCODER, columns, count)
-    assert refusal.value.remedy

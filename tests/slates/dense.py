@@ -15,8 +15,8 @@ from slatewise.model.profiles import present_profiles
 from slatewise.model.terms import FittedTerms
 from slatewise.model.utility import ranking_utilities
 from slatewise.slates import Users
-from slatewise.slates.additions import weights_by_term
 from slatewise.slates.interleaving import interleave
+from slatewise.slates.term_weights import weights_by_term
 from slatewise.slates.terms_in_log import add_met
 from slatewise.slates.users import Ints
 

@@ -145,6 +145,11 @@ def test_what_features_say_does_not_depend_on_who_comes_along() -> None:
         (lambda r: r.add_items(["n"], ["red"], NEW), "1 items have 2 rows"),
         (lambda r: r.add_items(["n", "m"], ["red"] * 2, NEW | {"size": [1, 2]}), "no feature 'si"),
         (lambda r: r.add_items(["n", "m"], ["red"] * 2, NEW | {"price": ["a", "b"]}), "no number"),
+        (lambda r: r.add_items(["n", "m"], ["red"] * 2, NEW | {"price": [1.0]}), "no columns"),
+        (
+            lambda r: r.add_items(["n", "m"], ["red"] * 2, NEW | {"price": [1.0, float("nan")]}),
+            "row 2, column 'price': 'nan' is no number",
+        ),
     ],
 )
 def test_features_that_do_not_fit_add_nothing(

@@ -18,6 +18,8 @@ from slatewise.data.ragged import Int64Array
 from slatewise.errors import InputError, SlatewiseError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import polars as pl
     import torch
 
@@ -218,6 +220,12 @@ class SlateDataset:
         """Return a view of the same arrays under another split [U]; nothing is written."""
         view = copy.copy(self)
         view.train_end, view.valid_end = train_end.astype(np.int32), valid_end.astype(np.int32)
+        return view
+
+    def with_items(self, columns: "Sequence[pl.Series]") -> "SlateDataset":
+        """Return a view with other columns of items [I], ids and groups apart."""
+        view = copy.copy(self)
+        view.items = self.items.select("item_id", "group").with_columns(columns)
         return view
 
     def verify(self) -> None:

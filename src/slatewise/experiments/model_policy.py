@@ -132,10 +132,8 @@ class ServedModel:
             self._add(self._items[new])
 
     def _add(self, items: pl.DataFrame) -> None:
-        ids, encoder = items[Columns.ITEM].to_list(), self.model.item_encoder
-        features = None
-        if encoder is not None:
-            features = {one.name: items[one.name].to_list() for one in encoder.columns}
+        ids, columns = items[Columns.ITEM].to_list(), self._recommender.item_columns
+        features = items.select(columns) if columns else None
         self._recommender.add_items(ids, items[Columns.GROUP].to_list(), features)
         self._row_of[ids] = self._recommender.items.numbers(ids)
         self._numbers = np.array(self._recommender.items.ids, np.int64)

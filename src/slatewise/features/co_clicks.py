@@ -118,6 +118,28 @@ class CoClicks:
         """Take over what `arrays` returned."""
         return cls(arrays["starts"], arrays["neighbours"], arrays["shares"], arrays["totals"])
 
+    def on_items(self, known: Int64Array) -> "CoClicks":
+        """Return the neighbours of other items [J], of which item j was `known[j]`, −1 for new.
+
+        Neighbours that are none of these are left out.
+        """
+        old = np.flatnonzero(known >= 0)
+        numbers = np.full(len(self.totals), -1, np.int64)
+        numbers[known[old]] = old
+        counts, totals = np.zeros(len(known), np.int64), np.full(len(known), _SMOOTHING, np.float32)
+        counts[old], totals[old] = np.diff(self.starts)[known[old]], self.totals[known[old]]
+        rows = ranges(self.starts[known[old]], counts[old])  # [K'] those of old items in a row
+        of_item, found = np.repeat(np.arange(len(known)), counts), numbers[self.neighbours[rows]]
+        kept = np.flatnonzero(found >= 0)
+        order = kept[np.lexsort((found[kept], of_item[kept]))]
+        kept_counts = np.bincount(of_item[order], minlength=len(known))
+        return CoClicks(
+            offsets_of(kept_counts),
+            found[order].astype(np.int32),
+            self.shares[rows[order]],
+            totals,
+        )
+
     def features(self, interactions: Interactions, *, without_own: bool = False) -> Tensor:
         """Return the features of every item seen, from what its user clicked before: [F, P].
 

@@ -10,7 +10,8 @@ items of a log that are yet to come.
 Shapes: F items seen, I items, K columns of dates.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
 import numpy as np
@@ -20,6 +21,7 @@ import polars as pl
 from slatewise.data import parsing
 from slatewise.data.columns import Columns
 from slatewise.data.ragged import Int64Array
+from slatewise.errors import InputError
 from slatewise.features.popularity import SECOND
 
 Floats = npt.NDArray[np.float32]
@@ -29,6 +31,7 @@ MISSING: Final = np.iinfo(np.int64).min
 LEAST_KNOWN: Final = 0.1
 """Share of the items seen of which a date must be past, for a column to be read."""
 _HOUR: Final = 3_600 * SECOND
+_EPOCH: Final = datetime(1970, 1, 1)
 
 
 def date_columns(items: pl.DataFrame) -> dict[str, Int64Array]:
@@ -61,6 +64,46 @@ def _dates(values: pl.Series) -> pl.Series | None:
     if isinstance(values.dtype, pl.Datetime | pl.Date):
         return parsing.times(values, None)
     return None
+
+
+def read_dates(values: Sequence[object]) -> tuple[Int64Array, int]:
+    """Read dates of single items, None where unknown: [R], and how many values are no dates.
+
+    As in a column: dates and times, ISO text, integers that are times of 1990 to 2040.
+    """
+    found = [MISSING if value is None else _date(value) for value in values]
+    plain = np.array([MISSING if one is None else one for one in found], np.int64)
+    return plain, found.count(None)
+
+
+def require_date(value: object, column: str, row: int | None = None) -> None:
+    """Refuse what is no date."""
+    if value is not None and _date(value) is None:
+        raise InputError(
+            f"{str(value)[:40]!r} is no date.",
+            "Write it as 2024-05-17T12:30:00Z or in seconds since 1970, or leave it out.",
+            row=row,
+            column=column,
+        )
+
+
+def _date(value: object) -> int | None:
+    """Return a value as microseconds since 1970, None where it is no date."""
+    if isinstance(value, str):
+        text = value.strip()
+        if not text.lstrip("-").isdecimal():
+            times = parsing.times(pl.Series([text]), None)
+            return None if times[0] is None else int(times[0])
+        value = int(text)
+    if isinstance(value, datetime):
+        plain = value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
+        return (plain - _EPOCH) // timedelta(microseconds=1)
+    if isinstance(value, date):
+        return (datetime.combine(value, _EPOCH.time()) - _EPOCH) // timedelta(microseconds=1)
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
+        return None
+    unit = parsing.plausible_unit(int(value), int(value))
+    return None if unit is None else int(parsing.times(pl.Series([int(value)]), unit)[0])
 
 
 def known_ages(dates: Int64Array, items: Int64Array, times: Int64Array) -> Floats:

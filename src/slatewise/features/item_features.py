@@ -30,6 +30,9 @@ Doubles = npt.NDArray[np.float64]
 MOST_CATEGORIES: Final = 100
 """Values of a category, and tags, with a column of their own, unless another number is given."""
 
+OTHER: Final = "another"
+"""Stands for a rare value of a category that is known by its number alone."""
+
 _ITEMS: Final = Path("items")
 
 
@@ -65,6 +68,10 @@ class NumberColumn(_Column):
         """Return [I, 1]."""
         scaled = (values.fill_null(self.mean).to_numpy() - self.mean) / self.sd
         return scaled.astype(np.float64)[:, None]
+
+    def decode(self, block: Floats) -> pl.Series:
+        """Return the values that encode as [I, 1]."""
+        return pl.Series(self.name, block[:, 0].astype(np.float64) * self.sd + self.mean)
 
 
 class CategoryColumn(_Column):
@@ -102,6 +109,12 @@ class CategoryColumn(_Column):
         out: Doubles = one_hot * values.is_not_null().to_numpy()[:, None].astype(np.float64)
         return out
 
+    def decode(self, block: Floats) -> pl.Series:
+        """Return values that encode as [I, values]: any rare one is OTHER."""
+        names = [*self.values, *[OTHER] * self.other, None]
+        marked = np.append(block > 0.5, np.ones((len(block), 1), bool), axis=1)
+        return pl.Series(self.name, [names[at] for at in marked.argmax(1).tolist()], pl.String)
+
 
 class TagsColumn(_Column):
     """Any number of names."""
@@ -132,6 +145,11 @@ class TagsColumn(_Column):
                 if tag in columns:
                     out[item, columns[tag]] = 1.0
         return out
+
+    def decode(self, block: Floats) -> pl.Series:
+        """Return the tags that encode as [I, number of tags]: rare ones are lost."""
+        tags = [[self.values[at] for at in np.flatnonzero(row > 0.5)] for row in block]
+        return pl.Series(self.name, tags, pl.List(pl.String))
 
 
 class EmbeddingColumn(_Column):
@@ -177,6 +195,11 @@ class EmbeddingColumn(_Column):
         out[values.is_not_null().to_numpy()] = (vectors - np.array(self.mean)) / self.scale
         return out
 
+    def decode(self, block: Floats) -> pl.Series:
+        """Return the vectors that encode as [I, length of the vector]."""
+        vectors = block.astype(np.float64) * self.scale + np.array(self.mean)
+        return pl.Series(self.name, vectors, pl.Array(pl.Float64, len(self.mean))).arr.to_list()
+
 
 Column = NumberColumn | CategoryColumn | TagsColumn | EmbeddingColumn
 
@@ -213,6 +236,19 @@ class ItemEncoder(Config):
             if column.missing:
                 blocks.append(table[column.name].is_null().to_numpy()[:, None].astype(np.float64))
         return np.concatenate(blocks, axis=1).astype(np.float32)
+
+    def decode(self, features: Floats) -> pl.DataFrame:
+        """Return the columns of items [I, Q], as far as the features tell them."""
+        found, start = [], 0
+        for column in self.columns:
+            end = start + len(column.names)
+            values = column.decode(features[:, start:end])
+            if column.missing:
+                missing = pl.Series(features[:, end] > 0.5)
+                values = pl.select(pl.when(~missing).then(values).alias(column.name)).to_series()
+            found.append(values)
+            start = end + column.missing
+        return pl.DataFrame(found)
 
 
 def _fit(values: pl.Series, kind: Kind, most: int) -> Column:

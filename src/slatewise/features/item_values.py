@@ -11,7 +11,7 @@ from typing import Any, Final, TypeGuard
 import numpy as np
 import polars as pl
 
-from slatewise.errors import InputError, SlatewiseError
+from slatewise.errors import InputError
 from slatewise.features.item_features import (
     CategoryColumn,
     Column,
@@ -26,32 +26,12 @@ FARTHEST: Final = 1_000.0
 """Standard deviations from the mean beyond which a value is a mistake: none of a million values can
 be farther from their own mean."""
 
-Columns = pl.DataFrame | Mapping[str, Sequence[object]]
-"""Values by column; None is unknown."""
-
 _TYPES: Final = {
     "number": pl.Float64(),
     "category": pl.String(),
     "tags": pl.List(pl.String()),
     "embedding": pl.List(pl.Float64()),
 }
-
-
-def encode_columns(encoder: ItemEncoder, columns: Columns, count: int) -> Floats:
-    """Encode the columns of `count` new items, all that the encoder knows and no others: [I, Q].
-
-    What is missing, strange or far out is refused with its column and row.
-    """
-    table = _table(columns)
-    _require_same(table.columns, [column.name for column in encoder.columns])
-    if table.height != count:
-        raise SlatewiseError(
-            f"{count:,} items have {table.height:,} rows of features.", "Give each item one row."
-        )
-    rows = table.rows(named=True)
-    for number, row in enumerate(rows, start=1):
-        refuse_misfits(encoder, row, row=number)
-    return encode_values(encoder, rows)[0]
 
 
 def encode_values(
@@ -146,23 +126,3 @@ def _plain(column: Column, value: Any) -> object:
         return [str(tag) for tag in value]
     # Truth values as polars writes them where it reads a column of them as a category.
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _require_same(given: Sequence[str], wanted: Sequence[str]) -> None:
-    remedy = f"Give {', '.join(wanted)}, with None where a value is unknown."
-    for name in given:
-        if name not in wanted:
-            raise SlatewiseError(f"the model knows no feature '{name}' of items.", remedy)
-    for name in wanted:
-        if name not in given:
-            raise SlatewiseError(f"the feature '{name}' of the items is not given.", remedy)
-
-
-def _table(columns: Columns) -> pl.DataFrame:
-    try:
-        return pl.DataFrame(columns)
-    except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
-        raise SlatewiseError(
-            f"the features of the items are no columns: {error}",
-            "Give a list of equal length for each feature, of one kind, None where unknown.",
-        ) from error

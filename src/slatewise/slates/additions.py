@@ -5,25 +5,24 @@ side in the order of the terms; those that rank the items met add offsets to the
 user met. J draws, P features of all items, m items met, k items asked for.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
 
 from slatewise.errors import SlatewiseError
 from slatewise.features.user_history import UserHistory
-from slatewise.model.parameters import Parameters
 from slatewise.model.posterior import Posterior
-from slatewise.model.ranking_weights import RankingWeights
 from slatewise.model.terms import FittedTerms
-from slatewise.model.terms.term import FeatureTerm, ItemState, ListFeatures, ListMoment
+from slatewise.model.terms.known import NO_FACTS, Facts, ItemState, ListFeatures, ListMoment
+from slatewise.model.terms.term import FeatureTerm
 from slatewise.ranking import Additions, ItemTable
 from slatewise.ranking.additions import NO_ADDITIONS
 from slatewise.slates.arrays import rows_or_zero
+from slatewise.slates.term_weights import TermWeights, Weights
 from slatewise.slates.users import Ints
 
 if TYPE_CHECKING:
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
-Weights = Mapping[str, npt.NDArray[Any]]
-"""The weights [..., P] of each term, by name."""
 
 
 class RankingTerms:
@@ -90,6 +87,32 @@ class RankingTerms:
         columns = feature_columns(self._of_all, ranking, count)
         widths = tuple(ranking[name].shape[1] for name in self._of_all)
         return TermFeatures(time, columns, in_lists, widths)
+
+    @property
+    def reads_items(self) -> list[str]:
+        """The columns of items that the terms read."""
+        return [name for term in self._every.values() for name in term.reads_items]
+
+    def facts_of(self, items: Sequence[Mapping[str, object]]) -> tuple[dict[str, Facts], int]:
+        """Return what terms read of the features of items [R], and how many values do not fit."""
+        found = {name: term.facts_of(items) for name, term in self._every.items()}
+        facts = {name: own for name, (own, _) in found.items() if own}
+        return facts, sum(misfits for _, misfits in found.values())
+
+    def refuse_misfits(self, values: Mapping[str, object], *, row: int | None = None) -> None:
+        """Refuse features of an item that are of another kind than a term reads."""
+        for term in self._every.values():
+            term.refuse_misfits(values, row=row)
+
+    def add_items(self, groups: Ints, facts: Mapping[str, Facts]) -> None:
+        """Let the terms know of items in the next rows, by their groups and what was read."""
+        for terms in (self._of_all, self._of_met, self._in_lists):
+            for name, term in terms.items():
+                terms[name] = term.with_items(groups, facts.get(name, NO_FACTS))
+
+    @property
+    def _every(self) -> dict[str, FeatureTerm]:
+        return self._of_all | self._of_met | self._in_lists
 
     def set_features(self, features: "TermFeatures", items: "Catalogue") -> None:
         """Take over what terms know of items, which are in the indices of a catalogue."""
@@ -226,72 +249,6 @@ class TermFeatures(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TermWeights:
-    """The posterior of the weights of terms, by their names."""
-
-    means: Weights
-    _scales: Weights
-    """of weights that are independent"""
-    _root: Floats | None
-    """of the others, side by side: a root R of their covariance R Rᵀ"""
-    sharpness: float
-    """κ, by which what all parts of the model say is multiplied in a slate"""
-
-    @classmethod
-    def in_slates(cls, posterior: Posterior, names: Iterable[str]) -> "TermWeights":
-        """Read off those of choices within slates, for some terms."""
-        own = {name: posterior.shared[name] for name in names}
-        return cls(
-            {name: _array(part.mean) for name, part in own.items()},
-            {name: _array(part.scale) for name, part in own.items()},
-            None,
-            1.0 if posterior.pool is None else posterior.pool.sharpness,
-        )
-
-    @classmethod
-    def of_rankings(cls, posterior: Posterior, names: Iterable[str]) -> "TermWeights":
-        """Read off those by which all items are ranked."""
-        return cls._of_next_click(posterior, names, posterior.ranking)
-
-    @classmethod
-    def in_made_slates(cls, posterior: Posterior, names: Iterable[str]) -> "TermWeights":
-        """Read off those of slates that are made of the best of a ranking.
-
-        Where the next click ranks, its weights do so among candidates too: choices within slates
-        say nothing of items that were never shown, and would bring up those that came later.
-        """
-        ranking = posterior.ranking
-        return cls._of_next_click(posterior, names, ranking and (ranking.again or ranking))
-
-    @classmethod
-    def _of_next_click(
-        cls, posterior: Posterior, names: Iterable[str], ranking: RankingWeights | None
-    ) -> "TermWeights":
-        found = cls.in_slates(posterior, names)
-        if ranking is None:
-            return found
-        together = posterior.by_term(posterior.parts.ranking_names, ranking.mean)
-        means = {name: _array(mean) for name, mean in together.items()}
-        alone = {name: mean for name, mean in found.means.items() if name not in means}
-        scales = {name: found._scales[name] for name in alone}
-        return cls(means | alone, scales, _array(ranking.root), found.sharpness)
-
-    def draws(self, count: int, rng: np.random.Generator) -> Weights:
-        """Draw the weights J times: [J, P] of each term."""
-        drawn = {}
-        if self._root is not None:
-            names = [name for name in self.means if name not in self._scales]
-            ends = np.cumsum([len(self.means[name]) for name in names])
-            noise = rng.standard_normal((count, len(self._root))) @ self._root.T  # [J, ΣP]
-            parts = np.split(noise, ends[:-1], axis=1)
-            drawn = {n: self.means[n] + part for n, part in zip(names, parts, strict=True)}
-        for name, scale in self._scales.items():
-            mean = self.means[name]
-            drawn[name] = mean + scale * rng.standard_normal((count, *mean.shape))
-        return drawn
-
-
-@dataclass(frozen=True)
 class TermsInList:
     """What the terms of a model add to K candidates for a slate."""
 
@@ -326,19 +283,6 @@ class TermsInList:
             drawn = features.draws(shown, count, rng).astype(np.float64)
             parts[name] = np.einsum("jkp,jp->jk", drawn, weights[name])
         return np.asarray(np.sum(list(parts.values()), axis=0))
-
-
-def weights_by_term(posterior: Posterior, parameters: Parameters) -> dict[str, Tensor]:
-    """Return the weights [P] by which each term ranks, by its name."""
-    if parameters.ranking_weights is not None:
-        return posterior.by_term(posterior.parts.ranking_names, parameters.ranking_weights)
-    if parameters.cell_weights is None:
-        return {}
-    return posterior.by_term(posterior.parts.weight_names("items"), parameters.cell_weights)
-
-
-def _array(tensor: Tensor) -> Floats:
-    return np.asarray(tensor.detach().cpu().numpy())
 
 
 def ranking_terms(

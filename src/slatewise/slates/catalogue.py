@@ -8,7 +8,7 @@ from a log of changes. (Random numbers go by rows.)
 
 import threading
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,19 +17,21 @@ from slatewise.errors import SlatewiseError
 from slatewise.model.fitted import ItemId
 from slatewise.ranking import ItemTable
 from slatewise.slates.arrays import GrowingArray, rows_or_zero
-from slatewise.slates.predictive import FeaturePrediction
+
+if TYPE_CHECKING:
+    from slatewise.slates.item_reader import Described
 
 T = TypeVar("T", bound=Hashable)
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 NewRows = tuple[Floats, Floats, Floats, Floats]
 """means and scales [R, D], biases and their scales [R]"""
-NewItems = Callable[[Ints, FeaturePrediction | None], NewRows]
+NewItems = Callable[[Ints, "Described | None"], NewRows]
 """What is believed of new items of groups [R], as numbers of the model, by what their features say
-where it reads any."""
+where it reads any; called in the order of their rows."""
 OfRows = Callable[[Floats, Ints, npt.NDArray[np.integer]], Floats]
 """Returns features [R, P] of rows [R] in groups [R], from what is known of their items [R, S]."""
-Predict = Callable[[Ints], FeaturePrediction]
+Predict = Callable[[Ints], "Described"]
 """Returns what features say, by their numbers in `Changes.features` [R]: [R, C]."""
 
 
@@ -250,7 +252,7 @@ class Catalogue:
         self,
         ids: Sequence[ItemId],
         groups: Sequence[str],
-        predicted: FeaturePrediction | None = None,
+        described: "Described | None" = None,
     ) -> None:
         """Offer new items, by what groups and features say of them: [R, C].
 
@@ -266,7 +268,7 @@ class Catalogue:
             np.ones(len(ids), np.bool_),
             np.arange(len(ids)),
         )
-        self.apply(changes, None if predicted is None else predicted.of)
+        self.apply(changes, None if described is None else described.of)
 
     def hide(self, ids: Iterable[ItemId]) -> None:
         """Stop showing items, until they are shown again."""
@@ -352,8 +354,8 @@ class Catalogue:
             return
         items = changes.items[needed]
         rows = np.arange(self.table.num_items, self.table.num_items + len(needed))
-        predicted = None if predict is None else predict(changes.features[needed])
-        means, scales, biases, bias_scales = self._new_items(groups[needed], predicted)
+        described = None if predict is None else predict(changes.features[needed])
+        means, scales, biases, bias_scales = self._new_items(groups[needed], described)
         features = self._features(items, rows, groups[needed])
         self.table.append(means, scales, biases, groups[needed], bias_scales, features)
         self._items.extend(items)

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from slatewise.errors import SlatewiseError
-from slatewise.features.item_values import Columns, encode_columns, encode_values
+from slatewise.features.item_values import encode_values
 from slatewise.model.fitted import SlateModel
 
 Floats = npt.NDArray[np.float32]
@@ -59,15 +58,6 @@ class Predictive:
         return FeaturePrediction(
             _product(features, self._weights), _product(np.square(features), self._variances)
         )
-
-    def read(self, columns: Columns, count: int) -> FeaturePrediction:
-        """Return what columns predict of `count` items, refusing columns unknown to the model."""
-        if self.encoder is None:
-            raise SlatewiseError(
-                "the model was trained without features of items.",
-                "Leave them out, or train with --item-features.",
-            )
-        return self.from_features(encode_columns(self.encoder, columns, count))
 
     def __call__(
         self, groups: npt.NDArray[np.integer], predicted: FeaturePrediction | None = None

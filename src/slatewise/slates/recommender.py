@@ -9,17 +9,16 @@ from typing import Literal, overload
 import numpy as np
 
 from slatewise.errors import SlatewiseError
-from slatewise.features.item_values import Columns
 from slatewise.features.showings import seen_in_slate
 from slatewise.model.fitted import ItemId, SlateModel
-from slatewise.model.terms.term import ItemState
+from slatewise.model.terms.known import ItemState
 from slatewise.ranking import ItemTable
 from slatewise.slates.catalogue import Catalogue
 from slatewise.slates.exact import ExactRanker
 from slatewise.slates.explanation import Reason, explain
+from slatewise.slates.item_reader import Columns, ItemReader
 from slatewise.slates.learning import Answer, ItemLearner, SlateOutcome, learning_obstacle
 from slatewise.slates.maker import Constraints, SlateMaker, require_length
-from slatewise.slates.predictive import Predictive
 from slatewise.slates.propensities import Propensities, propensities
 from slatewise.slates.ranked import RankedItems
 from slatewise.slates.shown import SlateView
@@ -45,12 +44,10 @@ class Recommender:
     def __init__(self, model: SlateModel, table: ItemTable | None = None) -> None:
         self.model = model
         table = table if table is not None else table_of(model)
-        self._predictive = Predictive(model)
-        views = model.views.cpu().numpy().astype(np.int64)
-        self.items = Catalogue(
-            table, model.item_ids, model.group_names, self._predictive, views=views
-        )
         self.ranker = ExactRanker(model.posterior, table, model.terms)
+        self._reader = ItemReader(model, self.ranker.terms)
+        views = model.views.cpu().numpy().astype(np.int64)
+        self.items = Catalogue(table, model.item_ids, model.group_names, self._reader, views=views)
         self.maker = SlateMaker(self.ranker, self.items)
 
     @classmethod
@@ -167,6 +164,11 @@ class Recommender:
         user = KnownUser(*history_of_events(clicks, self.items.find, self.model.source_names))
         return self.maker.rank(user, items, k, number)
 
+    @property
+    def item_columns(self) -> list[str]:
+        """The columns of items that the model reads: the features that `add_items` takes."""
+        return self._reader.columns
+
     def add_items(
         self, ids: Sequence[ItemId], groups: Sequence[str], features: Columns | None = None
     ) -> None:
@@ -175,12 +177,12 @@ class Recommender:
         Args:
             ids: of the items; none that is on offer already.
             groups: one for each; a new group is taken for one like the others.
-            features: for a model that was trained with features of items, the same columns by
-                name, one value for each item, None where it is unknown. Without, all are unknown.
+            features: the columns that the model reads, `item_columns`, by name: one value for each
+                item, None where it is unknown. Without, all are unknown.
 
         """
-        predicted = None if features is None else self._predictive.read(features, len(ids))
-        self.items.add(ids, groups, predicted)
+        described = None if features is None else self._reader.read_columns(features, len(ids))
+        self.items.add(ids, groups, described)
 
     def remove_items(self, ids: Iterable[ItemId]) -> None:
         """Take items off for good."""

@@ -17,14 +17,14 @@ from slatewise.features.user_history import UserHistory
 from slatewise.model.parameters import Parameters
 from slatewise.model.posterior import Posterior
 from slatewise.model.terms import FittedTerms
-from slatewise.model.terms.term import FeatureTerm, ListMoment, Lookup
+from slatewise.model.terms.known import ListMoment
+from slatewise.model.terms.term import FeatureTerm, Lookup
 from slatewise.slates.additions import (
     Floats,
     TermsInList,
-    TermWeights,
     ranking_terms,
-    weights_by_term,
 )
+from slatewise.slates.term_weights import TermWeights, weights_by_term
 from slatewise.slates.users import Ints
 
 _KEPT: Final = 1 << 26

@@ -10,7 +10,7 @@ from slatewise.features.user_history import NO_HISTORY
 from slatewise.model.terms import contrast as module
 from slatewise.model.terms import network
 from slatewise.model.terms.contrast import ContrastTerm
-from slatewise.model.terms.term import ListMoment
+from slatewise.model.terms.known import ListMoment
 from slatewise.selection.candidates import candidates_of
 from slatewise.training import fit
 from slatewise.training.config import TrainingConfig

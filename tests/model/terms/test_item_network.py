@@ -11,8 +11,8 @@ from slatewise.data import SlateDataset
 from slatewise.model.terms.item_network import ItemNetworkTerm
 from slatewise.model.terms.popularity import PopularityTerm
 from slatewise.selection.candidates import candidates_of, first_stage_of
-from slatewise.slates.additions import TermWeights
 from slatewise.slates.logs import refresh_from
+from slatewise.slates.term_weights import TermWeights
 from slatewise.training import load, save
 from tests.contract.world import END, ITEMS, small_log
 

@@ -18,6 +18,7 @@ from slatewise.data.interactions import Interactions
 from slatewise.data.preparation import prepare
 from slatewise.data.ragged import Int64Array
 from slatewise.features.past import PastFeatures, PastTable
+from slatewise.features.popularity_index import PopularityIndex
 from slatewise.features.user_history import Histories
 from slatewise.model.network import fitting, inputs
 from slatewise.model.network.architecture import SlateInputs, SlateNetwork, log_sums
@@ -25,10 +26,11 @@ from slatewise.model.network.candidates import ALWAYS
 from slatewise.model.network.fitting import Choices
 from slatewise.model.network.inputs import catalogue_rows, in_parts, log_to_fit, with_further
 from slatewise.model.terms import network as module
+from slatewise.model.terms.known import ListMoment
 from slatewise.model.terms.network import NetworkTerm, _fitted
-from slatewise.model.terms.term import Floats, ListMoment, Lookup
+from slatewise.model.terms.term import Floats, Lookup
 from slatewise.training import trainer
-from tests.contract.world import ITEMS, small_log
+from tests.contract.world import END, ITEMS, small_log
 from tests.features.logs import random_log, slate
 
 DAY = 86_400_000_000
@@ -276,3 +278,41 @@ def test_dates_say_nothing_where_times_are_only_an_order(
     term = NetworkTerm.fit(quick, log)
     assert term.dates == ()
     assert "'made': an age takes a log with clock times." in "\n".join(term.notes)
+
+
+def without_last(
+    term: NetworkTerm, dataset: SlateDataset, *facts: dict[str, object]
+) -> NetworkTerm:
+    """Return the term as if the last two items had come after its fit, with these features."""
+    rest = np.arange(ITEMS - 2)
+    less = term.on_items(rest, dataset.item_groups[rest])
+    assert len(less._tensors["item_groups"]) == ITEMS - 2
+    return less.with_items(dataset.item_groups[-2:], less.facts_of(facts)[0])
+
+
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_an_item_that_comes_later_is_what_it_would_have_been(
+    dataset: SlateDataset, quick: ModelConfig, one_by_one: bool
+) -> None:
+    term = NetworkTerm.fit(quick, dataset)
+    rates = term._tensors["item_rates"] = term._tensors["item_rates"].clone()
+    rates[-2:] = term._tensors["items_mean"][-1]  # how often a new item is clicked nobody knows
+    assert term.dates == ("made",)
+    assert term.reads_items == ("price", "brand", "made")
+    rows = dataset.items.tail(2).rows(named=True)
+    told = without_last(term, dataset, *rows)
+    if one_by_one:
+        told = term.on_items(np.arange(ITEMS - 2), dataset.item_groups[:-2])
+        for row, group in zip(rows, dataset.item_groups[-2:], strict=True):
+            told = told.with_items(np.array([group]), told.facts_of([row])[0])
+    silent = without_last(term, dataset, {}, {})
+    (history,) = Histories(dataset.interactions()).whole(torch.tensor([3]))
+    items = np.arange(ITEMS - 6, ITEMS)
+    popular = PopularityIndex.of(term.past.popularity, dataset)
+    moment = ListMoment(END, lambda some: popular.features(some, np.full(len(some), END)))
+
+    def said(by: NetworkTerm) -> Floats:
+        return by.in_list(history, items, 0, moment, 3).mean(np.arange(3))
+
+    np.testing.assert_allclose(said(told), said(term), atol=1e-5)
+    assert np.abs(said(silent)[-2:] - said(term)[-2:]).max() > 1e-3

@@ -85,8 +85,8 @@ def test_items_have_the_features_that_were_told_or_that_the_model_has_or_unknown
     told[7] = {"price": "dear", "brand": "b2"}
     window = night_data(tmp_path / "log", Shelf(VISITS, shop, told))
     found = window_features(first, window)
-    assert found is not None
-    rows = dict(zip(window.dataset.item_ids, found.features.matrix.tolist(), strict=True))
+    assert found.prior is not None
+    rows = dict(zip(window.dataset.item_ids, found.prior.matrix.tolist(), strict=True))
     assert rows[chair.item_id] == encoded(first, 99, "b1")
     assert rows[lamp.item_id] == encoded(first, None, None)
     assert rows[stove.item_id] == encoded(first, None, "b2")
@@ -96,7 +96,7 @@ def test_items_have_the_features_that_were_told_or_that_the_model_has_or_unknown
         assert rows[item.item_id] == row(first, item.item_id)
     assert found.misfits == 1
     # Judged is what would be served: the new item is where group and features say.
-    transferred = transfer(first, window.dataset, found.features)
+    transferred = transfer(first, window.dataset, found)
     group = torch.tensor([first.group_names.index("lamps")])
     expected, _ = first.posterior.prior.predictive(group, torch.tensor([rows["new"]]))
     at = transferred.number_of("new")
@@ -105,7 +105,9 @@ def test_items_have_the_features_that_were_told_or_that_the_model_has_or_unknown
 
 def test_a_model_without_features_has_none(tmp_path: Path, first: SlateModel) -> None:
     plain = transfer(first, night_data(tmp_path / "log", Shelf(VISITS)).dataset)
-    assert window_features(plain, night_data(tmp_path / "again", Shelf(VISITS))) is None
+    found = window_features(plain, night_data(tmp_path / "again", Shelf(VISITS)))
+    assert found.prior is None
+    assert not len(found.described)
 
 
 def begun(directory: Path, first: SlateModel) -> Store:

@@ -20,7 +20,8 @@ from slatewise.service.store import Store, StoreError
 from slatewise.service.store.features import Features
 from slatewise.slates import Recommender
 from slatewise.slates.catalogue import Catalogue
-from slatewise.slates.predictive import Predictive
+from slatewise.slates.exact import ExactRanker
+from slatewise.slates.item_reader import ItemReader
 from slatewise.slates.tables import table_of
 from tests.service.serving.test_items import Shop
 from tests.service.serving.world import (
@@ -37,8 +38,13 @@ from tests.service.serving.world import (
 
 TRAINED = ["a", "b", "c"]
 MODEL = a_model(ids=TRAINED, described=True)
-assert MODEL.item_encoder is not None
-READER = FeatureReader("1", Predictive(MODEL), MODEL.item_encoder)
+
+
+def reader_of(model: SlateModel) -> ItemReader:
+    return ItemReader(model, ExactRanker(model.posterior, table_of(model), model.terms).terms)
+
+
+READER = FeatureReader("1", reader_of(MODEL))
 GREEDY = ServiceConfig.build({"arms": {"one": {"strategy": "greedy"}}}, "a test")
 
 
@@ -56,8 +62,8 @@ def after(changes: list[tuple[Any, ...]], cuts: list[int]) -> Catalogue:
 
 
 def catalogue_of(model: SlateModel, log: ItemLog) -> Catalogue:
-    new_items = Predictive(model)
-    return Catalogue(table_of(model), TRAINED, model.group_names, new_items, log.items, shown=False)
+    table, new_items = table_of(model), reader_of(model)
+    return Catalogue(table, TRAINED, model.group_names, new_items, log.items, shown=False)
 
 
 def row_of(catalogue: Catalogue, item: str) -> list[float]:
@@ -157,8 +163,11 @@ def test_many_are_read_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = READER.read(shop, np.arange(8))
     monkeypatch.setattr(reading, "_PAGE", 3)
     paged = READER.read(shop, np.arange(8))
-    np.testing.assert_array_equal(paged(np.arange(8)).means, whole(np.arange(8)).means)
-    assert len(np.unique(paged(np.array([0, 5])).means, axis=0)) == 2
+    one, other = paged(np.arange(8)).prediction, whole(np.arange(8)).prediction
+    assert one is not None
+    assert other is not None
+    np.testing.assert_array_equal(one.means, other.means)
+    assert len(np.unique(one.of(np.array([0, 5])).means, axis=0)) == 2
 
 
 def test_what_is_of_another_kind_is_refused_or_unknown_and_said(

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from pydantic import PositiveFloat
 
 from slatewise.config import Config
-from slatewise.model.terms.term import ItemColumn, Ranks, Term
+from slatewise.model.terms.known import ItemColumn
+from slatewise.model.terms.term import Ranks, Term
 
 if TYPE_CHECKING:
     from slatewise.model.config import ModelConfig

@@ -13,6 +13,7 @@ from slatewise.data.dataset import SlateDataset
 from slatewise.data.ragged import Int64Array
 from slatewise.features.co_clicks import CO_CLICKS, CoClicks
 from slatewise.features.user_history import UserHistory
+from slatewise.model.terms.known import NO_FACTS, NOBODY, Facts
 from slatewise.model.terms.term import (
     Describe,
     FeatureTerm,
@@ -94,6 +95,16 @@ class CoClicksTerm(FeatureTerm):
     ) -> Self:
         """Take over what was saved."""
         return cls.build({**values, "table": CoClicks.of_arrays(arrays)}, where)
+
+    def on_items(
+        self,
+        known: Int64Array,
+        groups: npt.NDArray[np.integer],
+        described: Int64Array = NOBODY,
+        facts: Facts = NO_FACTS,
+    ) -> Self:
+        """Return the term with the neighbours among other items; new ones have none."""
+        return self.model_copy(update={"table": self.table.on_items(known)})
 
     def words(self, column: str) -> str:
         """Return the meaning of a feature."""

@@ -20,17 +20,11 @@ from slatewise.features.popularity import Popularity, PopularityConfig, required
 from slatewise.features.popularity_index import PopularityIndex
 from slatewise.features.popularity_state import PopularityState
 from slatewise.features.user_history import UserHistory
+from slatewise.model.terms.known import ListMoment
 from slatewise.model.terms.network import NetworkTerm
 from slatewise.model.terms.popularity import PopularityTerm
 from slatewise.model.terms.position import Position
-from slatewise.model.terms.term import (
-    Describe,
-    FeatureTerm,
-    Floats,
-    ListMoment,
-    Lookup,
-    Ranks,
-)
+from slatewise.model.terms.term import Describe, FeatureTerm, Floats, Lookup, Ranks
 from slatewise.model.terms.typical_sizes import training_sample, typical_sizes
 
 if TYPE_CHECKING:

@@ -1,17 +1,21 @@
 """The terms of a model, fitted to the log it was trained on and saved with it."""
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from slatewise.data.dataset import SlateDataset
+from slatewise.data.ragged import Int64Array
 from slatewise.errors import SlatewiseError
 from slatewise.features.showings import training_counts
 from slatewise.model.registry import TERMS
 from slatewise.model.terms.features import Describer
+from slatewise.model.terms.known import NO_FACTS, NOBODY, Facts
 from slatewise.model.terms.term import Describe, FeatureTerm, Ranks
 
 if TYPE_CHECKING:
@@ -54,6 +58,20 @@ class FittedTerms:
         """Return what computes features of the log that the terms were fitted to, to train on."""
         there = [term for term in self.by_name.values() if not term.waits]
         return _describer(there, lambda term: term.describe_training(log))
+
+    def on_items(
+        self,
+        known: Int64Array,
+        groups: npt.NDArray[np.integer[Any]],
+        described: Int64Array = NOBODY,
+        facts: Mapping[str, Facts] | None = None,
+    ) -> "FittedTerms":
+        """Return the terms for other items; of those `described`, facts by term say more."""
+        moved = {
+            name: term.on_items(known, groups, described, (facts or {}).get(name, NO_FACTS))
+            for name, term in self.by_name.items()
+        }
+        return replace(self, by_name=moved)
 
     def that_rank(self, ranks: Ranks) -> dict[str, FeatureTerm]:
         """Return the terms that rank in one way, by name and in the order of their columns."""

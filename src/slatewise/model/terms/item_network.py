@@ -4,20 +4,17 @@ It acts in the first stage alone. Its weights are those of the next click, fitte
 so that slates are predicted, and candidates ranked again, as without it.
 """
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from pydantic import Field, PositiveInt, PrivateAttr
-from torch import Tensor
+from pydantic import PositiveInt, PrivateAttr
 
 from slatewise.config import Config
 from slatewise.data.dataset import SlateDataset
 from slatewise.data.ragged import Int64Array
 from slatewise.errors import SlatewiseError
-from slatewise.features.item_features import ItemEncoder
 from slatewise.features.popularity import HALF_LIVES, Popularity, PopularityConfig, required_log
 from slatewise.features.popularity_index import PopularityIndex
 from slatewise.features.popularity_state import PopularityState
@@ -30,13 +27,10 @@ from slatewise.model.network.item_side import (
     next_clicks,
     standardised,
 )
-from slatewise.model.terms.term import (
-    FeatureTerm,
-    Floats,
-    ItemState,
-    Lookup,
-    Ranks,
-)
+from slatewise.model.network.known_items import of_items
+from slatewise.model.terms.known import ItemState
+from slatewise.model.terms.reads_items import ReadsItems
+from slatewise.model.terms.term import FeatureTerm, Floats, Lookup, Ranks
 
 if TYPE_CHECKING:
     from slatewise.model.config import ModelConfig
@@ -56,7 +50,7 @@ class ItemNetworkSettings(Config):
     """With which that network begins."""
 
 
-class ItemNetworkTerm(FeatureTerm):
+class ItemNetworkTerm(ReadsItems, FeatureTerm):
     """Σ w_l φ_l(item, time) over the last units of a network of one item."""
 
     name: ClassVar[str] = "item_network"
@@ -70,19 +64,8 @@ class ItemNetworkTerm(FeatureTerm):
 
     popularity: Popularity
     """What its inputs are computed with, but for groups and columns of items."""
-    groups: int
-    """Groups of items that it knows."""
-    units: int
-    """Of each hidden layer."""
     validation: tuple[float, float]
     """Mean log-likelihood of held-out clicks before and after fitting."""
-    encoder: ItemEncoder | None = None
-    """How the columns of the items table became numbers."""
-    skipped: dict[str, str] = Field(default_factory=dict)
-    """Columns of that table that it does not read, and why."""
-    dates: tuple[str, ...] = ()
-    """Columns of dates, which it does not read: its units would change between refreshes."""
-    _tensors: dict[str, Tensor] = PrivateAttr(default_factory=dict)
     _network: ItemNetwork | None = PrivateAttr(default=None)
 
     @classmethod
@@ -153,20 +136,6 @@ class ItemNetworkTerm(FeatureTerm):
         return term
 
     @property
-    def arrays(self) -> Mapping[str, npt.NDArray[Any]]:
-        """The network, the scales of what it reads and returns, and groups and columns of items."""
-        return {name: tensor.numpy() for name, tensor in self._tensors.items()}
-
-    @classmethod
-    def restore(
-        cls, values: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]], where: str
-    ) -> "ItemNetworkTerm":
-        """Take over a saved network."""
-        term = cls.build(values, where)
-        term._tensors.update({name: torch.from_numpy(array) for name, array in arrays.items()})
-        return term
-
-    @property
     def network(self) -> ItemNetwork:
         """The network, put together once."""
         if self._network is None:
@@ -179,17 +148,16 @@ class ItemNetworkTerm(FeatureTerm):
     def of_rows(self, known: Floats, rows: Int64Array, groups: npt.NDArray[np.integer]) -> Floats:
         """Return the last units [R, L] of items in rows [R] of the model, with popularity [R, P].
 
-        Items that it was not fitted with have the mean of all columns, and no group if theirs is
-        new.
+        Items that nobody described have the mean of all columns, and no group if theirs is new.
         """
         found, tensors = np.empty((len(rows), LAST), np.float32), self._tensors
         with torch.inference_mode():
             for first in range(0, len(rows), _AT_ONCE):
                 some = slice(first, first + _AT_ONCE)
                 features = standardised(tensors, torch.from_numpy(known[some]))
-                if (columns := tensors.get("item_columns")) is not None:
-                    items = torch.from_numpy(rows[some]).clamp(max=len(columns) - 1)
-                    features = torch.cat([features, columns[items]], 1)
+                if "item_columns" in tensors:
+                    own = of_items(tensors, self._later, rows[some], self.groups)
+                    features = torch.cat([features, own["item_columns"][:-1]], 1)
                 of = torch.from_numpy(groups[some].astype(np.int64)).clamp(max=self.groups)
                 units = self.network.units(features, of)
                 found[some] = ((units - tensors["centre"]) / tensors["size"]).numpy()
@@ -198,7 +166,8 @@ class ItemNetworkTerm(FeatureTerm):
     def at_times(self, log: SlateDataset | None) -> Lookup:
         """Return what looks up the last units of items at any time of a log."""
         log = required_log(log, "what the network says of an item")
-        index, groups = PopularityIndex.of(self.popularity, log), log.item_groups
+        index = PopularityIndex.of(self.popularity, log)
+        groups = self._tensors["item_groups"].numpy()  # as it knows them: a log has its own numbers
 
         def look_up(items: Int64Array, times: Int64Array) -> Floats:
             return self.of_rows(index.features(items, times), items, groups[items])

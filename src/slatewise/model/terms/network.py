@@ -12,16 +12,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
-from pydantic import Field, PrivateAttr
+from pydantic import PrivateAttr
 from torch import Tensor
 
 from slatewise.config import Config
 from slatewise.data.dataset import SlateDataset
 from slatewise.data.interactions import Interactions
 from slatewise.data.ragged import Int64Array
-from slatewise.features.item_features import ItemEncoder
 from slatewise.features.item_rates import ItemRates
 from slatewise.features.past import PastFeatures, PastTable
 from slatewise.features.popularity import Popularity, PopularityConfig, required_log
@@ -48,18 +46,15 @@ from slatewise.model.network.inputs import (
     with_rates,
 )
 from slatewise.model.network.item_columns import ItemMatrix, column_notes
+from slatewise.model.network.known_items import groups_of, of_items
 from slatewise.model.network.laplace import covariance_root
 from slatewise.model.network.requests import interactions_with_list
 from slatewise.model.network.responses import responses
 from slatewise.model.network.settings import NetworkSettings, fingerprint
 from slatewise.model.part import Parameter
-from slatewise.model.terms.term import (
-    Describe,
-    FeatureTerm,
-    ListMoment,
-    Lookup,
-    Ranks,
-)
+from slatewise.model.terms.known import ListMoment
+from slatewise.model.terms.reads_items import ReadsItems
+from slatewise.model.terms.term import Describe, FeatureTerm, Lookup, Ranks
 
 if TYPE_CHECKING:
     from slatewise.model.config import ModelConfig
@@ -77,7 +72,7 @@ _KEPT: Final = 4
 _fitted: dict[str, "NetworkTerm"] = {}
 
 
-class NetworkTerm(FeatureTerm):
+class NetworkTerm(ReadsItems, FeatureTerm):
     """w_1 u(item | slate, past) + w_2 p(position): see `slatewise.model.network`."""
 
     name: ClassVar[str] = "network"
@@ -94,10 +89,6 @@ class NetworkTerm(FeatureTerm):
     """What its inputs are computed with."""
     can_pass: bool
     """Whether the training part has slates without a click."""
-    groups: int
-    """Groups of items that it knows."""
-    units: int
-    """Of each hidden layer of a member."""
     members: int = 1
     """Networks whose mean it is."""
     several: bool = False
@@ -108,15 +99,8 @@ class NetworkTerm(FeatureTerm):
     """Recall of held-out clicks by the numbers of candidates tried, which settled that."""
     validation: tuple[float, float]
     """Mean log-likelihood of held-out choices before and after fitting."""
-    encoder: ItemEncoder | None = None
-    """How the columns of the items table became numbers."""
-    skipped: dict[str, str] = Field(default_factory=dict)
-    """Columns of that table that it does not read, and why."""
-    dates: tuple[str, ...] = ()
-    """Columns of that table that it reads as ages."""
     users: tuple[int, int] = (0, 0)
     """Users that it was fitted to, of how many."""
-    _tensors: dict[str, Tensor] = PrivateAttr(default_factory=dict)
     _network: SlateNetwork | None = PrivateAttr(default=None)
 
     @classmethod
@@ -213,20 +197,6 @@ class NetworkTerm(FeatureTerm):
         return term
 
     @property
-    def arrays(self) -> Mapping[str, npt.NDArray[Any]]:
-        """The weights of the network, the scales of its inputs, and the group of each item."""
-        return {name: tensor.numpy() for name, tensor in self._tensors.items()}
-
-    @classmethod
-    def restore(
-        cls, values: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]], where: str
-    ) -> "NetworkTerm":
-        """Take over a saved network."""
-        term = cls.build(values, where)
-        term._tensors.update({name: torch.from_numpy(array) for name, array in arrays.items()})
-        return term
-
-    @property
     def network(self) -> SlateNetwork:
         """The network, put together once: a request has no time for it."""
         if self._network is None:
@@ -260,12 +230,14 @@ class NetworkTerm(FeatureTerm):
         items: Tensor,
         times: Tensor,
         interactions: Interactions | None = None,
+        tensors: Mapping[str, Tensor] | None = None,
     ) -> PastTable:
         """Add clicks before on a slate, none without interactions, ages of items, and rates."""
+        tensors = self._tensors if tensors is None else tensors
         if self.several:
             table = with_further(table, interactions)
-        table = with_ages(self._tensors, table, items, times, self.past)
-        return with_rates(self._tensors, table, items)
+        table = with_ages(tensors, table, items, times, self.past)
+        return with_rates(tensors, table, items)
 
     def _columns(
         self,
@@ -351,17 +323,21 @@ class NetworkTerm(FeatureTerm):
     ) -> SlateCandidates:
         """Return what the network says of candidates [K] for a slate to a user."""
         log = interactions_with_list(history, items, source, moment.time)
-        seen, known = log.slate_items.numpy(), self._tensors["item_groups"].numpy()
-        groups = np.full(len(seen), self.groups, np.int64)  # what is not known is new
-        groups[seen < len(known)] = known[seen[seen < len(known)]]
+        seen = log.slate_items.numpy().astype(np.int64)
+        groups = groups_of(self._tensors, self._later, seen, self.groups).long()
         popular = None if self.past.popularity is None else moment.features(items)
-        own, scales = self.past.of_last(log, groups, self.groups + 1, popular), self._tensors
+        own = self.past.of_last(log, groups.numpy(), self.groups + 1, popular)
         own.slates[-1, self.past.slate_names.index("slate_length")] = np.log(length)
-        own = self._complete(own, torch.from_numpy(items), log.times[-1:].expand(len(items)))
-        of_items = torch.from_numpy(groups[len(groups) - len(items) :])
-        offsets = torch.tensor([0, len(items)])
-        catalogue = catalogue_rows(scales, torch.from_numpy(items))
-        inputs = SlateInputs(*standardised(scales, own), of_items, offsets, *catalogue)
+        known = of_items(self._tensors, self._later, items, self.groups)
+        numbers = torch.arange(len(items))
+        times = log.times[-1:].expand(len(items))
+        own = self._complete(own, numbers, times, tensors=known)
+        inputs = SlateInputs(
+            *standardised(known, own),
+            groups[len(groups) - len(items) :],
+            torch.tensor([0, len(items)]),
+            *catalogue_rows(known, numbers),
+        )
         return SlateCandidates(self.network, inputs, self._tensors["root"], self.can_pass)
 
     def learned(self, dataset: SlateDataset) -> list[dict[str, Any]]:

@@ -23,13 +23,8 @@ from slatewise.features.popularity import (
 from slatewise.features.popularity_index import PopularityIndex
 from slatewise.features.popularity_state import PopularityState
 from slatewise.features.turnover import items_stay
-from slatewise.model.terms.term import (
-    Describe,
-    FeatureTerm,
-    ItemState,
-    Lookup,
-    Ranks,
-)
+from slatewise.model.terms.known import ItemState
+from slatewise.model.terms.term import Describe, FeatureTerm, Lookup, Ranks
 from slatewise.model.terms.typical_sizes import training_sample, typical_sizes
 
 if TYPE_CHECKING:

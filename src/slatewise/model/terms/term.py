@@ -8,7 +8,7 @@ touches only what has a feature at all.
 
 from collections.abc import Callable, Mapping, Sequence
 from inspect import getattr_static
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +23,19 @@ from slatewise.errors import SlatewiseError
 from slatewise.features.popularity_state import CountedEvents
 from slatewise.features.user_history import NO_HISTORY, UserHistory
 from slatewise.model.part import Device, NoSettings, Parameter
+from slatewise.model.terms.known import (
+    NO_FACTS,
+    NOBODY,
+    Facts,
+    ItemColumn,
+    ItemState,
+    ListFeatures,
+    ListMoment,
+)
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from slatewise.model.config import ModelConfig
 
 Floats = npt.NDArray[np.float32]
@@ -45,64 +56,6 @@ _VERBS: Final[Mapping[Ranks, tuple[str, ...]]] = {
 """What a term defines, by how it ranks."""
 _IN_LISTS: Final = ("in_list", "item_state", "at_times", "refresh")
 """What a term defines that acts in lists."""
-
-
-class ItemState(Protocol):
-    """What a term that ranks all items knows of them now; serving keeps it up to date."""
-
-    def count(self, events: CountedEvents) -> None:
-        """Take events into account one after the other, as they are given."""
-
-    def grow(self, num_items: int) -> None:
-        """Make room for `num_items` items; new ones have had no events."""
-
-    def features(self, time: int) -> Floats:
-        """Return the numbers of all items at a time that `FeatureTerm.of_rows` takes: [I, S].
-
-        For most terms these are the features themselves.
-        """
-
-    @property
-    def newest(self) -> int:
-        """The time of the last event, before which the state cannot be asked."""
-
-    @property
-    def arrays(self) -> Mapping[str, npt.NDArray[Any]]:
-        """The arrays of the state, [I, ...] by name; writing to them changes the state."""
-
-
-class ListMoment(NamedTuple):
-    """What a term that acts in lists knows of items at a time."""
-
-    time: int
-    """microseconds since 1970"""
-    features: Callable[[Int64Array], Floats]
-    """Returns what its state said of items [K] then, 0 for items without events: [K, P]."""
-
-
-class ListFeatures(Protocol):
-    """Features that a term that acts in lists gives K candidates for a slate to a user.
-
-    What a position would add is left out.
-    """
-
-    def mean(self, shown: Int64Array) -> Floats:
-        """Return their features where the candidates at `shown` [k] are the slate: [K, P].
-
-        Any other is seen in the slate in place of the last of them.
-        """
-
-    def draws(self, shown: Int64Array, count: int, rng: np.random.Generator) -> Floats:
-        """Return the same in J draws of what the term is uncertain of: [J, K, P]."""
-
-
-class ItemColumn(NamedTuple):
-    """A number that a term adds to every item, with its prior scales."""
-
-    sigma: float
-    """of the flat prior"""
-    kappa: float
-    """of group means and group scales in the hierarchical prior"""
 
 
 class Term(Config):
@@ -215,10 +168,15 @@ class FeatureTerm(Term):
                 f"the term {cls.__name__} acts on clicking nothing and cannot rank items.",
                 "Set `ranks` to 'never'.",
             )
+        if _defines(cls, "arrays") and not _defines(cls, "on_items"):
+            raise SlatewiseError(
+                f"the term {cls.__name__} has arrays and no `on_items`.",
+                f"Define {cls.__name__}.on_items: a night judges it on items of other numbers.",
+            )
         read_off = [name for name, field in cls.model_fields.items() if field.is_required()]
         in_lists = _IN_LISTS if cls.in_lists else ()
         for verb in (*_VERBS[cls.ranks], *in_lists, *(["fit"] if read_off else [])):
-            if getattr_static(cls, verb) is getattr_static(FeatureTerm, verb):
+            if not _defines(cls, verb):
                 acts = "acts in lists" if verb in in_lists else f"ranks '{cls.ranks}'"
                 raise SlatewiseError(
                     f"the term {cls.__name__} {acts} and has no `{verb}`.",
@@ -288,9 +246,7 @@ class FeatureTerm(Term):
         """Whether serving can tell its features of a slate that is about to be shown."""
         if self.acts_on == "items":
             return self.ranks != "never" or self.in_lists
-        return getattr_static(type(self), "before_slate") is not getattr_static(
-            FeatureTerm, "before_slate"
-        )
+        return _defines(type(self), "before_slate")
 
     def before_slate(self, history: UserHistory) -> Floats:
         """Return the features [Q] of the next slate that a user with a history is shown.
@@ -378,6 +334,41 @@ class FeatureTerm(Term):
         """Take over a saved term: its plain values, and its `arrays`."""
         return cls.build(values, where)
 
+    def on_items(
+        self,
+        known: Int64Array,
+        groups: npt.NDArray[np.integer],
+        described: Int64Array = NOBODY,
+        facts: Facts = NO_FACTS,
+    ) -> Self:
+        """Return the term for other items [J], of which item j was `known[j]`, or is new if −1.
+
+        New ones are of `groups` [J], as numbers of the model. Of items at `described` [R],
+        `facts_of` says more. For terms with arrays of items; by default, there are none.
+        """
+        return self
+
+    def facts_of(self, items: Sequence[Mapping[str, object]]) -> tuple[Facts, int]:
+        """Read features of items [R] by column, and count the values that do not fit."""
+        return NO_FACTS, 0
+
+    def with_items(self, groups: npt.NDArray[np.integer], facts: Facts) -> Self:
+        """Return the term with more items behind those it knows: their groups, what is read."""
+        return self
+
+    def refuse_misfits(self, values: Mapping[str, object], *, row: int | None = None) -> None:
+        """Refuse features of an item that are of another kind than the term reads."""
+
+    @property
+    def reads_items(self) -> tuple[str, ...]:
+        """The columns of items that it reads."""
+        return ()
+
+    @property
+    def columns_read(self) -> "pl.DataFrame | None":
+        """What it knows of these for the items that it was fitted to: I rows."""
+        return None
+
     @property
     def notes(self) -> list[str]:
         """What a user should know of how the term was fitted, a sentence each."""
@@ -397,3 +388,8 @@ class FeatureTerm(Term):
                 found += [rows] * max(1, len(showing.clicks))
         empty = self.met(NO_HISTORY, np.empty(0, np.int64))[1]
         return torch.from_numpy(np.concatenate([empty, *found])).to(interactions.clicks.device)
+
+
+def _defines(term: type[FeatureTerm], name: str) -> bool:
+    """Return whether a term has something else than all terms."""
+    return getattr_static(term, name) is not getattr_static(FeatureTerm, name)

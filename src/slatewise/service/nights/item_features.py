@@ -1,65 +1,171 @@
-"""Features of a window's items, as a model that was trained with features reads them.
+"""Features of a window's items: those that the shop gave, else those that the model was fitted to.
 
-An item's features are those that the shop gave to the service. Without any, they are what the model
-itself was trained with, so the items of a first run keep theirs night after night. For all other
-items they are unknown. The encoder stays as it was in that run: a category that it does not know
-counts as `other` if it has that, else as unknown.
+So the items of a first run keep theirs night after night; of all others they are unknown. They
+serve in three ways. The features of the prior (`--item-features`) are encoded as in the run that
+first had them: a category that it does not know counts as `other` if it has that, else as unknown.
+What a network knows of items is that of the version that is judged. And the columns themselves are
+those of the window's dataset, from which tonight's networks learn, new columns and categories too.
+
+Shapes: J items of the window, R that the shop described.
 """
 
-from typing import Final, NamedTuple
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 import torch
 
 from slatewise.data.columns import Columns
-from slatewise.features.item_features import ItemEncoder
-from slatewise.features.item_values import encode_values
+from slatewise.data.dataset import SlateDataset
+from slatewise.data.ragged import Int64Array
+from slatewise.features.item_dates import MISSING, read_dates
+from slatewise.features.item_values import encode_values, is_finite
 from slatewise.model.fitted import SlateModel
 from slatewise.model.item_features import ItemFeatures
+from slatewise.model.terms.known import NOBODY, Facts
 from slatewise.service.nights.window import DESCRIBED, NightData
 
 _PAGE: Final = 5_000
 
 
-class WindowFeatures(NamedTuple):
-    """Features of the items of a window."""
+@dataclass(frozen=True)
+class WindowFeatures:
+    """Features of the items of a window, as a version of a model reads them."""
 
-    features: ItemFeatures
-    misfits: int
+    prior: ItemFeatures | None = None
+    """those that predict vectors, where the model was trained with any"""
+    described: Int64Array = field(default_factory=lambda: NOBODY)
+    """[R] the items that the shop described"""
+    facts: Mapping[str, Facts] | None = None
+    """what terms read of these, by their names"""
+    misfits: int = 0
     """values of another kind than the model knows; they count as unknown"""
 
 
-def window_features(model: SlateModel, data: NightData) -> WindowFeatures | None:
-    """Return the features of the dataset's items by the model's encoder; None if it has none."""
+NO_FEATURES: Final = WindowFeatures()
+
+
+def window_features(model: SlateModel, data: NightData) -> WindowFeatures:
+    """Return what a model reads of the items of a window."""
+    index = {item: number for number, item in enumerate(data.dataset.item_ids.to_list())}
+    prior, misfits = _prior(model, index), 0
+    described, facts = [NOBODY], dict[str, list[Facts]]()
+    for rows, values in _given(data, index):
+        described.append(rows)
+        if prior is not None:
+            encoded, wrong = encode_values(prior.encoder, values)
+            prior.matrix[torch.from_numpy(rows)] = torch.from_numpy(encoded)
+            misfits += wrong
+        for name, term in model.terms.by_name.items():
+            found, wrong = term.facts_of(values)
+            facts.setdefault(name, []).append(found)
+            misfits += wrong
+    joined = {
+        name: {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+        for name, parts in facts.items()
+    }
+    return WindowFeatures(prior, np.concatenate(described), joined, misfits)
+
+
+def _prior(model: SlateModel, index: Mapping[int | str, int]) -> ItemFeatures | None:
+    """Return the features that the model itself has of the items, unknown ones of others."""
     encoder, own = model.item_encoder, model.posterior.item_features
     if encoder is None or own is None:
         return None
-    index = {item: number for number, item in enumerate(data.dataset.item_ids.to_list())}
     matrix = np.repeat(encode_values(encoder, [{}])[0], len(index), axis=0)
     shared = [(index[item], row) for row, item in enumerate(model.item_ids) if item in index]
     into, out_of = np.array(shared, np.int64).reshape(-1, 2).T
     matrix[into] = own.numpy()[out_of]
-    misfits = _fill(matrix, encoder, index, data)
-    return WindowFeatures(ItemFeatures(torch.from_numpy(matrix), encoder), misfits)
+    return ItemFeatures(torch.from_numpy(matrix), encoder)
 
 
-def _fill(
-    matrix: npt.NDArray[np.float32],
-    encoder: ItemEncoder,
-    index: dict[int | str, int],
-    data: NightData,
-) -> int:
-    """Fill in what the shop gave; return how many values did not fit."""
+def described_dataset(model: SlateModel | None, data: NightData) -> SlateDataset:
+    """Return the window's dataset with all columns of items that are known.
+
+    Those that the shop gave, and of items that it did not describe those of the model's networks.
+    """
+    dataset = data.dataset
+    ids = dataset.item_ids.to_list()
+    columns = {} if model is None else _of_networks(model, ids)
+    rows, given = [NOBODY], defaultdict[str, list[object]](list)
+    index = {item: number for number, item in enumerate(ids)}
+    for some, values in _given(data, index):
+        before = sum(map(len, rows))
+        rows.append(some)
+        for name in {name for features in values for name in features} | columns.keys():
+            known = given[name]
+            known += [None] * (before - len(known))
+            known += [features.get(name) for features in values]
+    described = np.concatenate(rows)
+    for name in given.keys() - {Columns.ITEM, Columns.GROUP}:
+        known = given[name] + [None] * (len(described) - len(given[name]))
+        column = _typed(name, known, columns.get(name))
+        if name not in columns:
+            columns[name] = pl.Series(name, [None], column.dtype).new_from_index(0, len(ids))
+        columns[name] = columns[name].scatter(described, column)
+    return dataset.with_items([columns[name] for name in sorted(columns)])
+
+
+def _given(
+    data: NightData, index: Mapping[int | str, int]
+) -> Iterator[tuple[Int64Array, list[Mapping[str, Any]]]]:
+    """Read page by page which items the shop described, and their features."""
     given = pl.read_parquet(data.window.described)
     given = given.filter(pl.col(Columns.ITEM).is_in(list(index)))
-    misfits = 0
     for page in given.iter_slices(_PAGE):
         numbers = page[DESCRIBED].to_list()
         found = data.store.item_features(numbers)
-        values = [found.get(number, {}) for number in numbers]
         rows = [index[item] for item in page[Columns.ITEM].to_list()]
-        matrix[rows], wrong = encode_values(encoder, values)
-        misfits += wrong
-    return misfits
+        yield np.array(rows, np.int64), [found.get(number, {}) for number in numbers]
+
+
+def _of_networks(model: SlateModel, ids: Sequence[int | str]) -> dict[str, pl.Series]:
+    """Return what the networks of a model know of items [J]: a column each."""
+    index = {item: number for number, item in enumerate(model.item_ids)}
+    rows = pl.Series([index.get(item) for item in ids], dtype=pl.UInt32)
+    found: dict[str, pl.Series] = {}
+    for term in model.terms.by_name.values():
+        if (known := term.columns_read) is not None:
+            found |= {name: known[name].gather(rows) for name in known.columns if name not in found}
+    return found
+
+
+def _typed(name: str, values: Sequence[object], known: pl.Series | None) -> pl.Series:
+    """Return values as a column of the type that is known, or of the one that they suggest."""
+    dtype = _suggested(values) if known is None else known.dtype
+    if isinstance(dtype, pl.Datetime):
+        times = pl.Series(name, read_dates(values)[0])
+        return times.set(times == MISSING, None).cast(dtype)
+    fitting = [_fitting(value, dtype) for value in values]
+    if dtype == pl.List(pl.Float64):
+        before = [] if known is None else known.drop_nulls().head(1).to_list()
+        length = len(next(iter([*before, *(one for one in fitting if one is not None)]), []))
+        fitting = [one if one is not None and len(one) == length else None for one in fitting]
+    return pl.Series(name, fitting, dtype)
+
+
+def _suggested(values: Sequence[object]) -> pl.DataType:
+    lists = [value for value in values if isinstance(value, list)]
+    if lists:
+        texts = any(isinstance(part, str) for value in lists for part in value)
+        return pl.List(pl.String if texts else pl.Float64)
+    known = [value for value in values if value is not None]
+    if any(isinstance(value, str | bool) for value in known):
+        return pl.String()
+    return pl.Int64() if all(isinstance(value, int) for value in known) else pl.Float64()
+
+
+def _fitting(value: Any, dtype: pl.DataType) -> Any:
+    """Return a value as one of a type, None where it is none."""
+    if isinstance(value, list) != isinstance(dtype, pl.List):
+        return None
+    if dtype == pl.List(pl.String):
+        return [str(part) for part in value]
+    if dtype == pl.List(pl.Float64):
+        return [float(part) for part in value] if all(map(is_finite, value)) else None
+    if dtype == pl.String and value is not None:
+        return str(value).lower() if isinstance(value, bool) else str(value)
+    return (float(value) if dtype == pl.Float64 else int(value)) if is_finite(value) else None

@@ -16,7 +16,12 @@ from safetensors import SafetensorError
 from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
 from slatewise.model.fitted import SlateModel
-from slatewise.service.nights.item_features import WindowFeatures, window_features
+from slatewise.service.nights.item_features import (
+    NO_FEATURES,
+    WindowFeatures,
+    described_dataset,
+    window_features,
+)
 from slatewise.service.nights.judgement import (
     Decision,
     Score,
@@ -73,8 +78,8 @@ class Rival:
     version: Version
     score: Score | None
     """None where there was too little to judge by"""
-    features: WindowFeatures | None
-    """features of the window's items, where the model was trained with features"""
+    features: WindowFeatures
+    """what it reads of the window's items"""
 
 
 def retrain(
@@ -210,7 +215,8 @@ def _require_slates(task: Task, night: Night) -> None:
 
 def _split(task: Task, night: Night, versions: list[Version]) -> WindowSplit:
     until = versions[0].until if versions else None
-    parts = split_window(task.data.dataset, task.data.now, until, task.seed)
+    dataset = described_dataset(versions[0].model if versions else None, task.data)
+    parts = split_window(dataset, task.data.now, until, task.seed)
     if not parts.learned or not parts.ending:
         raise NotEnoughError("too few users are there to learn from and to end training by")
     night.parts = {
@@ -224,8 +230,7 @@ def _judge(task: Task, version: Version, parts: WindowSplit, judged: bool) -> Ri
     if not judged:
         return Rival(version, None, found)
     task.progress(f"judging version {version.name}", 0, None)
-    features = None if found is None else found.features
-    transferred = transfer(version.model, parts.judging, features)
+    transferred = transfer(version.model, parts.judging, found)
     return Rival(version, score(transferred, parts.judging, task.seed), found)
 
 
@@ -282,19 +287,19 @@ def _train(
     """Fit to the window without its newest day, from where the rival ended if that can be."""
     served = None if rival is None else rival.version
     start = None if task.fresh else served
-    found = None if rival is None else rival.features
+    found = NO_FEATURES if rival is None else rival.features
     recipe = recipe_of(
         task.spec,
         dataset,
         served,
-        None if found is None else found.features,
+        found.prior,
         fresh=task.fresh,
         seed=task.seed,
         progress=task.progress,
     )
     night.model_from = recipe.origin
     night.notes += recipe.notes
-    if found is not None and found.misfits:
+    if found.misfits:
         misfits = f"{found.misfits:,} features of items are of another kind than in training"
         night.notes.append(f"{misfits}: they count as unknown.")
     fitted = None

@@ -5,15 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
 from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
-from slatewise.model.item_features import ItemFeatures
 from slatewise.model.posterior import Posterior
 from slatewise.selection import SELECTION
+from slatewise.service.nights.item_features import NO_FEATURES, WindowFeatures
 from slatewise.service.serving.learned import LearnedItems
 from slatewise.service.serving.models import Models
 from slatewise.training import runs
@@ -121,7 +122,7 @@ def best_version(models: Models, versions: list[Version], since: int) -> Version
 
 
 def transfer(
-    model: SlateModel, dataset: SlateDataset, features: ItemFeatures | None = None
+    model: SlateModel, dataset: SlateDataset, features: WindowFeatures = NO_FEATURES
 ) -> SlateModel:
     """Return the model on the items of a dataset, with nothing learned from its interactions.
 
@@ -134,17 +135,29 @@ def transfer(
     absent = [name for name in model.config.evidence if name not in dataset.source_names]
     sources = [*dataset.source_names, *absent]
     generator = torch.Generator().manual_seed(0)
-    matrix = None if features is None else features.matrix
+    prior = features.prior
+    matrix = None if prior is None else prior.matrix
     posterior = Posterior(
         model.config, groups, dataset.group_names, longest, generator, sources, matrix
     )
     take_over(posterior, model, dataset)
+    index = {item: number for number, item in enumerate(model.item_ids)}
+    known = np.array([index.get(item, -1) for item in dataset.item_ids.to_list()], np.int64)
     return SlateModel(
         posterior,
         dataset.item_ids.to_list(),
         dataset.group_names,
         sources,
         torch.zeros(len(groups)),
-        terms=model.terms,
-        item_encoder=None if features is None else features.encoder,
+        terms=model.terms.on_items(
+            known, _groups_as_known(dataset, model), features.described, features.facts
+        ),
+        item_encoder=None if prior is None else prior.encoder,
     )
+
+
+def _groups_as_known(dataset: SlateDataset, model: SlateModel) -> npt.NDArray[np.int64]:
+    """Return the group of each item of a dataset as a number of the model, of new ones the next."""
+    numbers = {name: number for number, name in enumerate(model.group_names)}
+    known = [numbers.get(name, len(numbers)) for name in dataset.group_names]
+    return np.array(known, np.int64)[dataset.item_groups]

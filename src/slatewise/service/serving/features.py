@@ -11,11 +11,9 @@ from typing import Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from slatewise.features.item_features import ItemEncoder
-from slatewise.features.item_values import encode_values, refuse_misfits
 from slatewise.service.store.features import Features
 from slatewise.slates.catalogue import Predict
-from slatewise.slates.predictive import FeaturePrediction, Predictive
+from slatewise.slates.item_reader import Described, ItemReader, joined
 
 Ints = npt.NDArray[np.int64]
 
@@ -31,29 +29,28 @@ class FeatureSource(Protocol):
 
 
 class FeatureReader:
-    """Reads features of items for one version of a model that was trained with some."""
+    """Reads features of items for one version of a model."""
 
-    def __init__(self, version: str, predictive: Predictive, encoder: ItemEncoder) -> None:
-        self._version, self._predictive, self._encoder = version, predictive, encoder
+    def __init__(self, version: str, reader: ItemReader) -> None:
+        self._version, self._reader = version, reader
 
     def read(self, store: FeatureSource, numbers: Ints) -> Predict:
-        """Read the features of changes [N]; return what predicts by their numbers, 0 for none."""
+        """Read the features of changes [N]; return what says it by their numbers, 0 for none."""
         wanted = np.unique(numbers[numbers > 0])
-        parts = [self._predictive.unknown]
+        parts = [self._reader.unknown]
         for start in range(0, len(wanted), _PAGE):
             parts.append(self._page(store, wanted[start : start + _PAGE].tolist()))
-        predicted = FeaturePrediction(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+        described = joined(parts)
         known = np.concatenate([np.zeros(1, np.int64), wanted])
-        return lambda asked: predicted.of(np.searchsorted(known, asked))
+        return lambda asked: described.of(np.searchsorted(known, asked))
 
     def refuse_misfits(self, features: Features) -> None:
-        """Refuse features that the model knows and that are of another kind."""
-        refuse_misfits(self._encoder, features)
+        """Refuse features that the model reads and that are of another kind."""
+        self._reader.refuse_misfits(features)
 
-    def _page(self, store: FeatureSource, numbers: list[int]) -> FeaturePrediction:
+    def _page(self, store: FeatureSource, numbers: list[int]) -> Described:
         found = store.item_features(numbers)
-        items = [found.get(number, {}) for number in numbers]
-        encoded, misfits = encode_values(self._encoder, items)
+        described, misfits = self._reader.read([found.get(number, {}) for number in numbers])
         if misfits:
             _log.warning(
                 "%s features of items are of another kind than in version %s of the model: "
@@ -61,4 +58,4 @@ class FeatureReader:
                 f"{misfits:,}",
                 self._version,
             )
-        return self._predictive.from_features(encoded)
+        return described

@@ -22,7 +22,8 @@ from slatewise.features.popularity_state import CountedEvents
 from slatewise.features.showings import seen_in_slate
 from slatewise.files import atomic_file
 from slatewise.model.terms import FittedTerms
-from slatewise.model.terms.term import FeatureTerm, ItemState
+from slatewise.model.terms.known import ItemState
+from slatewise.model.terms.term import FeatureTerm
 from slatewise.service.serving.items import ItemLog
 from slatewise.service.store.records import Answer, positions
 

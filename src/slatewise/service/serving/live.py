@@ -4,6 +4,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, TypeVar
 
@@ -24,10 +25,11 @@ from slatewise.service.serving.prior import prior_items, prior_model, prior_vers
 from slatewise.service.serving.request import Request
 from slatewise.service.serving.users import UserLookup
 from slatewise.service.store.features import Features
+from slatewise.slates.additions import RankingTerms
 from slatewise.slates.catalogue import Catalogue, Ints, NewItems, NewRows
 from slatewise.slates.exact import ExactRanker
+from slatewise.slates.item_reader import Described, ItemReader
 from slatewise.slates.maker import SlateMaker
-from slatewise.slates.predictive import FeaturePrediction, Predictive
 from slatewise.slates.ranked import RankedItems
 from slatewise.slates.slate import Slate
 from slatewise.slates.strategies import Strategy
@@ -74,9 +76,8 @@ class Live:
         model: SlateModel,
         table: ItemTable,
         log: ItemLog,
-        new_items: NewItems,
+        beliefs: Callable[[RankingTerms], NewItems],
         run: Path | None = None,
-        features: FeatureReader | None = None,
         base: int = 0,
         digest: str = "",
         learning: str | None = None,
@@ -94,11 +95,14 @@ class Live:
         """the number of the last change of items that is taken into account"""
         self.table = table
         ids = map(str, model.item_ids)
-        self.catalogue = Catalogue(table, ids, model.group_names, new_items, log.items, shown=False)
         self.ranker = ExactRanker(model.posterior, table, model.terms)
+        new_items = beliefs(self.ranker.terms)
+        self.catalogue = Catalogue(table, ids, model.group_names, new_items, log.items, shown=False)
         self.maker = SlateMaker(self.ranker, self.catalogue)
         self.maker.relevance  # noqa: B018 (made now, so that no request waits for it)
-        self._log, self._features, self._run = log, features, run
+        self._log, self._run, self._features = log, run, None
+        if isinstance(new_items, ItemReader) and new_items.columns:
+            self._features = FeatureReader(version, new_items)
         self._sources = {name: number for number, name in enumerate(model.source_names)}
         self._numbers = np.empty(0, np.int64)  # of the log's sources, as far as they were met
         self.states = ItemStates.of(model.terms, log, run)
@@ -129,13 +133,8 @@ class Live:
             base = begin_catalogue(run, log.number)
         if until is not None and until < base:  # made before versions had a base
             base = 0
-        predictive, digest = Predictive(model), runs.content_digest(run)
-        features = None
-        if predictive.encoder is not None:
-            features = FeatureReader(version, predictive, predictive.encoder)
-        live = cls(
-            *(name, version, model, table, log, predictive, run, features, base, digest, learning)
-        )
+        beliefs, digest = partial(ItemReader, model), runs.content_digest(run)
+        live = cls(name, version, model, table, log, beliefs, run, base, digest, learning)
         _forget_items(model)
         return live
 
@@ -146,10 +145,10 @@ class Live:
         version, known = prior_version(config), model.config
         table = table_of(model)
 
-        def new_items(groups: Ints, _: FeaturePrediction | None) -> NewRows:
+        def new_items(groups: Ints, _: Described | None) -> NewRows:
             return prior_items(known, len(groups))
 
-        live = cls(name, version, model, table, log, new_items)
+        live = cls(name, version, model, table, log, lambda terms: new_items)
         live.untrained = waiting(config)
         return live
 
