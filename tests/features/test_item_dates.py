@@ -6,7 +6,16 @@ import numpy as np
 import polars as pl
 import pytest
 
-from slatewise.features.item_dates import MISSING, ages, date_columns, known_ages, usual_ages
+from slatewise.errors import InputError
+from slatewise.features.item_dates import (
+    MISSING,
+    ages,
+    date_columns,
+    known_ages,
+    read_dates,
+    require_date,
+    usual_ages,
+)
 
 NOON = datetime(2024, 5, 17, 12)
 NOON_US = int(NOON.replace(tzinfo=UTC).timestamp()) * 1_000_000
@@ -90,3 +99,31 @@ def test_dates_that_lie_ahead_are_refused() -> None:
     means, reasons = usual_ages(dates, items, times + 6 * HOUR)
     assert means == {"made": pytest.approx(np.log(12)), "ends": pytest.approx(np.log(2))}
     assert reasons == {}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        NOON,
+        NOON.replace(tzinfo=timezone(timedelta(hours=2))) + timedelta(hours=2),
+        "2024-05-17T12:00:00Z",
+        " 2024-05-17 12:00 ",
+        NOON_US // 1_000_000,
+        float(NOON_US // 1_000),
+        str(NOON_US),
+    ],
+)
+def test_a_date_of_one_item_is_read_as_a_column_of_them_is(value: object) -> None:
+    found, wrong = read_dates([value, None])
+    assert found.tolist() == [NOON_US, MISSING]
+    assert not wrong
+    require_date(value, "made")
+
+
+@pytest.mark.parametrize("value", ["soon", 3, 1.5, float("nan"), True, ["2024-05-17"], 10**30, ""])
+def test_what_is_no_date_is_unknown_or_refused(value: object) -> None:
+    found, wrong = read_dates([value, date(2024, 5, 17)])
+    assert found.tolist() == [MISSING, NOON_US - 12 * HOUR]
+    assert wrong == 1
+    with pytest.raises(InputError, match=r"column 'made': .* is no date"):
+        require_date(value, "made")

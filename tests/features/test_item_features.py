@@ -12,6 +12,7 @@ from slatewise.data.preparation import prepare
 from slatewise.errors import InputError
 from slatewise.features import ItemEncoder, read_item_columns
 from slatewise.features.item_columns import Kind
+from slatewise.features.item_features import OTHER
 
 KINDS: dict[str, Kind] = {"price": "number", "brand": "category", "text": "embedding"}
 
@@ -169,3 +170,28 @@ def test_an_embedding_of_another_length_is_refused_later() -> None:
 def test_a_list_is_no_category() -> None:
     with pytest.raises(InputError, match="not a category"):
         ItemEncoder.fit(pl.DataFrame({"tags": [["a", "b"]]}), {"tags": "category"})
+
+
+def test_what_was_encoded_can_be_told_again() -> None:
+    columns = table().with_columns(
+        tags=pl.Series([["new"], ["red", "new"], [], None], dtype=pl.List(pl.String)),
+        rare=pl.Series(["x", "x", "y", "z"]),
+    )
+    kinds: dict[str, Kind] = {**KINDS, "tags": "tags", "rare": "category"}
+    encoder = ItemEncoder.fit(columns, kinds, most_categories=2)
+    found = encoder.decode(encoder.encode(columns))
+    assert found["price"].to_list() == pytest.approx(columns["price"].to_list(), nan_ok=True)
+    assert found["brand"].to_list() == columns["brand"].to_list()
+    for vector, wanted in zip(found["text"], columns["text"], strict=True):
+        assert (vector is None) == (wanted is None)
+        assert wanted is None or vector.to_list() == pytest.approx(wanted.to_list(), abs=1e-5)
+    assert [None if one is None else sorted(one) for one in found["tags"].to_list()] == [
+        ["new"],
+        ["new", "red"],
+        [],
+        None,
+    ]
+    assert found["rare"].to_list() == ["x", "x", "y", OTHER]
+    again = ItemEncoder.fit(found, {**KINDS, "tags": "tags"}, most_categories=2)
+    wanted = encoder.encode(columns)[:, : len(again.names)]
+    np.testing.assert_allclose(again.encode(found), wanted, atol=1e-6)

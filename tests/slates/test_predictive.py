@@ -18,6 +18,7 @@ from slatewise.model.posterior import Posterior
 from slatewise.slates import Recommender
 from slatewise.slates.predictive import Floats, _product
 from slatewise.training import save
+from tests.contract.world import ITEMS, model_of, small_log
 
 GROUPS, D = ["red", "green"], 3
 TABLE = pl.DataFrame(
@@ -166,3 +167,19 @@ def test_a_model_without_features_refuses_them(model: SlateModel) -> None:
     with pytest.raises(SlatewiseError, match="trained without features") as refusal:
         Recommender(model).add_items(["new"], ["red"], {"price": [3.0]})
     assert "--item-features" in refusal.value.remedy
+
+
+def test_columns_of_a_network_are_asked_for_too(tmp_path: Path) -> None:
+    config = ModelConfig(terms=("network",), network_units=4, network_members=1, dimensions=2)
+    recommender = Recommender(model_of(config, small_log(tmp_path)))
+    assert recommender.item_columns == ["price", "brand", "made"]
+    given: dict[str, list[Any]] = {"price": [3.0], "brand": ["b1"], "made": ["2023-11-14"]}
+    for wrong, problem in (
+        ({"made": ["soon"]}, "row 1, column 'made': 'soon' is no date"),
+        ({"size": [1]}, "no feature 'size'"),
+    ):
+        with pytest.raises(SlatewiseError, match=problem):
+            recommender.add_items(["new"], ["a"], given | wrong)
+    recommender.add_items(["new"], ["a"], given)
+    recommender.add_items(["silent"], ["a"])
+    assert len(recommender.items) == ITEMS + 2

@@ -106,3 +106,22 @@ def test_it_is_for_logs_with_hours_many_interactions_and_items_that_come_and_go(
     assert first_stage_of(ModelConfig(), dataset) == ([], {"item_network": "items stay on offer"})
     monkeypatch.setattr("slatewise.model.terms.item_network.items_stay", lambda dataset: False)
     assert first_stage_of(ModelConfig(), dataset) == (["item_network"], {})
+
+
+def test_what_the_shop_says_of_a_later_item_counts(
+    term: ItemNetworkTerm, dataset: SlateDataset
+) -> None:
+    rest, group = np.arange(ITEMS - 1), dataset.item_groups[-1:]
+    term = term.on_items(np.arange(ITEMS), dataset.item_groups)
+    weight = term._tensors["net.of_item.weight"]  # its few epochs taught it nothing of columns
+    seeded = torch.Generator().manual_seed(3)
+    term._tensors["net.of_item.weight"] = torch.randn(weight.shape, generator=seeded)
+    term._network = None
+    less = term.on_items(rest, dataset.item_groups[:-1])
+    (row,) = dataset.items.tail(1).rows(named=True)
+    known, last = np.ones((1, len(term.popularity.names)), np.float32), np.array([ITEMS - 1])
+    wanted = term.of_rows(known, last, group)
+    told = less.with_items(group, less.facts_of([row])[0])
+    np.testing.assert_allclose(told.of_rows(known, last, group), wanted, atol=1e-5)
+    silent = less.with_items(group, {})
+    assert np.abs(silent.of_rows(known, last, group) - wanted).max() > 1e-3

@@ -1,6 +1,7 @@
 """Nights of a model that was trained with features of items."""
 
 from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,15 @@ import pytest
 import torch
 
 from slatewise.features.item_features import ItemEncoder
+from slatewise.features.past import PastFeatures
 from slatewise.model.fitted import SlateModel
 from slatewise.model.item_features import ItemFeatures
+from slatewise.model.terms import FittedTerms
+from slatewise.model.terms.network import NetworkTerm
 from slatewise.selection import Selection
 from slatewise.service.http.startup import begin_with
 from slatewise.service.nights import recipe
-from slatewise.service.nights.item_features import window_features
+from slatewise.service.nights.item_features import described_dataset, window_features
 from slatewise.service.nights.versions import transfer
 from slatewise.service.nights.window import NightData
 from slatewise.service.serving.models import Models
@@ -180,3 +184,75 @@ def test_a_service_that_chooses_terms_has_features_only_if_they_are_chosen(
     assert len(asked) == 2
     assert loaded(directory).item_encoder is None
     store.close()
+
+
+def test_the_log_of_a_night_has_all_columns_of_items_that_are_known(
+    first: SlateModel, tmp_path: Path
+) -> None:
+    chair, lamp, stove, *others = ITEMS
+    shop = [
+        replace(chair, described=4),
+        replace(lamp, described=5),
+        replace(stove, described=6),
+        Item("new", "lamps", described=7),
+        *others,
+    ]
+    told: dict[int, dict[str, Any]] = {
+        4: {"price": 99, "made": "2024-01-01T06:00:00Z", "colour": "red", "image": [1, 2]},
+        5: {"price": "dear", "made": "soon", "colour": True, "image": [1], "tags": ["a"]},
+        6: {},
+        7: {"brand": "b9", "made": 1_704_067_200, "image": [3.5, "x"], "tags": ["a", 7]},
+    }
+    data = night_data(tmp_path / "log", Shelf(VISITS, shop, told))
+    count = len(first.item_ids)
+    table = pl.DataFrame(
+        {"price": np.arange(count, dtype=float), "brand": [f"b{n % 3}" for n in range(count)]}
+    )
+    encoder = ItemEncoder.fit(table, KINDS)  # type: ignore[arg-type]
+    network = NetworkTerm(
+        past=PastFeatures(popularity=None, rates=(0.5,), rate=0.5),
+        can_pass=True,
+        groups=3,
+        units=2,
+        validation=(0.0, 0.0),
+        encoder=encoder,
+        dates=("made",),
+    )
+    values = torch.from_numpy(encoder.encode(table))
+    network._tensors.update(
+        item_columns=torch.cat([values, values.mean(0, keepdim=True)]),
+        item_dates=torch.full((1, count), START),
+        item_groups=torch.zeros(count, dtype=torch.int32),
+    )
+    served = replace(first, terms=FittedTerms({"network": network}))
+    found = described_dataset(served, data).items
+    rows = {row["item_id"]: row for row in found.rows(named=True)}
+    day = datetime(2024, 1, 1)
+    assert rows[chair.item_id] | {"item_id": 0, "group": 0} == {
+        "item_id": 0,
+        "group": 0,
+        "price": 99.0,
+        "brand": None,
+        "made": day + timedelta(hours=6),
+        "colour": "red",
+        "image": [1.0, 2.0],
+        "tags": None,
+    }
+    lamps = rows[lamp.item_id]
+    assert [lamps[name] for name in ("price", "made", "colour", "image", "tags")] == [
+        *(None, None, "true", None),
+        ["a"],
+    ]
+    assert set(rows[stove.item_id].values()) == {stove.item_id, stove.group, None}
+    new = rows["new"]
+    assert (new["brand"], new["made"], new["image"], new["tags"]) == ("b9", day, None, ["a", "7"])
+    for item in others:
+        at = first.number_of(item.item_id)
+        kept = rows[item.item_id]
+        assert (kept["price"], kept["brand"]) == (pytest.approx(at, abs=1e-5), f"b{at % 3}")
+        assert (kept["made"], kept["colour"]) == (day, None)
+    # Without a model that serves, what the shop gave is all there is.
+    alone = described_dataset(None, data).items
+    told_of = ["brand", "colour", "image", "made", "price", "tags"]
+    assert alone.columns == ["item_id", "group", *told_of]
+    assert data.dataset.items.columns == ["item_id", "group"]

@@ -15,6 +15,7 @@ from slatewise.errors import SlatewiseError
 from slatewise.evaluation import Estimate
 from slatewise.service.nights import night as night_module
 from slatewise.service.nights import retrain, window
+from slatewise.service.nights.item_features import NO_FEATURES
 from slatewise.service.nights.judgement import Score
 from slatewise.service.nights.night import Rival
 from slatewise.service.nights.report import REPORTS
@@ -149,7 +150,7 @@ def test_small_losses_are_borne_and_their_sum_over_nights_is_refused(
         return Score(found, found)
 
     def judge(_: object, version: Version, *__: object) -> Rival:
-        return Rival(version, level(int(version.name)), None)
+        return Rival(version, level(int(version.name)), NO_FEATURES)
 
     monkeypatch.setattr(night_module, "_judge", judge)
     monkeypatch.setattr(night_module, "score", lambda *_: level(2))

@@ -6,11 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from slatewise.errors import SlatewiseError
+from slatewise.features.item_dates import MISSING
+from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
+from slatewise.model.terms.network import NetworkTerm
 from slatewise.service.serving import Replayer, Request, Service
 from slatewise.service.serving import features as reading
 from slatewise.service.serving.features import FeatureReader
@@ -23,6 +27,7 @@ from slatewise.slates.catalogue import Catalogue
 from slatewise.slates.exact import ExactRanker
 from slatewise.slates.item_reader import ItemReader
 from slatewise.slates.tables import table_of
+from tests.contract.world import ITEMS, model_of, small_log
 from tests.service.serving.test_items import Shop
 from tests.service.serving.world import (
     COLD,
@@ -264,3 +269,28 @@ def test_slates_can_be_made_again_whatever_features_were_told_since(
         assert logged is not None
         assert tuple(replayer.slate(logged).items) == record.items
     assert any(item.startswith("n") for record in records for item in record.items)
+
+
+def test_a_network_knows_what_the_shop_says_of_a_new_item(tmp_path: Path) -> None:
+    config = ModelConfig(terms=("network",), network_units=4, network_members=1, dimensions=2)
+    dataset = small_log(tmp_path)
+    service = a_service(tmp_path / "service", model_of(config, dataset), GREEDY)
+    told = {"price": 9, "brand": "b2", "made": "2023-11-14T22:13:20Z", "weight": "no matter"}
+    put(service, "new", group="b", features=told)
+    put(service, "silent", group="c")
+    put(service, "new", group="b", features={"price": 1.5, "brand": "b1"})
+    live = service.live("main")
+    network = live.ranker.terms._in_lists["network"]
+    assert isinstance(network, NetworkTerm)
+    assert live.catalogue.known(["new", "silent"])[0].tolist() == [ITEMS + 2, ITEMS + 1]
+    assert network._later["item_groups"].tolist() == [1, 2, 1]
+    assert network._later["item_dates"].tolist() == [[1_700_000_000_000_000], [MISSING], [MISSING]]
+    columns, brands = network._later["item_columns"], [f"brand = b{n}" for n in range(3)]
+    assert network.encoder is not None
+    at = [network.encoder.names.index(name) for name in brands]
+    assert columns[:, at].argmax(1).tolist()[::2] == [2, 1]
+    assert torch.equal(columns[1], network._tensors["item_columns"][-1])
+    assert columns[0, 0] > columns[2, 0] > columns[1, 0]  # by price; the mean is about 0
+    for wrong in ({"made": "soon"}, {"price": "dear"}):
+        with pytest.raises(SlatewiseError, match=f"column '{next(iter(wrong))}'"):
+            live.refuse_misfits(wrong)

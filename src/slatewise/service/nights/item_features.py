@@ -100,12 +100,14 @@ def described_dataset(model: SlateModel | None, data: NightData) -> SlateDataset
             known += [None] * (before - len(known))
             known += [features.get(name) for features in values]
     described = np.concatenate(rows)
+    places = np.arange(len(ids))
+    places[described] = len(ids) + np.arange(len(described))
     for name in given.keys() - {Columns.ITEM, Columns.GROUP}:
         known = given[name] + [None] * (len(described) - len(given[name]))
         column = _typed(name, known, columns.get(name))
         if name not in columns:
             columns[name] = pl.Series(name, [None], column.dtype).new_from_index(0, len(ids))
-        columns[name] = columns[name].scatter(described, column)
+        columns[name] = columns[name].append(column).gather(places)
     return dataset.with_items([columns[name] for name in sorted(columns)])
 
 
@@ -148,14 +150,19 @@ def _typed(name: str, values: Sequence[object], known: pl.Series | None) -> pl.S
 
 
 def _suggested(values: Sequence[object]) -> pl.DataType:
-    lists = [value for value in values if isinstance(value, list)]
-    if lists:
-        texts = any(isinstance(part, str) for value in lists for part in value)
-        return pl.List(pl.String if texts else pl.Float64)
+    """Return the type of most values."""
     known = [value for value in values if value is not None]
-    if any(isinstance(value, str | bool) for value in known):
+    lists = [value for value in known if isinstance(value, list)]
+    if len(lists) * 2 > len(known):
+        parts = [part for value in lists for part in value]
+        return pl.List(pl.String if _are_texts(parts) else pl.Float64)
+    if _are_texts(known):
         return pl.String()
     return pl.Int64() if all(isinstance(value, int) for value in known) else pl.Float64()
+
+
+def _are_texts(values: Sequence[object]) -> bool:
+    return sum(isinstance(value, str | bool) for value in values) * 2 > len(values)
 
 
 def _fitting(value: Any, dtype: pl.DataType) -> Any:
@@ -168,4 +175,5 @@ def _fitting(value: Any, dtype: pl.DataType) -> Any:
         return [float(part) for part in value] if all(map(is_finite, value)) else None
     if dtype == pl.String and value is not None:
         return str(value).lower() if isinstance(value, bool) else str(value)
-    return (float(value) if dtype == pl.Float64 else int(value)) if is_finite(value) else None
+    fits = is_finite(value) and (dtype == pl.Float64 or abs(value) < 1 << 63)
+    return (float(value) if dtype == pl.Float64 else int(value)) if fits else None
