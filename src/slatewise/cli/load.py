@@ -103,4 +103,6 @@ def show_load(report: "LoadReport") -> None:
     if report.slates.erased:
         account.add_row("  of erased users", f"{report.slates.erased:,}", "not kept")
     account.add_row("items added", f"{report.items:,}")
+    for name, why in report.skipped.items():
+        account.add_row(f"  without '{name}'", "", why)
     console.print(account)

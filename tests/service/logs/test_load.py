@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -180,6 +181,40 @@ def test_items_that_the_store_knows_stay_as_they_are(tmp_path: Path, store: Stor
     item = store.item("a01")
     assert item is not None
     assert (item.group, item.state) == ("grey", ItemState.REMOVED)
+
+
+def test_columns_of_new_items_come_along_as_their_features(tmp_path: Path, store: Store) -> None:
+    log = write(tmp_path / "log")
+    table = pl.read_parquet(log / "items.parquet").with_columns(
+        price=pl.Series([2.5, None] * 30),
+        brand=pl.Series(["ash", "oak", "ash"] * 20),
+        image=pl.Series([[0.5, 1.0]] * 60),
+        tags=pl.Series([["new"], ["new", "red"], []] * 20),
+        made=pl.Series([datetime(2023, 12, 24, 18), None] * 30),
+        title=pl.Series([f"chair number {number}" for number in range(60)]),
+        ref=pl.Series([f"r-{number}" for number in range(60)]),
+        size=pl.Series([{"w": 1}] * 60),
+    )
+    table.write_parquet(log / "items.parquet")
+    store.put_items([("a01", "grey", ItemState.SHOWN)])
+    report = load_log(log, tmp_path, store, items=log)
+    assert report.items == len(ITEMS) - 1
+    assert list(report.skipped) == ["size"]
+    known = {item.item_id: item.described for page in store.all_items() for item in page}
+    assert not known["a01"]
+    first, third = (store.item_features([known[item]])[known[item]] for item in ("a00", "a03"))
+    assert first == {
+        "price": 2.5,
+        "brand": "ash",
+        "image": [0.5, 1.0],
+        "tags": ["new"],
+        "made": "2023-12-24T18:00:00.000000Z",
+        "title": "chair number 0",
+        "ref": "r-0",
+    }
+    assert third["brand"] == "ash"
+    assert "price" not in third
+    assert "made" not in third
 
 
 def test_without_a_table_no_item_is_added(tmp_path: Path, store: Store) -> None:

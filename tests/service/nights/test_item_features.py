@@ -1,7 +1,7 @@
 """Nights of a model that was trained with features of items."""
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +14,23 @@ from slatewise.features.item_features import ItemEncoder
 from slatewise.features.past import PastFeatures
 from slatewise.model.fitted import SlateModel
 from slatewise.model.item_features import ItemFeatures
+from slatewise.model.network import fitting
 from slatewise.model.terms import FittedTerms
+from slatewise.model.terms import network as network_term
 from slatewise.model.terms.network import NetworkTerm
 from slatewise.selection import Selection
 from slatewise.service.http.startup import begin_with
-from slatewise.service.nights import recipe
+from slatewise.service.logs import load_dataset
+from slatewise.service.nights import recipe, retrain
 from slatewise.service.nights.item_features import described_dataset, window_features
 from slatewise.service.nights.versions import transfer
 from slatewise.service.nights.window import NightData
 from slatewise.service.serving.models import Models
+from slatewise.service.settings import ServiceConfig
 from slatewise.service.store import Store
 from slatewise.service.store.records import Item, ItemState
 from slatewise.training import TrainingConfig, fit, save
+from tests.contract.world import small_log
 from tests.service.nights.test_recipe import choosing
 from tests.service.nights.world import (
     DAY,
@@ -256,3 +261,33 @@ def test_the_log_of_a_night_has_all_columns_of_items_that_are_known(
     told_of = ["brand", "colour", "image", "made", "price", "tags"]
     assert alone.columns == ["item_id", "group", *told_of]
     assert data.dataset.items.columns == ["item_id", "group"]
+
+
+def test_a_network_reads_the_columns_of_a_loaded_log_night_after_night(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(network_term, "LEAST", 50)
+    monkeypatch.setattr(fitting, "EPOCHS", 1)
+    log, directory = small_log(tmp_path), tmp_path / "service"
+    model = {"terms": ["network"], "network_units": 4, "network_members": 1, "dimensions": 2}
+    spec = {"model": model, "training": {"max_epochs": 1}}
+    rules = {"promote": "always", "min_slates": 50}
+    config = ServiceConfig.build({"models": {"main": spec}, "retraining": rules}, "the test")
+    directory.mkdir()
+    store = Store.open(config.store_url(directory))
+    load_dataset(log, directory, store)
+    for day in (2.5, 3):
+        now = log.times.min() + round(day * DAY)
+        (found,) = retrain(directory, config, store, now=int(now))
+        assert found.outcome == "promoted", found.why
+        term = loaded(directory).terms.by_name["network"]
+        assert sorted(term.reads_items) == ["brand", "made", "price"]
+        columns = term.columns_read
+        assert columns is not None
+        rows = dict(zip(loaded(directory).item_ids, columns.rows(named=True), strict=True))
+        for told in log.items.rows(named=True):
+            known = rows[told["item_id"]]
+            assert known["price"] == pytest.approx(told["price"], abs=1e-5)
+            assert known["brand"] == told["brand"]
+            assert known["made"] == datetime.fromtimestamp(told["made"], UTC).replace(tzinfo=None)
+    store.close()

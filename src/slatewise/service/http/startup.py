@@ -106,7 +106,9 @@ def _begin(
     run: Path, model: "SlateModel", directory: Path, config: ServiceConfig, store: Store
 ) -> None:
     groups = [model.group_names[group] for group in model.posterior.item_groups.tolist()]
-    store.add_items(zip(map(str, model.item_ids), groups, strict=True))
+    store.add_items(
+        (str(item), group, None) for item, group in zip(model.item_ids, groups, strict=True)
+    )
     models = _models(directory, config, store)
     number = partial(store.take_version, models.directory.name)
     models.promote(models.add(run, number), f"begun with {run.name}")

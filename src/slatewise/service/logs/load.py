@@ -5,8 +5,9 @@ load brought in already is left as it is.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,14 @@ from slatewise.data.log import Log
 from slatewise.data.preparation import prepare
 from slatewise.data.reductions import PrepareConfig
 from slatewise.errors import SlatewiseError
+from slatewise.features.item_columns import typed_columns
+from slatewise.features.item_dates import MISSING, date_columns
+from slatewise.features.item_kinds import usable_kinds
 from slatewise.service.logs.checks import require_fit
 from slatewise.service.logs.columns import slates_of
 from slatewise.service.store import Store
 from slatewise.service.store.bulk import LoadCounts
+from slatewise.service.store.features import Features
 from slatewise.service.store.stamps import Stamps
 from slatewise.service.store.workspace import workspace
 
@@ -37,6 +42,8 @@ class LoadReport:
     slates: LoadCounts
     items: int
     """items that the service had not heard of"""
+    skipped: dict[str, str]
+    """columns of items that were left out, and why"""
     interactions: int
     """in the log after repairs: a slate with several clicks is several"""
     problems: list[dict[str, Any]]
@@ -73,7 +80,7 @@ def load_log(
             progress=progress,
         )
         require_fit(dataset, source)
-        added = 0 if items is None else _add_items(dataset, directory, store)
+        added = (0, {}) if items is None else _add_items(dataset, directory, store)
         return _load(dataset, directory, store, added, begun, progress)
 
 
@@ -90,18 +97,40 @@ def load_dataset(
     return _load(dataset, directory, store, added, begun, progress)
 
 
-def _add_items(dataset: SlateDataset, directory: Path, store: Store) -> int:
+def _add_items(dataset: SlateDataset, directory: Path, store: Store) -> tuple[int, dict[str, str]]:
+    """Add the items that are new, with their columns; return how many, and which columns not."""
     ids, groups = dataset.item_ids.cast(pl.String), dataset.items[Columns.GROUP]
-    added = store.add_items(zip(ids, groups, strict=True))
+    columns, skipped = _item_columns(dataset)
+    features = _features(columns) if columns.width else repeat(None, len(ids))
+    added = store.add_items(zip(ids, groups, features, strict=True))
     _stamps(directory).change_items()
-    return added
+    return added, skipped
+
+
+def _item_columns(dataset: SlateDataset) -> tuple[pl.DataFrame, dict[str, str]]:
+    """Return the columns that models can read, as JSON can hold them, and why not the others."""
+    file, dates = dataset.path / "items.parquet", date_columns(dataset.items)
+    others = dataset.items.drop(list(dates))
+    kinds, skipped = usable_kinds(others, file)
+    columns = typed_columns(others, kinds, file)
+    for name, times in dates.items():
+        known = pl.Series(name, times)
+        written = known.set(known == MISSING, None).cast(pl.Datetime("us"))
+        columns = columns.with_columns(written.dt.strftime("%Y-%m-%dT%H:%M:%S%.6fZ"))
+    return columns, skipped
+
+
+def _features(columns: pl.DataFrame) -> Iterator[Features]:
+    """Return what is known of each item."""
+    for row in columns.iter_rows(named=True):
+        yield {name: value for name, value in row.items() if value is not None}
 
 
 def _load(
     dataset: SlateDataset,
     directory: Path,
     store: Store,
-    added: int,
+    added: tuple[int, dict[str, str]],
     begun: float,
     progress: Progress,
 ) -> LoadReport:
@@ -113,7 +142,7 @@ def _load(
         progress("loading", done, dataset.num_interactions)
     return LoadReport(
         counts,
-        added,
+        *added,
         dataset.num_interactions,
         dataset.meta["report"]["problems"],
         time.monotonic() - begun,

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import Final
 
 from sqlalchemy import Connection
@@ -275,13 +276,14 @@ class Store:
         require_texts("the group of an item", [one.group for one in wanted])
         return self._database.write(lambda connection: items.put(connection, wanted))
 
-    def add_items(self, given: Iterable[tuple[str, str]]) -> int:
-        """Add items (id, group) that are new to the store; return how many."""
+    def add_items(self, given: Iterable[tuple[str, str, Features | None]]) -> int:
+        """Add items (id, group, features or None) that are new to the store; return how many."""
         known = {item.item_id for page in self.all_items() for item in page}
-        new = [(item, group, ItemState.SHOWN) for item, group in given if item not in known]
-        for start in range(0, len(new), items.PAGE):
-            self.put_items(new[start : start + items.PAGE])
-        return len(new)
+        new, added = (one for one in given if one[0] not in known), 0
+        while page := list(islice(new, items.PAGE)):
+            self.put_items([(item, group, ItemState.SHOWN, own) for item, group, own in page])
+            added += len(page)
+        return added
 
     def remove_items(self, ids: Sequence[str]) -> int:
         """Remove items; return the number of the last change. Unknown ids do not matter."""
