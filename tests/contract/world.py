@@ -78,14 +78,14 @@ def small_log(folder: Path) -> SlateDataset:
         }
     )
     items.write_parquet(folder / "items.parquet")
-    return _prepared(folder, "items", "set")
+    return _prepared(folder)
 
 
-def _prepared(folder: Path, items: str, out: str) -> SlateDataset:
+def _prepared(folder: Path) -> SlateDataset:
     return prepare(
         folder / "log.parquet",
-        folder / f"{items}.parquet",
-        folder / out,
+        folder / "items.parquet",
+        folder / "set",
         log_format=LogFormat(time_unit="s"),
         division=SplitConfig(valid_share=0.2, test_share=0.2, prefix=3),
     )
@@ -93,14 +93,20 @@ def _prepared(folder: Path, items: str, out: str) -> SlateDataset:
 
 @cache
 def as_a_night_has_it(folder: Path) -> SlateDataset:
-    """Return the log of a folder with other numbers of items and groups, more of both, no columns.
+    """Return the log of a folder with other numbers of items, groups and sources, and more of each.
 
-    It is what the store of a service knows of the same log some days later.
+    It is what the store of a service knows of the same log some days later: no columns, and a new
+    user, the last one, who met everything new.
     """
+    log = pl.read_parquet(folder / "log.parquet")
+    late = {"user_id": "v", "time": END // SECOND, "source": "app", "slate": ["a new one", "i3"]}
+    log = pl.concat([log, pl.DataFrame([late | {"click": ["i3"]}], schema=log.schema)])
+    (folder / "night").mkdir()
+    log.write_parquet(folder / "night" / "log.parquet")
     items = pl.read_parquet(folder / "items.parquet").select("item_id", "group").reverse()
     new = pl.DataFrame({"item_id": ["a new one", "i3 too"], "group": ["_", "b"]})
-    pl.concat([new, items]).write_parquet(folder / "of-the-shop.parquet")
-    return _prepared(folder, "of-the-shop", "night")
+    pl.concat([new, items]).write_parquet(folder / "night" / "items.parquet")
+    return _prepared(folder / "night")
 
 
 def posterior_of(config: ModelConfig, dataset: SlateDataset, seed: int) -> Posterior:

@@ -12,6 +12,7 @@ from slatewise.data import SlateDataset
 from slatewise.data.preparation import prepare
 from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
+from slatewise.service.nights.judgement import score
 from slatewise.service.nights.versions import Version, as_learned, best_version, transfer
 from slatewise.service.nights.window import export_window
 from slatewise.service.serving.learned import LearnedItems
@@ -52,8 +53,12 @@ def test_known_items_stay_and_new_ones_get_the_predictive_of_their_group(
 def test_a_source_without_slates_lately_is_no_obstacle(earlier: SlateModel, tmp_path: Path) -> None:
     found = visits(30, 2)
     others = [replace(one, slate=replace(one.slate, source="mail")) for one in found]
-    transferred = transfer(earlier, dataset(tmp_path / "log", Shelf(others)))
+    log = dataset(tmp_path / "log", Shelf(others))
+    transferred = transfer(earlier, log)
     assert transferred.source_names == ["mail", "search"]
+    lengths = np.diff(log.user_offsets)
+    judging = log.with_ends(lengths // 2, lengths // 2)
+    assert score(transferred, judging, 0).log_likelihood.count > 100
 
 
 def test_a_night_starts_where_answers_moved_items(earlier: SlateModel, tmp_path: Path) -> None:

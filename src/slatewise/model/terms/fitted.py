@@ -1,6 +1,6 @@
 """The terms of a model, fitted to the log it was trained on and saved with it."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from slatewise.data.dataset import SlateDataset
+from slatewise.data.interactions import Interactions
 from slatewise.data.ragged import Int64Array
 from slatewise.errors import SlatewiseError
 from slatewise.features.showings import training_counts
@@ -30,6 +31,8 @@ class FittedTerms:
     """in the order of their columns"""
     usual_source: int = 0
     """where most training slates were shown: slates are made for it unless another is named"""
+    sources: tuple[int, ...] = ()
+    """for another log, the number that each of its sources had in training; else none"""
 
     @classmethod
     def fit(
@@ -52,7 +55,21 @@ class FittedTerms:
 
     def in_log(self, log: SlateDataset | None) -> Describer:
         """Return what computes features in a log, of which only some terms need to know."""
-        return _describer(self.by_name.values(), lambda term: term.describe_in(log))
+        return _describer(
+            self.by_name.values(), lambda term: self._in_own_sources(term.describe_in(log))
+        )
+
+    def _in_own_sources(self, describe: Describe) -> Describe:
+        """Return what computes features of interactions whose sources have other numbers."""
+        if not self.sources:
+            return describe
+
+        def renumbered(interactions: Interactions) -> Tensor:
+            numbers = torch.tensor(self.sources, dtype=interactions.sources.dtype)
+            own = numbers.to(interactions.sources.device)[interactions.sources.long()]
+            return describe(replace(interactions, sources=own))
+
+        return renumbered
 
     def in_training(self, log: SlateDataset) -> Describer:
         """Return what computes features of the log that the terms were fitted to, to train on."""
@@ -65,13 +82,19 @@ class FittedTerms:
         groups: npt.NDArray[np.integer[Any]],
         described: Int64Array = NOBODY,
         facts: Mapping[str, Facts] | None = None,
+        sources: Sequence[int] = (),
     ) -> "FittedTerms":
-        """Return the terms for other items; of those `described`, facts by term say more."""
+        """Return the terms for other items; of those `described`, facts by term say more.
+
+        `sources` are the numbers that the sources of the other log had, −1 for new ones: these are
+        taken for the usual one, as where slates are made.
+        """
         moved = {
             name: term.on_items(known, groups, described, (facts or {}).get(name, NO_FACTS))
             for name, term in self.by_name.items()
         }
-        return replace(self, by_name=moved)
+        numbers = tuple(self.usual_source if source < 0 else source for source in sources)
+        return replace(self, by_name=moved, sources=numbers)
 
     def that_rank(self, ranks: Ranks) -> dict[str, FeatureTerm]:
         """Return the terms that rank in one way, by name and in the order of their columns."""

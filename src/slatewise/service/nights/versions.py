@@ -142,6 +142,7 @@ def transfer(
     )
     take_over(posterior, model, dataset)
     index = {item: number for number, item in enumerate(model.item_ids)}
+    before = {name: number for number, name in enumerate(model.source_names)}
     known = np.array([index.get(item, -1) for item in dataset.item_ids.to_list()], np.int64)
     return SlateModel(
         posterior,
@@ -150,7 +151,11 @@ def transfer(
         sources,
         torch.zeros(len(groups)),
         terms=model.terms.on_items(
-            known, _groups_as_known(dataset, model), features.described, features.facts
+            known,
+            _groups_as_known(dataset, model),
+            features.described,
+            features.facts,
+            [before.get(name, -1) for name in dataset.source_names],
         ),
         item_encoder=None if prior is None else prior.encoder,
     )
