@@ -15,11 +15,13 @@ import pytest
 from slatewise.data.formats import LogFormat
 from slatewise.data.preparation import prepare
 from slatewise.errors import InputError, SlatewiseError
+from slatewise.features.item_dates import date_columns
+from slatewise.features.item_kinds import usable_kinds
 from slatewise.features.popularity import Popularity, PopularityConfig
 from slatewise.features.popularity_state import PopularityState
 from slatewise.model.terms.popularity import PopularityTerm
 from slatewise.service.analysis import Tally
-from slatewise.service.logs import columns, load_dataset, load_log
+from slatewise.service.logs import columns, export_log, load_dataset, load_log
 from slatewise.service.nights.window import export_window
 from slatewise.service.serving import Request
 from slatewise.service.serving.item_states import ItemStates
@@ -215,6 +217,16 @@ def test_columns_of_new_items_come_along_as_their_features(tmp_path: Path, store
     assert third["brand"] == "ash"
     assert "price" not in third
     assert "made" not in third
+    for file in ("items.parquet", "items.csv"):
+        export_log(store, tmp_path / "log.parquet", items=tmp_path / file)
+        again = prepare(tmp_path / "log.parquet", tmp_path / file, tmp_path / file[:-4]).items
+        assert again.columns == ["item_id", "group", *sorted(first)]
+        for row in table.drop("size").rows(named=True)[2:]:
+            (found,) = again.filter(pl.col("item_id") == row["item_id"]).rows(named=True)
+            assert (str(found["price"]), found["brand"]) == (str(row["price"]), row["brand"])
+        assert date_columns(again)["made"].max() == 1_703_440_800_000_000
+        kinds = usable_kinds(again, tmp_path / file)[0]
+        assert (kinds["tags"], kinds["image"]) == ("tags", "embedding")
 
 
 def test_without_a_table_no_item_is_added(tmp_path: Path, store: Store) -> None:

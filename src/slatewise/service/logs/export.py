@@ -5,7 +5,7 @@ known when the export began, while the service goes on.
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -21,9 +21,12 @@ from slatewise.errors import SlatewiseError
 from slatewise.files import atomic_file
 from slatewise.service.logs.visits import LOG_SCHEMA, log_table
 from slatewise.service.store import Store
-from slatewise.service.store.records import ItemState, SlateRecord
+from slatewise.service.store.feature_columns import feature_columns
+from slatewise.service.store.features import Features
+from slatewise.service.store.records import Item, ItemState, SlateRecord
 
 SUFFIXES: Final = (".parquet", ".csv")
+_PAGE: Final = 5_000
 _TIME: Final = "%Y-%m-%dT%H:%M:%S%.6f+00:00"
 
 
@@ -119,15 +122,31 @@ def _text(rows: pa.Table) -> pl.DataFrame:
 
 
 def _write_items(store: Store, file: Path) -> int:
-    """Write the items that are shown or hidden, with their groups; return how many."""
-    rows = [
-        (item.item_id, item.group)
-        for page in store.all_items()
-        for item in page
-        if item.state is not ItemState.REMOVED
+    """Write the items that are shown or hidden, with groups and features; return how many."""
+    items = [
+        item for page in store.all_items() for item in page if item.state is not ItemState.REMOVED
     ]
-    schema = {Columns.ITEM: pl.String, Columns.GROUP: pl.String}
-    table = pl.DataFrame(rows, schema=schema, orient="row")
+    table = pl.DataFrame(
+        {Columns.ITEM: [item.item_id for item in items], Columns.GROUP: [i.group for i in items]},
+        schema={Columns.ITEM: pl.String, Columns.GROUP: pl.String},
+    )
+    table = table.with_columns(feature_columns(_features(store, items)))
+    if file.suffix == ".csv":
+        lists = [name for name, dtype in table.schema.items() if dtype.is_nested()]
+        table = table.with_columns(_as_json(table[name]) for name in lists)
     with atomic_file(file) as partial:
         table.write_parquet(partial) if file.suffix == ".parquet" else table.write_csv(partial)
-    return len(rows)
+    return len(items)
+
+
+def _features(store: Store, items: Sequence[Item]) -> Iterator[list[Features]]:
+    """Read the features of items page by page, empty where none were given."""
+    for start in range(0, len(items), _PAGE):
+        numbers = [item.described for item in items[start : start + _PAGE]]
+        found = store.item_features([number for number in numbers if number])
+        yield [found.get(number, {}) for number in numbers]
+
+
+def _as_json(lists: pl.Series) -> pl.Series:
+    texts = [None if one is None else json.dumps(one) for one in lists.to_list()]
+    return pl.Series(lists.name, texts, pl.String)

@@ -9,7 +9,6 @@ those of the window's dataset, from which tonight's networks learn, new columns 
 Shapes: J items of the window, R that the shop described.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -21,12 +20,12 @@ import torch
 from slatewise.data.columns import Columns
 from slatewise.data.dataset import SlateDataset
 from slatewise.data.ragged import Int64Array
-from slatewise.features.item_dates import MISSING, read_dates
-from slatewise.features.item_values import encode_values, is_finite
+from slatewise.features.item_values import encode_values
 from slatewise.model.fitted import SlateModel
 from slatewise.model.item_features import ItemFeatures
 from slatewise.model.terms.known import NOBODY, Facts
 from slatewise.service.nights.window import DESCRIBED, NightData
+from slatewise.service.store.feature_columns import feature_columns
 
 _PAGE: Final = 5_000
 
@@ -90,24 +89,17 @@ def described_dataset(model: SlateModel | None, data: NightData) -> SlateDataset
     dataset = data.dataset
     ids = dataset.item_ids.to_list()
     columns = {} if model is None else _of_networks(model, ids)
-    rows, given = [NOBODY], defaultdict[str, list[object]](list)
     index = {item: number for number, item in enumerate(ids)}
-    for some, values in _given(data, index):
-        before = sum(map(len, rows))
-        rows.append(some)
-        for name in {name for features in values for name in features} | columns.keys():
-            known = given[name]
-            known += [None] * (before - len(known))
-            known += [features.get(name) for features in values]
-    described = np.concatenate(rows)
+    pages = list(_given(data, index))
+    described = np.concatenate([NOBODY, *(rows for rows, _ in pages)])
     places = np.arange(len(ids))
     places[described] = len(ids) + np.arange(len(described))
-    for name in given.keys() - {Columns.ITEM, Columns.GROUP}:
-        known = given[name] + [None] * (len(described) - len(given[name]))
-        column = _typed(name, known, columns.get(name))
-        if name not in columns:
-            columns[name] = pl.Series(name, [None], column.dtype).new_from_index(0, len(ids))
-        columns[name] = columns[name].append(column).gather(places)
+    for told in feature_columns([values for _, values in pages], columns):
+        if told.name not in columns:
+            columns[told.name] = pl.Series(told.name, [None], told.dtype).new_from_index(
+                0, len(ids)
+            )
+        columns[told.name] = columns[told.name].append(told).gather(places)
     return dataset.with_items([columns[name] for name in sorted(columns)])
 
 
@@ -133,47 +125,3 @@ def _of_networks(model: SlateModel, ids: Sequence[int | str]) -> dict[str, pl.Se
         if (known := term.columns_read) is not None:
             found |= {name: known[name].gather(rows) for name in known.columns if name not in found}
     return found
-
-
-def _typed(name: str, values: Sequence[object], known: pl.Series | None) -> pl.Series:
-    """Return values as a column of the type that is known, or of the one that they suggest."""
-    dtype = _suggested(values) if known is None else known.dtype
-    if isinstance(dtype, pl.Datetime):
-        times = pl.Series(name, read_dates(values)[0])
-        return times.set(times == MISSING, None).cast(dtype)
-    fitting = [_fitting(value, dtype) for value in values]
-    if dtype == pl.List(pl.Float64):
-        before = [] if known is None else known.drop_nulls().head(1).to_list()
-        length = len(next(iter([*before, *(one for one in fitting if one is not None)]), []))
-        fitting = [one if one is not None and len(one) == length else None for one in fitting]
-    return pl.Series(name, fitting, dtype)
-
-
-def _suggested(values: Sequence[object]) -> pl.DataType:
-    """Return the type of most values."""
-    known = [value for value in values if value is not None]
-    lists = [value for value in known if isinstance(value, list)]
-    if len(lists) * 2 > len(known):
-        parts = [part for value in lists for part in value]
-        return pl.List(pl.String if _are_texts(parts) else pl.Float64)
-    if _are_texts(known):
-        return pl.String()
-    return pl.Int64() if all(isinstance(value, int) for value in known) else pl.Float64()
-
-
-def _are_texts(values: Sequence[object]) -> bool:
-    return sum(isinstance(value, str | bool) for value in values) * 2 > len(values)
-
-
-def _fitting(value: Any, dtype: pl.DataType) -> Any:
-    """Return a value as one of a type, None where it is none."""
-    if isinstance(value, list) != isinstance(dtype, pl.List):
-        return None
-    if dtype == pl.List(pl.String):
-        return [str(part) for part in value]
-    if dtype == pl.List(pl.Float64):
-        return [float(part) for part in value] if all(map(is_finite, value)) else None
-    if dtype == pl.String and value is not None:
-        return str(value).lower() if isinstance(value, bool) else str(value)
-    fits = is_finite(value) and (dtype == pl.Float64 or abs(value) < 1 << 63)
-    return (float(value) if dtype == pl.Float64 else int(value)) if fits else None
