@@ -7,11 +7,14 @@ In a page:
 
     ```{options} train
     ```
+
+    ```{problems}
+    ```
 """
 
 import importlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from docutils import nodes
 from pydantic import BaseModel
@@ -21,6 +24,7 @@ from typer.main import get_command
 
 import slatewise.service.settings  # noqa: F401 (not after autodoc, which rewrites annotations of pydantic)
 from slatewise.cli import app as commands
+from slatewise.data.report import Problem
 from slatewise.model.config import ModelConfig
 
 
@@ -31,14 +35,20 @@ def settings(path: str) -> Iterator[tuple[str, str, str]]:
     fields = config.settings() if config is ModelConfig else config.model_fields
     own = [name for name in fields if config is ModelConfig or name in config.__annotations__]
     for field in own:
-        yield field, shown(fields[field].get_default()), fields[field].description or ""
+        yield f"`{field}`", shown(fields[field].get_default()), fields[field].description or ""
 
 
 def options(command: str) -> Iterator[tuple[str, str, str]]:
     """Yield name, default and help of the options of a command."""
     for part in get_command(commands).commands[command].params:  # type: ignore[attr-defined]
         if part.opts[0].startswith("--"):
-            yield part.opts[0], shown(part.default), part.help.replace("\\[", "[")
+            yield f"`{part.opts[0]}`", shown(part.default), part.help.replace("\\[", "[")
+
+
+def problems() -> Iterator[tuple[str, str, str]]:
+    """Yield what can be wrong with a log, where, and what is done about it."""
+    for problem in Problem:
+        yield problem.what, f"`{problem.column}`" if problem.column else "–", problem.repair
 
 
 def shown(value: Any) -> str:
@@ -64,21 +74,26 @@ def _entry(name: str, value: Any) -> str:
 class Table(SphinxDirective):
     """A table of three columns, read anew whenever the site is built."""
 
-    required_arguments = 1
+    optional_arguments = 1
+    heads: ClassVar = {
+        "settings": (settings, "setting", "default", "meaning"),
+        "options": (options, "option", "default", "meaning"),
+        "problems": (problems, "problem", "field", "repair"),
+    }
 
     def run(self) -> list[nodes.Node]:
         """Return the table as nodes."""
         self.env.note_reread()
-        rows = {"settings": settings, "options": options}[self.name](self.arguments[0])
-        lines = [f"| {self.name[:-1]} | default | meaning |", "|---|---|---|"]
-        for name, default, text in rows:
-            meaning = " ".join(text.split()).replace("|", "\\|")
-            lines.append(f"| `{name}` | {default} | {meaning} |")
-        return self.parse_text_to_nodes("\n".join(lines))
+        rows, *head = self.heads[self.name]
+        cells = [head, ["---"] * 3, *rows(*self.arguments)]
+        lines = [
+            " | ".join(" ".join(one.split()).replace("|", "\\|") for one in row) for row in cells
+        ]
+        return self.parse_text_to_nodes("\n".join(f"| {line} |" for line in lines))
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directives."""
-    app.add_directive("settings", Table)
-    app.add_directive("options", Table)
+    for name in Table.heads:
+        app.add_directive(name, Table)
     return {"parallel_read_safe": True}

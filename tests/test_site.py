@@ -12,6 +12,7 @@ from typer.main import get_command
 
 from slatewise.cli import app
 from slatewise.config import Config
+from slatewise.data.report import Problem
 from slatewise.model.config import ModelConfig
 
 ROOT = Path(__file__).parents[1]
@@ -46,12 +47,14 @@ def test_the_site_has_every_page_and_loads_nothing_from_elsewhere(
     assert "Thompson" in (tmp_path / "site" / "searchindex.js").read_text()
     for page in (ROOT / "docs").glob("*.md"):
         check_references(page, (tmp_path / "site" / f"{page.stem}.html").read_text())
+    made = tables((tmp_path / "site" / "log-format.html").read_text())
+    listed = [(problem.what, problem.column or "–", problem.repair) for problem in Problem]
+    assert [("problem", "field", "repair"), *listed] in [list(map(tuple, one)) for one in made]
 
 
 def check_references(page: Path, built: str) -> None:
     """Look for every setting and option that a page asks for, with its default and a text."""
-    tables = [rows(text) for text in re.findall(r"<table.*?</table>", built, re.DOTALL)]
-    made = [table for table in tables if table[0][1:] == ["default", "meaning"]]
+    made = [table for table in tables(built) if table[0][1:] == ["default", "meaning"]]
     listed = {row[0]: row[1] for table in made for row in table[1:]}
     asked = re.findall(r"^```\{(settings|options)\} (\S+)$", page.read_text(), re.MULTILINE)
     assert [table[0][0] for table in made] == [kind[:-1] for kind, _ in asked]
@@ -62,14 +65,18 @@ def check_references(page: Path, built: str) -> None:
     assert listed.items() >= DEFAULTS.get(page.stem, {}).items()
 
 
-def rows(text: str) -> list[list[str]]:
-    """Return the cells of a table of the site."""
+def tables(built: str) -> list[list[list[str]]]:
+    """Return the cells of all tables of a page of the site, with plain quotes."""
+    built = re.sub("[‘’]", "'", built)
     return [
         [
-            " ".join(html.unescape(re.sub(r"<[^>]+>", "", cell)).split())
-            for cell in re.findall(r"<t[hd].*?</t[hd]>", row, re.DOTALL)
+            [
+                " ".join(html.unescape(re.sub(r"<[^>]+>", "", cell)).split())
+                for cell in re.findall(r"<t[hd].*?</t[hd]>", row, re.DOTALL)
+            ]
+            for row in re.findall(r"<tr.*?</tr>", text, re.DOTALL)
         ]
-        for row in re.findall(r"<tr.*?</tr>", text, re.DOTALL)
+        for text in re.findall(r"<table.*?</table>", built, re.DOTALL)
     ]
 
 
