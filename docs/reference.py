@@ -10,6 +10,9 @@ In a page:
 
     ```{problems}
     ```
+
+    ```{requests}
+    ```
 """
 
 import importlib
@@ -22,10 +25,10 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from typer.main import get_command
 
-import slatewise.service.settings  # noqa: F401 (not after autodoc, which rewrites annotations of pydantic)
 from slatewise.cli import app as commands
 from slatewise.data.report import Problem
 from slatewise.model.config import ModelConfig
+from slatewise.service.http.app import application  # before autodoc rewrites pydantic's annotations
 
 
 def settings(path: str) -> Iterator[tuple[str, str, str]]:
@@ -49,6 +52,15 @@ def problems() -> Iterator[tuple[str, str, str]]:
     """Yield what can be wrong with a log, where, and what is done about it."""
     for problem in Problem:
         yield problem.what, f"`{problem.column}`" if problem.column else "–", problem.repair
+
+
+def requests() -> Iterator[tuple[str, str, str]]:
+    """Yield the requests that the service answers, the role that each needs, and what it does."""
+    for route in application(lambda metrics: None).routes:
+        for method in sorted(route.methods):
+            needs = route.needs.name.lower() if hasattr(route, "needs") else "–"
+            what = route.summary or route.endpoint.__doc__.splitlines()[0]
+            yield f"`{method} {route.path_format}`", needs, what.rstrip(".")
 
 
 def shown(value: Any) -> str:
@@ -79,6 +91,7 @@ class Table(SphinxDirective):
         "settings": (settings, "setting", "default", "meaning"),
         "options": (options, "option", "default", "meaning"),
         "problems": (problems, "problem", "field", "repair"),
+        "requests": (requests, "request", "role", "what"),
     }
 
     def run(self) -> list[nodes.Node]:

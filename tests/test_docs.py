@@ -217,6 +217,7 @@ def test_every_array_is_listed_with_its_type() -> None:
     ("page", "section", "reference"),
     [
         ("log-format.md", "Repaired and counted", "{problems}"),
+        ("http-api.md", "Requests", "{requests}"),
         ("model.md", "Configuration", "{settings} slatewise.model.config:ModelConfig"),
         ("training.md", "Settings", "{settings} slatewise.training:TrainingConfig"),
         ("training.md", "Options", "{options} train"),

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 from pkgutil import resolve_name
+from typing import Any
 
 import pytest
 from typer.main import get_command
@@ -50,6 +51,20 @@ def test_the_site_has_every_page_and_loads_nothing_from_elsewhere(
     made = tables((tmp_path / "site" / "log-format.html").read_text())
     listed = [(problem.what, problem.column or "–", problem.repair) for problem in Problem]
     assert [("problem", "field", "repair"), *listed] in [list(map(tuple, one)) for one in made]
+    (made,) = tables((tmp_path / "site" / "http-api.html").read_text())
+    there = [
+        (f"{method} {route.path_format}", getattr(route, "needs", None))
+        for route in routes()
+        for method in sorted(route.methods)
+    ]
+    roles = [(path, "–" if role is None else role.name.lower()) for path, role in there]
+    assert [tuple(row[:2]) for row in made[1:]] == roles
+    assert all(len(row[2]) > 4 for row in made[1:])
+
+
+def routes() -> list[Any]:
+    http = pytest.importorskip("slatewise.service.http.app", reason="NO SERVICE: no fastapi")
+    return list(http.application(lambda metrics: None).routes)
 
 
 def check_references(page: Path, built: str) -> None:

@@ -5,14 +5,12 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import pytest
 
-from slatewise.service.http.guard import GuardedRoute
 from slatewise.service.http.metrics import Metrics
-from tests.service.http.conftest import TOKENS, Server, TestClient
+from tests.service.http.conftest import TOKENS, Server
 from tests.test_docs import table
 
 PAGES = [Path(__file__).parents[3] / "docs" / name for name in ("service.md", "http-api.md")]
@@ -59,18 +57,6 @@ def test_the_commands_of_the_pages_say_what_they_show(server: Server, tmp_path: 
         pattern = re.escape(VARYING.sub("#", expected)).replace(r"\.\.\.", ".*")
         assert re.fullmatch(pattern, VARYING.sub("#", said)), f"{command}\n{said}"
         assert said == "" or json.loads(said)
-
-
-def test_every_route_is_listed_with_its_role(anvil: TestClient) -> None:
-    listed = {tuple(row[:2]) for row in table("http-api.md", "Requests")}
-    there: Any = anvil.app
-    assert listed == {
-        (f"{method} {route.path_format}", route.needs.name.lower())
-        if isinstance(route, GuardedRoute)
-        else (f"{method} {route.path_format}", "–")
-        for route in there.routes
-        for method in route.methods
-    }
 
 
 def test_every_metric_is_listed_with_its_labels() -> None:
