@@ -80,7 +80,9 @@ def shown(value: Any) -> str:
 
 def _entry(name: str, value: Any) -> str:
     """Return an entry of a dictionary; of a section by name only the name."""
-    return name if isinstance(value, BaseModel) else f"{name} = {shown(value)}"
+    if isinstance(value, BaseModel):
+        return name
+    return f"{name} = {{{shown(value)}}}" if isinstance(value, dict) else f"{name} = {shown(value)}"
 
 
 class Table(SphinxDirective):

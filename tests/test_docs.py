@@ -27,7 +27,6 @@ from slatewise.cli import app
 from slatewise.data.dataset import ARRAYS
 from slatewise.data.formats import ItemsFormat, LogFormat
 from slatewise.data.reductions import PRESETS, PrepareConfig
-from slatewise.data.report import Reduction
 from slatewise.experiments.study import STUDIES
 from slatewise.selection import SELECTION
 from slatewise.training import runs
@@ -181,20 +180,16 @@ def table(page: str, section: str) -> list[list[str]]:
     ]
 
 
-def test_every_reduction_is_listed() -> None:
-    listed = {row[-1] for row in table("log-format.md", "Reductions")} - {"–"}
-    assert listed == {reduction.value for reduction in Reduction}
-
-
 def test_the_presets_are_as_listed() -> None:
     settings = {row[0]: row[1:3] for row in table("log-format.md", "Presets")}
-    assert settings == {
-        f"--{field.replace('_', '-')}": [
-            "none" if value is None else str(value)
-            for value in (getattr(PRESETS[name], field) for name in ("all", "paper"))
-        ]
+    pairs = {
+        field: [getattr(PRESETS[name], field) for name in ("all", "paper")]
         for field in PrepareConfig.model_fields
-        if field not in ("strict", "seed")
+    }
+    assert settings == {
+        f"--{field.replace('_', '-')}": ["none" if one is None else str(one) for one in pair]
+        for field, pair in pairs.items()
+        if pair[0] != pair[1]
     }
 
 
@@ -217,6 +212,7 @@ def test_every_array_is_listed_with_its_type() -> None:
     ("page", "section", "reference"),
     [
         ("log-format.md", "Repaired and counted", "{problems}"),
+        ("log-format.md", "Options", "{options} prepare"),
         ("http-api.md", "Requests", "{requests}"),
         ("model.md", "Configuration", "{settings} slatewise.model.config:ModelConfig"),
         ("training.md", "Settings", "{settings} slatewise.training:TrainingConfig"),
@@ -230,6 +226,13 @@ def test_every_array_is_listed_with_its_type() -> None:
             "Online studies",
             f"{STUDY}.online:OnlineConfig",
         ),
+        ("experiments.md", "Settings", f"{STUDY}.offline:OfflineConfig"),
+        ("experiments.md", "Settings", f"{STUDY}.terms:TermsConfig"),
+        ("experiments.md", "Settings", f"{STUDY}.exposure:ExposureConfig"),
+        ("experiments.md", "Settings", f"{STUDY}.claims:ClaimsConfig"),
+        ("experiments.md", "Online studies", f"{STUDY}.online_models:OnlineModelsConfig"),
+        ("experiments.md", "Online studies", f"{STUDY}.missing_search:MissingSearchConfig"),
+        ("experiments.md", "Online studies", f"{STUDY}.online_strategies:OnlineStrategiesConfig"),
         ("experiments.md", "The report", "{options} report"),
         ("tuning.md", "Settings", f"{STUDY}.tuning.config:TuneConfig"),
         ("service.md", "Bring your log", "{options} load"),
