@@ -45,7 +45,8 @@ def options(command: str) -> Iterator[tuple[str, str, str]]:
     """Yield name, default and help of the options of a command."""
     for part in get_command(commands).commands[command].params:  # type: ignore[attr-defined]
         if part.opts[0].startswith("--"):
-            yield f"`{part.opts[0]}`", shown(part.default), part.help.replace("\\[", "[")
+            default = None if part.default is False else part.default
+            yield f"`{part.opts[0]}`", shown(default), part.help.replace("\\[", "[")
 
 
 def problems() -> Iterator[tuple[str, str, str]]:
@@ -67,15 +68,17 @@ def shown(value: Any) -> str:
     """Return a default as the tables write it."""
     if isinstance(value, BaseModel):
         value = value.model_dump(exclude_defaults=True)
-    if value is None or value is False or value in ((), {}):
+    if value is None or value in ((), {}):
         return "–"
     if isinstance(value, dict):
         return ", ".join(map(_entry, value, value.values()))
     if isinstance(value, tuple):
         return ", ".join(map(shown, value))
-    if isinstance(value, int | float) and value is not True:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
         return f"{value:g}" if abs(value) < 10_000 else f"{value:,}"
-    return str(value).replace("True", "true")
+    return str(value)
 
 
 def _entry(name: str, value: Any) -> str:

@@ -21,7 +21,12 @@ NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 DEFAULTS = {
     "model": {"terms": "–", "repeats": "true", "half_lives": "2, 24, 96", "memory": "0.8"},
     "service": {"--host": "127.0.0.1", "--port": "8000", "--run": "–", "--open": "–"},
-    "service-settings": {"models": "main", "body_bytes": "1,000,000", "seconds": "10"},
+    "service-settings": {
+        "models": "main",
+        "tracing": "false",
+        "body_bytes": "1,000,000",
+        "seconds": "10",
+    },
     "experiments": {
         "seeds": "0, 1, 2",
         "nightly": "learning_rate = 0.006, max_epochs = 4, patience = 4, plateau = 2",
