@@ -20,8 +20,8 @@ def advise(
     strategy: Annotated[
         list[str] | None,
         typer.Option(
-            help="Strategies to compare with the first; repeatable. By default greedy, thompson and "
-            "in-slate-thompson."
+            help="Strategies to compare with the first; repeatable. By default greedy, thompson "
+            "and in-slate-thompson."
         ),
     ] = None,
     source: Annotated[
