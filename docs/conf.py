@@ -2,17 +2,20 @@
 
 import os
 import re
+import sys
 from pathlib import Path
 
 from sphinx.application import Sphinx
 
 from slatewise.version import __version__
 
+sys.path.insert(0, str(Path(__file__).parent))  # for reference.py
+
 project = "slatewise"
 author = copyright = "slatewise developers"
 release = __version__
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "reference"]
 html_theme = "furo"
 html_title = "slatewise"
 html_static_path: list[str] = []

@@ -27,28 +27,28 @@ export declare class Client {
   /** Order given items. */
   rank(body: RankBody): Promise<RankAnswer>;
 
-  /** Tell what became of slates. */
+  /** Report what became of slates. */
   feedback(body: FeedbackBody): Promise<FeedbackAnswer>;
 
   /** List items. */
   listItems(query?: { after?: string | null; limit?: number; search?: string; numbers?: boolean }): Promise<ItemsAnswer>;
 
-  /** Add or change many items. */
+  /** Add, show or hide items, all or none. */
   putItems(body: ItemsBody): Promise<ChangedAnswer>;
 
-  /** Look at an item. */
+  /** See an item. */
   getItem(itemId: string): Promise<ItemAnswer>;
 
-  /** Add or change an item. */
+  /** Add, show or hide an item. */
   putItem(itemId: string, body: ItemBody): Promise<ItemAnswer>;
 
   /** Remove an item. */
   removeItem(itemId: string): Promise<ItemAnswer>;
 
-  /** What is known of a user. */
+  /** Slates and clicks of a person. */
   getUser(userId: string): Promise<UserAnswer>;
 
-  /** Erase a user. */
+  /** Erase a person. */
   eraseUser(userId: string): Promise<ErasedAnswer>;
 }
 

@@ -4,15 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.main import get_command
 
-from slatewise.cli import app
 from slatewise.service.settings import ArmConfig
 from slatewise.service.store import Store
 from tests.cli.conftest import Run
 from tests.service.analysis.log import fill
 from tests.service.analysis.test_estimates import MIX, run_arm
-from tests.test_docs import shown, table
 
 SETTINGS = """
 [arms.only]
@@ -89,13 +86,6 @@ def test_a_directory_without_a_service_is_refused(tmp_path: Path, run: Run) -> N
     assert code == 2
     assert "is not the directory of a service" in errors
     assert not list(tmp_path.iterdir())
-
-
-def test_every_option_is_in_the_documentation() -> None:
-    parameters = get_command(app).commands["analyse"].params  # type: ignore[attr-defined]
-    options = {part.opts[0]: part.default for part in parameters if part.opts[0].startswith("--")}
-    listed = {row[0]: row[1] for row in table("service-experiments.md", "Analysis")}
-    assert listed == {name: shown(default) for name, default in options.items()}
 
 
 def test_a_log_without_chance_is_refused_for_other_arms(tmp_path: Path, run: Run) -> None:

@@ -8,19 +8,17 @@ import threading
 from pathlib import Path
 
 import pytest
-from typer.main import get_command
 
-from slatewise.cli import app
 from slatewise.service.nights import Night
 from slatewise.service.serving import Service
 from slatewise.service.serving.models import Models
-from slatewise.service.settings import RetrainingConfig, ServiceConfig
+from slatewise.service.settings import ServiceConfig
 from slatewise.service.store import Store
 from slatewise.service.store.records import ItemState
 from slatewise.service.store.workspace import FOLDER, workspace
 from tests.cli.conftest import Run
 from tests.service.nights.world import fill, visits
-from tests.test_docs import shown, table
+from tests.test_docs import table
 
 SETTINGS = """
 [models.main.model]
@@ -148,22 +146,6 @@ def test_ctrl_c_that_a_library_makes_an_error_of_its_own_is_ctrl_c(
     code, _, errors = run("retrain", shop)
     assert (code, errors) == (130, "stopped.\n")
     assert not (shop / FOLDER).exists()
-
-
-@pytest.mark.parametrize(
-    ("command", "section"), [("retrain", "Options"), ("rollback", "Going back")]
-)
-def test_every_option_is_listed_in_the_documentation(command: str, section: str) -> None:
-    parameters = get_command(app).commands[command].params  # type: ignore[attr-defined]
-    options = {part.opts[0]: part.default for part in parameters if part.opts[0].startswith("--")}
-    listed = {row[0]: row[1] for row in table("retraining.md", section)}
-    assert listed == {name: shown(default) for name, default in options.items()}
-
-
-def test_every_setting_of_nights_is_listed_with_its_default() -> None:
-    listed = [(row[0], row[1]) for row in table("retraining.md", "Settings")]
-    fields = RetrainingConfig.model_fields.items()
-    assert listed == [(name, shown(field.get_default())) for name, field in fields]
 
 
 def test_every_field_of_a_report_is_listed() -> None:

@@ -13,17 +13,14 @@ from rich.console import Console
 from slatewise.cli import experiment
 from slatewise.errors import SlatewiseError
 from slatewise.experiments.missing_search import AFTER, BEFORE, LEAVING, LOST, MISSING
-from slatewise.experiments.online import OnlineConfig
 from slatewise.experiments.store import StudyResult
 from slatewise.experiments.study import (
-    StudyConfig,
     Unit,
     find_study,
     run_study,
     study_config,
 )
 from tests.experiments.worlds import CHURN, SMALL, bench
-from tests.test_docs import shown, table
 
 
 def config(name: str, **changes: Any) -> Any:
@@ -220,16 +217,6 @@ def test_both_truths_can_be_chosen(tmp_path: Path) -> None:
         settings = config("missing-search", truth=truth, lost=1)
         tables = study.run(settings, Unit(0, "share-0.5"), bench(tmp_path / truth))
         assert len(tables["shares"]) == 2
-
-
-def test_every_setting_of_the_online_studies_is_listed_with_its_default() -> None:
-    own = OnlineConfig.model_fields.keys() - StudyConfig.model_fields.keys()
-    listed = {row[0]: row[1] for row in table("experiments.md", "Online studies")}
-    assert listed.keys() == own
-    for name in own - {"nightly"}:
-        assert listed[name] == shown(OnlineConfig.model_fields[name].default)
-    changed = OnlineConfig().nightly.model_dump(exclude_defaults=True)
-    assert listed["nightly"] == shown(changed)
 
 
 def test_studies_run_where_items_come_and_go(tmp_path: Path) -> None:

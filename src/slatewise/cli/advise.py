@@ -19,7 +19,10 @@ def advise(
     dataset: Annotated[Path, typer.Argument(help="The dataset that it was trained on.")],
     strategy: Annotated[
         list[str] | None,
-        typer.Option(help="Strategy to compare with the first one given; repeatable."),
+        typer.Option(
+            help="Strategies to compare with the first; repeatable. By default greedy, thompson "
+            "and in-slate-thompson."
+        ),
     ] = None,
     source: Annotated[
         str | None,

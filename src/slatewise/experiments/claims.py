@@ -99,9 +99,9 @@ class ClaimsConfig(OnlineConfig):
     kinds: dict[KindName, SiteKind] = Field(default={"site": SiteKind()}, min_length=1)
     """Kinds of sites by name: each has all lives and shares of search."""
     days: PositiveInt = 5
-    """How long all learn from all."""
+    """Days that all arms learn from all."""
     own_days: NonNegativeInt = 0
-    """How long greedy and in-slate Thompson learn each from its own slates; 0 leaves that out."""
+    """Days that greedy and in-slate Thompson learn from slates of their own; 0 leaves it out."""
 
     @model_validator(mode="after")
     def _sites(self) -> Self:

@@ -66,7 +66,7 @@ class ExposureConfig(OnlineConfig):
     shares: tuple[float, ...] = Field(default=(0.8, 0.5, 0.2), min_length=1)
     """Shares of search in the log, each in a world of its own."""
     models: tuple[str, ...] = Field(default=tuple(MODELS), min_length=1)
-    """The models that are compared."""
+    """Models to compare."""
     users: int | None = Field(default=800, gt=0)
     """People on the platform at any time."""
     simulation: dict[str, Any] = Field(default={"catalogue": {"items": 1_000, "groups": 25}})

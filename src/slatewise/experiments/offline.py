@@ -46,7 +46,7 @@ class OfflineConfig(StudyConfig):
     """Settings of the offline study."""
 
     variants: tuple[str, ...] = Field(default=tuple(VARIANTS), min_length=1)
-    """The models that are compared, those in `models` among them or not."""
+    """Models to compare, beside those in `models`."""
     models: dict[str, dict[str, Any] | str] = Field(default={})
     """Models of your own by name: settings, a TOML file, or the import path of a ModelConfig."""
     against: tuple[str, ...] = ()

@@ -31,27 +31,25 @@ class OnlineConfig(StudyConfig):
     """A platform that serves for days, and learns at night from what it recorded."""
 
     users: PositiveInt | None = None
-    """People on the platform at any time; half of the preset's users without it."""
+    """People on the platform at a time; half of the preset's if not set."""
     slates_a_day: PositiveFloat = 1.4
-    """Mean number of slates that a person meets in a day (Poisson)."""
+    """Mean slates of a person per day (Poisson)."""
     stay: PositiveInt = 28
-    """Days from a user's arrival to her leaving; as many arrive every day as leave."""
+    """Days from a user's arrival to her leaving."""
     window: PositiveInt = 28
-    """Days of log that models are trained on: the last ones before the day they serve."""
+    """Days of log that models learn from."""
     split: SplitConfig = SplitConfig(valid_share=0.1, test_share=0.0)
-    """Share of each night's users held out for validation; no test users are needed."""
+    """Share of each night's users held out for validation."""
     nightly: TrainingConfig = TrainingConfig(
         learning_rate=0.006, max_epochs=4, patience=4, plateau=2
     )
-    """How models are retrained, each from where it was the night before; `training` is for the
-    first night. On the demo one such night, a week later, came within .004 nats of training
-    afresh."""
+    """How models are retrained, after `training` on the first night."""
     item_features: bool = False
-    """Whether models read the features of items, of worlds that have any."""
+    """Whether models read the features of items."""
     between_nights: bool = False
-    """Whether models learn from answers to recommendations during the day, too."""
+    """Whether models learn from answers during the day, too."""
     few_views: PositiveInt = 20
-    """An item with fewer views in what a model learned from counts as little seen."""
+    """Training views below which an item counts as little seen."""
     resamples: PositiveInt = 1_000
     """Resamples of users behind every interval."""
 

@@ -35,7 +35,7 @@ class OnlineModelsConfig(OnlineConfig):
     variants: tuple[str, ...] = Field(default=tuple(VARIANTS), min_length=1)
     """The models that serve, each in an arm of its own."""
     days: PositiveInt = 14
-    """How long."""
+    """Days of the study."""
 
     _known = field_validator("variants")(require_variants)
 

@@ -45,15 +45,15 @@ class OnlineStrategiesConfig(OnlineConfig):
     """Settings of the study of strategies."""
 
     variants: tuple[str, ...] = Field(default=("slate-gru-hier", "all-item-gru-hier"), min_length=1)
-    """The models."""
+    """Models to compare."""
     strategies: tuple[str, ...] = Field(default=(GREEDY, THOMPSON, IN_SLATE), min_length=1)
-    """What each model recommends by, in an arm of its own."""
+    """Strategies of each model, an arm each."""
     days: NonNegativeInt = 5
-    """How long all learn from all; 0 leaves that out."""
+    """Days of the part `pooled`; 0 leaves it out."""
     own_days: NonNegativeInt = 30
-    """How long every arm learns from its own slates; 0 leaves that out."""
+    """Days of the part `own`; 0 leaves it out."""
     own_users: PositiveInt | None = None
-    """People of every arm that learns by itself; half of `users` without it."""
+    """People of each arm in the part `own`; half of `users` if not set."""
 
     _variants = field_validator("variants")(require_variants)
     _strategies = field_validator("strategies")(require_strategies)

@@ -87,19 +87,19 @@ class StudyConfig(Config):
     """Settings of every study; a study adds its own."""
 
     seeds: tuple[NonNegativeInt, ...] = Field(default=(0, 1, 2), min_length=1)
-    """One repetition each: another simulated world, or on a dataset another start of training."""
+    """Repetitions: each another simulated world or, on a dataset, another start of training."""
     preset: str = "demo"
-    """Size of the simulated world."""
+    """Simulated world."""
     truth: str | None = None
-    """How simulated users choose; the preset's way without it."""
+    """How simulated users choose: `paper` or `outside`; if not set, as the preset has it."""
     dataset: Path | None = None
-    """A prepared dataset to use instead of the simulator, where the study can."""
+    """A prepared dataset instead of the simulator."""
     simulation: dict[str, Any] = Field(default={})
-    """Further settings of the simulator, over those of the preset."""
+    """Further settings of the simulator."""
     split: SplitConfig = SplitConfig(valid_share=0.1, test_share=0.1)
-    """How simulated logs are split; a prepared dataset has its split."""
+    """How simulated logs are split."""
     model: dict[str, Any] = Field(default={})
-    """Settings of all models over their defaults, but for what makes the variants."""
+    """Settings of all models."""
     training: TrainingConfig = TrainingConfig()
     """How all models are fitted."""
     device: str = "cpu"

@@ -45,55 +45,57 @@ class ModelConfig(Config):
     """
 
     likelihood: Literal["slate", "all-item", "source-aware"] = "slate"
-    """What the data say: the choice within the slate (eq. likelihood), the choice among all items
-    (eq. likelihood_all-item), or the slate plus an exposure term weighted by source."""
+    """`slate`: the choice within the slate (eq. likelihood). `all-item`: the choice among all items
+    (eq. likelihood_all-item). `source-aware`: the slate, and an exposure term weighted by
+    source."""
     relevance: str = "distance"
-    """How profile z and item vector v make a utility: −‖z − v‖ as in the paper, or z · v."""
+    """Utility of item vector v for profile z: `distance`, −‖z − v‖ as in the paper, or `dot`, z ·
+    v."""
     dynamics: str = "gru"
-    """How clicks move the user: eq. gru or eq. linearmodel."""
+    """How clicks move the user: `gru` (eq. gru) or `linear` (eq. linearmodel)."""
     prior: str = "hierarchical"
-    """Prior of the item vectors: around their group's mean, or around zero (Section priors)."""
+    """Prior of item vectors: `hierarchical`, around the mean of their group, or `flat`, around
+    zero."""
     initial_state: str = "causal"
-    """h_0: one learned state for all users, or the paper's average over the user's clicks, taken
-    over a prefix that is never scored."""
+    """h_0: `causal`, one learned state for all users, or `amortised`, the paper's average over the
+    user's clicks, taken over a prefix that is never scored."""
 
     terms: tuple[str, ...] = ()
-    """Terms of the utility beside the relevance; none is the paper's model."""
+    """Terms of the utility beside the relevance; the paper's model has none."""
     ranking: Literal["auto", "slate", "next-click"] = "auto"
-    """Weights by which terms rank the catalogue: those of choices within slates, or those of the
-    next click among all items; `auto` is the next click for the all-item likelihood, for logs of
+    """Weights that rank the catalogue: `slate`, of choices within slates, or `next-click`, of the
+    next click among all items. `auto` is `next-click` for the all-item likelihood, for logs of
     clicks alone, and where items come and go."""
     repeats: bool = True
-    """Whether users may click an item again. Where they never do, as with ratings, the all-item
-    likelihood compares a click with what its user has not clicked yet, and the term `history`
-    keeps the rest out of rankings."""
+    """Whether users click items again. If not, as with ratings, the all-item likelihood compares a
+    click with what its user has not clicked yet, and the term `history` keeps clicked items out of
+    rankings."""
     evidence: tuple[str, ...] = ()
-    """Sources whose slates move the user without a click too, once they are past; none is the
-    paper's model."""
+    """Sources whose slates move the user without a click, too; the paper's model has none."""
 
     dimensions: PositiveInt = 10
     """d, the dimension of item vectors v_i and user profiles z_t."""
     hidden: PositiveInt | None = None
-    """d_h, the dimension of the hidden state of the GRU; d without it."""
+    """d_h, the dimension of the GRU's hidden state; `dimensions` if not set."""
 
     sigma_max: Annotated[PositiveFloat, Search(0.05, 10.0)] = 1.0
-    """σ_max, above which no posterior standard deviation rises."""
+    """σ_max, the largest posterior standard deviation."""
     temperature: Annotated[float, Field(gt=0, le=1), Search(0.01, 1.0)] = 1.0
-    """τ, by which the prior is weighted down (eq. posterior); 1 is the plain posterior."""
+    """τ in (0, 1], the weight of the prior (eq. posterior); 1 is the plain posterior."""
     sigma_h0: PositiveFloat = 1.0
     """σ_h0, prior of the initial state."""
     sigma_no_click: PositiveFloat = 3.0
-    """Prior of log β_s, the utility of not clicking; the paper leaves it open."""
+    """Prior of log β_s, the utility of no click, and of log ε_k; the paper leaves it open."""
     sigma_weights: PositiveFloat = 1.0
-    """σ_w, prior of the weights of features, which are divided by their typical size."""
+    """σ_w, prior of the weights of features, which are scaled to a typical size of 1."""
 
     exposure: dict[str, NonNegativeFloat] | None = None
-    """λ of each source in the source-aware likelihood; sources not named have 0. Without it 1 for
-    the source called search, or .3 for all sources where none is."""
+    """λ by source, for the source-aware likelihood; other sources have 0. If not set, 1 for the
+    source `search`, or .3 for all sources in a log without one."""
     sharpness: PositiveFloat = 2.0
     """κ, the power of relevance in the source-aware exposure term."""
     negatives: PositiveInt = 1_024
-    """Items drawn a step to estimate the sum over the catalogue; exact when there are no more."""
+    """Items drawn per step to estimate the sum over the catalogue; exact up to as many items."""
 
     parts: dict[str, SerializeAsAny[Config]] = Field(default={}, repr=False)
     """Settings of the parts, by part; written flat, beside the others."""

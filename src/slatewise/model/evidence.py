@@ -37,7 +37,8 @@ class EvidenceSettings(Config):
     """Settings of evidence."""
 
     sigma_evidence: PositiveFloat = 1.0
-    """Prior of artanh ρ, the fraction of the way that a slate without a click moves the user."""
+    """Prior of artanh ρ, ρ being the fraction of the way that a slate without a click moves the
+    user."""
 
 
 class Evidence(Part):

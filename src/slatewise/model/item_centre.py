@@ -25,7 +25,7 @@ class ItemCentreSettings(Config):
     """Settings of the features of items."""
 
     sigma_features: PositiveFloat = 0.3
-    """σ_W, prior of the matrix that leads from the features of an item to its prior mean."""
+    """σ_W, prior of the matrix from the features of an item to its prior mean."""
 
 
 class ItemCentre(Part):

@@ -17,29 +17,28 @@ class TrainingConfig(Config):
     """Settings of training; the defaults were measured on simulated logs."""
 
     learning_rate: Annotated[PositiveFloat | None, Search(1e-4, 1e-1)] = None
-    """ℓ, of Adam; without it .02."""
+    """ℓ, of Adam; 0.02 if not set."""
     batch_users: PositiveInt | None = None
-    """B, users per step; without it what gives an epoch 16 steps, or 64 where the likelihood has an
-    exposure term, but no more than 512 users."""
+    """B, users per step; if not set, by the size of the log."""
     max_epochs: PositiveInt = 200
-    """Most passes over the training data, in each stage."""
+    """Most epochs of a stage."""
     patience: PositiveInt = 8
-    """Epochs without a better validation likelihood after which a stage ends."""
+    """Epochs without a gain of `least_gain` that end a stage."""
     plateau: PositiveInt = 4
-    """Epochs without a better validation likelihood after which the learning rate drops."""
+    """Epochs without such a gain that drop the learning rate."""
     drop: float = Field(default=0.3, gt=0, lt=1)
     """Factor by which it drops."""
     least_gain: PositiveFloat = 2e-4
-    """Gain in mean log-likelihood below which an epoch counts as no improvement."""
+    """Smallest gain that counts, in mean validation log-likelihood."""
     validation_draws: NonNegativeInt = 0
-    """Posterior draws over which the validation likelihood averages; 0 takes the closed form that
-    predictions use, which knows how uncertain items are."""
+    """Posterior draws that validation averages over; 0: the closed form that predictions use, which
+    includes the uncertainty of items."""
     optimisation: Literal["auto", "joint", "two-step", "terms-last"] = "auto"
-    """All parameters together, which is `auto` too, or first the items under linear dynamics and
-    then, with the items frozen, the GRU. `terms-last` is joint for a model without its terms, and
-    then the terms alone, beside vectors that rank as they would without."""
+    """`joint`: everything together, as with `auto`. `two-step`: items under linear dynamics, then
+    the GRU with items frozen. `terms-last`: the model without terms, then terms with vectors
+    frozen."""
     gradient_limit: PositiveFloat = 1.0
-    """Largest norm of the gradient of everything but the items; a guard, rarely active."""
+    """Largest norm of the gradient, items excepted; rarely active."""
 
     @property
     def rate(self) -> float:

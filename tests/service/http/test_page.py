@@ -5,17 +5,13 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import pytest
-from typer.main import get_command
 
-from slatewise.cli import app
-from slatewise.service.http.guard import GuardedRoute
 from slatewise.service.http.metrics import Metrics
-from tests.service.http.conftest import TOKENS, Server, TestClient
-from tests.test_docs import shown, table
+from tests.service.http.conftest import TOKENS, Server
+from tests.test_docs import table
 
 PAGES = [Path(__file__).parents[3] / "docs" / name for name in ("service.md", "http-api.md")]
 CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -63,18 +59,6 @@ def test_the_commands_of_the_pages_say_what_they_show(server: Server, tmp_path: 
         assert said == "" or json.loads(said)
 
 
-def test_every_route_is_listed_with_its_role(anvil: TestClient) -> None:
-    listed = {tuple(row[:2]) for row in table("http-api.md", "Requests")}
-    there: Any = anvil.app
-    assert listed == {
-        (f"{method} {route.path_format}", route.needs.name.lower())
-        if isinstance(route, GuardedRoute)
-        else (f"{method} {route.path_format}", "–")
-        for route in there.routes
-        for method in route.methods
-    }
-
-
 def test_every_metric_is_listed_with_its_labels() -> None:
     listed = {row[0]: row[1].replace(" ", "") for row in table("operations.md", "Metrics")}
     families = {
@@ -83,10 +67,3 @@ def test_every_metric_is_listed_with_its_labels() -> None:
         for name in [metric._name + "_total" * (metric._type == "counter")]
     }
     assert listed == families
-
-
-def test_every_option_is_listed_with_its_default() -> None:
-    parameters = get_command(app).commands["serve"].params  # type: ignore[attr-defined]
-    options = {part.opts[0]: part.default for part in parameters if part.opts[0].startswith("--")}
-    listed = {row[0]: row[1] for row in table("service.md", "Options")}
-    assert listed == {name: shown(default) for name, default in options.items()}

@@ -14,21 +14,21 @@ class TuneConfig(StudyConfig):
     """Settings of the search."""
 
     seeds: tuple[NonNegativeInt, ...] = Field(default=(0,), min_length=1)
-    """One search each, in another world; on a dataset with another start of training."""
+    """Searches: each in another world or, on a dataset, from another start of training."""
     variants: tuple[str, ...] = Field(default=("slate-gru-hier",), min_length=1)
-    """The models that are tuned, one after the other."""
+    """Models to tune, one search each."""
     trials: PositiveInt = 20
     """Trials of each search."""
     first: PositiveInt = 6
-    """Trials before the surrogate chooses: the defaults, then a Sobol sequence."""
+    """Trials before the Gaussian process chooses."""
     at_once: PositiveInt = 1
-    """Trials of a search that are chosen together and, on a cluster, run side by side."""
+    """Trials chosen together; on a cluster they run side by side."""
     objective: Literal["validation-likelihood", "hitrate"] = "validation-likelihood"
-    """What is searched for; `hitrate` is the paper's, and a poor judge of models."""
+    """What is searched for; `hitrate` is the paper's, and selects badly."""
     ranges: dict[str, Range] = Field(default={})
-    """Ranges of settings instead of the usual ones."""
+    """Other ranges of settings."""
     starts: PositiveInt = 3
-    """Trainings, from fresh seeds, by which the best settings are held against the defaults."""
+    """Fresh seeds that compare the best settings with the defaults."""
     k: PositiveInt = 20
     """Length of recommended lists."""
     resamples: PositiveInt = 1_000

@@ -116,7 +116,7 @@ class AmortisedSettings(Config):
     """Settings of the amortised initial state."""
 
     memory: float = Field(default=0.8, gt=0, le=1)
-    """w, by which the amortised initial state weighs a click less than the next one."""
+    """w, weight of a click relative to the next one in the amortised initial state."""
 
 
 class Amortised(InitialState):

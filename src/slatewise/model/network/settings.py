@@ -14,13 +14,14 @@ class NetworkSettings(Config):
     """Settings of the network."""
 
     network_units: PositiveInt = 64
-    """H, units of each hidden layer of the network."""
+    """H, units of each hidden layer of `network`."""
     network_members: NonNegativeInt = 0
-    """M, networks with other starts whose outputs are averaged; 0 for M by the size of the log."""
+    """M, networks averaged, from different starts; 0: four below 10,000 training slates, three
+    below 60,000, else one."""
     network_seed: int = 0
-    """Seed of the starting weights."""
+    """Seed of their starting weights."""
     network_candidates: NonNegativeInt = 200
-    """How many of the best items it ranks again for a slate, at most; held-out clicks settle it."""
+    """Most items that the network ranks again for a slate; validation clicks settle how many."""
 
 
 def fingerprint(dataset: SlateDataset, settings: NetworkSettings, matrix: ItemMatrix) -> str:

@@ -37,7 +37,7 @@ class CoClicksSettings(Config):
     """Settings of co-clicks."""
 
     neighbours: PositiveInt = 100
-    """Items kept for each item, those clicked near it more than near others."""
+    """Neighbours kept of each item, for co-clicks."""
 
 
 class CoClicksTerm(FeatureTerm):

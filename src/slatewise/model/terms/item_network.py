@@ -45,9 +45,9 @@ class ItemNetworkSettings(Config):
     """Settings of the network that ranks all items."""
 
     item_network_units: PositiveInt = 32
-    """H, units of each hidden layer of the network that ranks all items."""
+    """H, units of each hidden layer of `item_network`."""
     item_network_seed: int = 0
-    """With which that network begins."""
+    """Seed of its starting weights."""
 
 
 class ItemNetworkTerm(ReadsItems, FeatureTerm):

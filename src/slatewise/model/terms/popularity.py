@@ -35,7 +35,7 @@ class PopularitySettings(Config):
     """Settings of popularity."""
 
     half_lives: Annotated[tuple[PositiveFloat, ...], Field(min_length=1)] = HALF_LIVES
-    """Hours after which an event counts half in the popularity of an item."""
+    """Half-lives of popularity, in hours."""
 
 
 class PopularityTerm(FeatureTerm):

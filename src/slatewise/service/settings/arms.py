@@ -30,11 +30,11 @@ class ArmConfig(Config):
     model: Name = "main"
     """The model that ranks."""
     strategy: str = "in-slate-thompson"
-    """How its posterior becomes a slate."""
+    """Strategy that makes slates from its posterior."""
     share: NonNegativeFloat = 1.0
-    """Of the users, relative to the other arms; 0 for an arm that rests."""
+    """Share of the users, relative to other arms; 0 pauses the arm."""
     propensities: NonNegativeInt = 0
-    """Slates drawn to log how likely each item was where it stands; 0 logs none. Each costs as much
+    """Slates drawn per request to log how likely each item was in its position. Each costs as much
     as a slate."""
 
     @model_validator(mode="after")

@@ -33,14 +33,15 @@ class RetrainingConfig(Config):
     """What happens at night."""
 
     at: Annotated[str | None, AfterValidator(_a_time)] = None
-    """Time of day, such as 03:00 local time; without it only `slatewise retrain` trains."""
+    """Local time of day, such as 03:00, at which `slatewise serve` retrains; if not set, only
+    `slatewise retrain` does."""
     window_days: PositiveFloat = 28.0
-    """How much of the past is trained on."""
+    """Days that are trained on."""
     min_slates: PositiveInt = 1_000
-    """Slates with an outcome below which nothing is trained yet."""
+    """Slates with an outcome that training needs."""
     promote: Literal["not-worse", "better", "always"] = "not-worse"
-    """When the new model takes over, by the newest day."""
+    """When the new model takes over, by the newest day: `not-worse`, `better` or `always`."""
     tolerance: NonNegativeFloat = 0.01
-    """Loss of mean log-likelihood that `not-worse` does not mind, as long as it is not sure."""
+    """Loss that `not-worse` accepts if it is not certain, in nats per interaction."""
     keep: Annotated[int, Field(ge=2)] = 7
-    """Versions of a model that are kept."""
+    """Versions kept of a model."""

@@ -22,7 +22,7 @@ class StoreConfig(Config):
     """Where slates and outcomes are stored."""
 
     url: str | None = None
-    """`postgresql://…` or `sqlite:///…`; without it, `store.sqlite` in the service's directory."""
+    """`postgresql://…` or `sqlite:///…`; if not set, `store.sqlite` in the service's directory."""
 
 
 class LimitsConfig(Config):
@@ -31,12 +31,11 @@ class LimitsConfig(Config):
     body_bytes: PositiveInt = 1_000_000
     """Largest body of a request."""
     requests_per_second: PositiveFloat = 1_000.0
-    """Of one token, on average, over all workers and hosts; every 10 kB of a larger body count as
-    one."""
+    """Mean rate per token, over all workers and hosts."""
     batch: PositiveInt = 1_000
-    """Most events, or items, of one request."""
+    """Most events or items in a request."""
     k: PositiveInt = 200
-    """Most items of a slate."""
+    """Most items in a slate."""
     ids: PositiveInt = 10_000
     """Most ids in a list of a request: clicks, exclude, allow, groups."""
 
@@ -45,50 +44,53 @@ class LearningConfig(Config):
     """What is learned before the next night."""
 
     between_nights: bool = False
-    """Whether every answer to a slate of ours moves the vectors and biases of its items at once."""
+    """Whether feedback on our slates updates the vectors and biases of their items at once."""
     seconds: PositiveFloat = 10.0
-    """How often workers take new answers into account."""
+    """How often workers take in new feedback."""
 
 
 class RetentionConfig(Config):
     """When slates leave the store."""
 
     days: PositiveFloat | None = None
-    """Age at which slates leave; without it, all stay."""
+    """Age at which slates leave; if not set, all stay. At least `window_days` of `[retraining]`."""
     archive: str | None = None
-    """Folder for Parquet files by day, in the service's directory unless it is absolute; without
-    it, what leaves is deleted."""
+    """Folder for Parquet files by day, in the service's directory unless absolute; if not set,
+    slates are deleted."""
     rewrite: bool = False
-    """Whether nights write a large file of SQLite anew after people were erased, so that no byte of
-    them is left; events wait for as long as that takes."""
+    """Whether nights rewrite a large SQLite file after people were erased, so that no byte of them
+    is left. Events wait meanwhile."""
 
 
 class ServiceConfig(Config):
     """All settings of a service."""
 
     store: StoreConfig = StoreConfig()
+    """Section: where slates and outcomes are stored (`url`)."""
     models: dict[Name, ModelSpec] = Field(default={"main": ModelSpec()}, min_length=1)
-    """By name."""
+    """Models by name, each in `[models.NAME]`."""
     arms: dict[Name, ArmConfig] = Field(default={"main": ArmConfig()}, min_length=1)
-    """By name."""
+    """Arms by name, each in `[arms.NAME]`."""
     salt: str = "slatewise"
-    """Of the assignment of users to arms; another one deals them out anew."""
+    """Salt of the assignment of users to arms; a new one reassigns all."""
     source: Annotated[str, Field(min_length=1)] = "recommendation"
-    """What our own slates are called in the log, unless a request says otherwise."""
+    """Source of our slates in the log, unless a request names one."""
     history: PositiveInt = 200
-    """Most recent visits of a user that are taken into account, and most clicks of a request."""
+    """Newest visits of a user that count, and most clicks in them."""
     cache_users: NonNegativeInt = 10_000
-    """Users whose history a worker keeps in memory: 8 to 9 kB for 20 slates of 20 items."""
+    """Users whose history a worker caches, 8 to 9 kB each."""
     cache_seconds: NonNegativeFloat = 5.0
-    """Age at which a history is read again; workers of one directory tell each other at once, so
-    this matters between hosts."""
+    """With several hosts: age at which a cached history is read again."""
     tracing: bool = False
-    """Whether requests are traced by OpenTelemetry, whose variables in the environment say where
-    spans go; needs the extra `tracing`."""
+    """Whether requests are traced by OpenTelemetry; needs the extra `tracing`."""
     limits: LimitsConfig = LimitsConfig()
+    """Section: limits of requests."""
     retraining: RetrainingConfig = RetrainingConfig()
+    """Section: nights."""
     learning: LearningConfig = LearningConfig()
+    """Section: learning between nights."""
     retention: RetentionConfig = RetentionConfig()
+    """Section: how long slates stay."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

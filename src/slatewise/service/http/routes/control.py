@@ -22,7 +22,7 @@ from slatewise.service.store import StoreError
 router = APIRouter(prefix="/v1", tags=["control"], route_class=guarded(Role.ADMIN))
 
 
-@router.put("/arms", summary="Change the arms of the experiment")
+@router.put("/arms", summary="Start, stop and weigh arms")
 async def put_arms(request: Request, body: ArmsBody) -> ArmsAnswer:
     """Start, stop and weigh arms; every worker of all hosts follows within a second.
 
@@ -50,7 +50,7 @@ async def restore(request: Request) -> ArmsAnswer:
     return _answer(backend.service.given)
 
 
-@router.post("/models/{model}/rollback", summary="Return to the version before")
+@router.post("/models/{model}/rollback", summary="Serve the previous version")
 async def rollback(request: Request, model: PathModel) -> RollbackAnswer:
     """Let the version before serve again; all workers of all hosts follow within a second.
 

@@ -78,7 +78,7 @@ async def get_history(request: Request) -> dict[str, Any]:
     return await _fresh(request, "history", lambda: backend.look(lambda: _history(backend)))
 
 
-@router.get("/loaded", summary="The log that others made")
+@router.get("/loaded", summary="The loaded log by day and source")
 @costs(20)
 async def get_loaded(request: Request) -> LoadedAnswer:
     """Return slates and click rates of what the service was told of, by day and source.
@@ -111,7 +111,7 @@ async def get_map(
     return Response(content, media_type="application/json")
 
 
-@router.post("/try", summary="Try strategies on a user")
+@router.post("/try", summary="Explained slates for an invented user, not logged")
 @costs(100)
 async def try_slates(request: Request, body: TryBody) -> TryAnswer:
     """Make slates of several strategies for a user, and say what each term adds to each item.
@@ -127,7 +127,7 @@ async def try_slates(request: Request, body: TryBody) -> TryAnswer:
     return await backend.look(lambda: _try(backend, live, body))
 
 
-@router.get("/nights", summary="What became of nights")
+@router.get("/nights", summary="Reports of the newest nights")
 async def get_nights(
     request: Request,
     limit: Annotated[int, Query(ge=1, le=200, description="how many of each model")] = 30,
@@ -142,7 +142,7 @@ async def get_nights(
     )
 
 
-@router.get("/models/{model}", summary="What a model learned")
+@router.get("/models/{model}", summary="Training curves, certainty by views")
 @costs(20)
 async def get_model(request: Request, model: PathModel) -> ModelAnswer:
     """Return how versions were trained, and how certain the present one is of items by views."""

@@ -55,7 +55,7 @@ async def list_items(
     return ItemsAnswer(items=found, next=last)
 
 
-@reading.get("/items/{item_id:id}", summary="Look at an item", response_model_exclude_unset=True)
+@reading.get("/items/{item_id:id}", summary="See an item", response_model_exclude_unset=True)
 async def get_item(request: Request, item_id: PathId) -> ItemAnswer:
     """Return an item as it is now."""
     backend: Backend = request.app.state.backend
@@ -63,7 +63,7 @@ async def get_item(request: Request, item_id: PathId) -> ItemAnswer:
     return (await backend.read(lambda: _answers(backend, [item])))[0]
 
 
-@changing.put("/items", summary="Add or change many items")
+@changing.put("/items", summary="Add, show or hide items, all or none")
 async def put_items(request: Request, body: ItemsBody) -> ChangedAnswer:
     """Add, show or hide items: all of them or, where something is wrong, none."""
     backend: Backend = request.app.state.backend
@@ -77,7 +77,7 @@ async def put_items(request: Request, body: ItemsBody) -> ChangedAnswer:
 
 
 @changing.put(
-    "/items/{item_id:id}", summary="Add or change an item", response_model_exclude_unset=True
+    "/items/{item_id:id}", summary="Add, show or hide an item", response_model_exclude_unset=True
 )
 async def put_item(request: Request, item_id: PathId, body: ItemBody) -> ItemAnswer:
     """Add an item, show it or hide it: in effect for the next slate, without training."""

@@ -86,7 +86,7 @@ async def rank(body: RankBody, request: Request) -> bytes:
     )
 
 
-@writing.post("/feedback", response_model=FeedbackAnswer, summary="Tell what became of slates")
+@writing.post("/feedback", response_model=FeedbackAnswer, summary="Report what became of slates")
 async def feedback(body: FeedbackBody, request: Request) -> bytes:
     """Record what users saw and clicked, in slates of this service or of others.
 

@@ -23,7 +23,7 @@ _LEFT = (
 router = APIRouter(prefix="/v1", tags=["users"], route_class=guarded(Role.ADMIN))
 
 
-@router.get("/users/{user_id:id}", summary="What is known of a user")
+@router.get("/users/{user_id:id}", summary="Slates and clicks of a person")
 async def get_user(request: Request, user_id: PathId) -> UserAnswer:
     """Return her newest slates and clicks, oldest first; none for an unknown user.
 
@@ -38,7 +38,7 @@ async def get_user(request: Request, user_id: PathId) -> UserAnswer:
     return UserAnswer(user_id=user_id, visits=sorted(both, key=lambda visit: visit.time))
 
 
-@router.delete("/users/{user_id:id}", summary="Erase a user")
+@router.delete("/users/{user_id:id}", summary="Erase a person")
 async def erase_user(request: Request, user_id: PathId) -> ErasedAnswer:
     """Erase all that is known of a user, for good, from the log and from what training reads.
 
