@@ -10,8 +10,9 @@ from typing import Any
 from slatewise.errors import SlatewiseError
 from slatewise.experiments.store import STUDY, StudyResult, read_json
 from slatewise.experiments.study import STUDIES
-from slatewise.report.section import Section, Table, counted, text_of
+from slatewise.report.section import Section, Table, text_of
 from slatewise.report.takeaway import Takeaway
+from slatewise.words import counted
 
 
 @dataclass(frozen=True)
