@@ -1,5 +1,6 @@
 """The page in a real Chromium: drawn, quiet, usable by keyboard and ear, and kept by its roles."""
 
+import re
 from typing import TYPE_CHECKING
 
 import httpx
@@ -55,6 +56,7 @@ def test_every_tab_is_drawn_quietly_and_accessibly(
         visitor.page.locator(drawn).first.wait_for()
         require_accessible(visitor)
         assert visitor.page.evaluate("document.documentElement.scrollWidth") <= width, tab
+        assert visitor.page.title() == f"{tab} – slatewise"
         visitor.photograph(f"{tab.lower()}-{scheme}-{width}")
     visitor.show("Map")
     visitor.page.wait_for_function(COVERED)
@@ -75,6 +77,11 @@ def test_figures_tell_what_the_service_learned(visit: Visit) -> None:
     figures.nth(2).wait_for()
     nights.nth(1).wait_for()
     assert (figures.count(), nights.count()) == (3, 2)
+    ends = figures.nth(0).evaluate(
+        "(plot) => ['xaxis', 'yaxis'].map((axis) => plot.layout[axis].range[1])"
+    )
+    shown = figures.nth(0).evaluate("(plot) => plot.data[1].x.concat(plot.data[1].y)")
+    assert all(end > max(shown) for end in ends)  # else the last mark and its label are cut
     visitor.show("Now")
     rows = visitor.page.get_by_role("table", name="Arms of the experiment").locator("tbody tr")
     rows.nth(1).wait_for()
@@ -96,7 +103,9 @@ def test_a_loaded_log_is_what_a_new_service_has_to_show(visit: Visit) -> None:
     visitor.enter(TOKENS["read"])
     card = visitor.page.locator("#panel-now .card").filter(has_text="The loaded log")
     card.locator(".figure svg.main-svg .scatterlayer .point").first.wait_for()
-    assert "slates from" in card.inner_text()
+    assert re.search(
+        r"\d slates of the newest (1 day|\d+ days) of the log, from", card.inner_text()
+    )
     assert "of them with a click" in card.inner_text()
     require_accessible(visitor)
     card.get_by_role("button", name="Try the model").click()
@@ -258,6 +267,8 @@ def test_a_finger_reaches_reasons_and_every_column(visit: Visit) -> None:
     arms = page.get_by_role("region", name="Arms", exact=True).locator("tr")
     arms.nth(2).wait_for()  # it has a request of its own
     assert arms.count() == 3
+    since = page.get_by_role("region", name="Models", exact=True).locator("td").nth(1)
+    assert since.evaluate("(cell) => getComputedStyle(cell).whiteSpace") == "nowrap"
     page.set_viewport_size({"width": 1280, "height": 900})
     page.wait_for_function("!document.querySelector('#panel-operate .scroll').matches('.wide')")
     row = items.locator("tbody tr").first.bounding_box()

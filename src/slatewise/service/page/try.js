@@ -3,7 +3,7 @@
 import { ask } from "./api.js";
 import { MapCanvas } from "./canvas.js";
 import { groupColour, learnGroups } from "./colours.js";
-import { count, fill, fixed, h, problem, say } from "./dom.js";
+import { count, fill, fixed, h, plural, problem, say } from "./dom.js";
 import { tip, untip } from "./tip.js";
 
 const K = 8;
@@ -140,7 +140,7 @@ function explanation(item) {
   const total = Object.values(item.adds).reduce((a, b) => a + b, 0);
   return h("div", {},
     h("p", { class: "tip-head" }, h("span", { class: "dot", style: { background: groupColour(item.group) } }), h("strong", { text: item.id }), h("span", { class: "muted", text: ` ${item.group}` })),
-    h("p", { text: `${SHOWN_AS[item.shown_as]}; ${item.greedy_rank ? `greedy rank ${count(item.greedy_rank)}` : "greedy rank above 200"}, seen ${count(item.views)} times in training${item.nearest_click ? `, closest to ${item.nearest_click}` : ""}.` }),
+    h("p", { text: `${SHOWN_AS[item.shown_as]}; ${item.greedy_rank ? `greedy rank ${count(item.greedy_rank)}` : "greedy rank above 200"}, seen ${plural(item.views, "time")} in training${item.nearest_click ? `, closest to ${item.nearest_click}` : ""}.` }),
     h("table", { class: "adds" }, h("caption", { text: "What each term adds to the utility" }), h("tbody", {}, bars,
       h("tr", { class: "total" }, h("th", { scope: "row", text: "utility" }), h("td"), h("td", { class: "number", text: fixed(total, 2) })))));
 }
