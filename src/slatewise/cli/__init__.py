@@ -42,7 +42,7 @@ _STOPPED = {128 + number for number in (signal.SIGINT, signal.SIGTERM, signal.SI
 
 
 def _plain(params: list[Any]) -> list[Any]:
-    """Name arguments in capitals, as other help texts do, give switches no type and lists that of one value.
+    """Name arguments in capitals, as other texts do; give switches no type, lists that of a value.
 
     All versions of Typer do it in another way.
     """
