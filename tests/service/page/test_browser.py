@@ -1,7 +1,7 @@
 """The page in a real Chromium: drawn, quiet, usable by keyboard and ear, and kept by its roles."""
 
-import re
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
@@ -56,7 +56,6 @@ def test_every_tab_is_drawn_quietly_and_accessibly(
         visitor.page.locator(drawn).first.wait_for()
         require_accessible(visitor)
         assert visitor.page.evaluate("document.documentElement.scrollWidth") <= width, tab
-        assert visitor.page.title() == f"{tab} – slatewise"
         visitor.photograph(f"{tab.lower()}-{scheme}-{width}")
     visitor.show("Map")
     visitor.page.wait_for_function(COVERED)
@@ -77,11 +76,6 @@ def test_figures_tell_what_the_service_learned(visit: Visit) -> None:
     figures.nth(2).wait_for()
     nights.nth(1).wait_for()
     assert (figures.count(), nights.count()) == (3, 2)
-    ends = figures.nth(0).evaluate(
-        "(plot) => ['xaxis', 'yaxis'].map((axis) => plot.layout[axis].range[1])"
-    )
-    shown = figures.nth(0).evaluate("(plot) => plot.data[1].x.concat(plot.data[1].y)")
-    assert all(end > max(shown) for end in ends)  # else the last mark and its label are cut
     visitor.show("Now")
     rows = visitor.page.get_by_role("table", name="Arms of the experiment").locator("tbody tr")
     rows.nth(1).wait_for()
@@ -103,9 +97,7 @@ def test_a_loaded_log_is_what_a_new_service_has_to_show(visit: Visit) -> None:
     visitor.enter(TOKENS["read"])
     card = visitor.page.locator("#panel-now .card").filter(has_text="The loaded log")
     card.locator(".figure svg.main-svg .scatterlayer .point").first.wait_for()
-    assert re.search(
-        r"\d slates of the newest (1 day|\d+ days) of the log, from", card.inner_text()
-    )
+    assert "slates from" in card.inner_text()
     assert "of them with a click" in card.inner_text()
     require_accessible(visitor)
     card.get_by_role("button", name="Try the model").click()
@@ -267,10 +259,10 @@ def test_a_finger_reaches_reasons_and_every_column(visit: Visit) -> None:
     arms = page.get_by_role("region", name="Arms", exact=True).locator("tr")
     arms.nth(2).wait_for()  # it has a request of its own
     assert arms.count() == 3
-    since = page.get_by_role("region", name="Models", exact=True).locator("td").nth(1)
-    assert since.evaluate("(cell) => getComputedStyle(cell).whiteSpace") == "nowrap"
     page.set_viewport_size({"width": 1280, "height": 900})
-    page.wait_for_function("!document.querySelector('#panel-operate .scroll').matches('.wide')")
+    page.wait_for_function(  # a function: to evaluate a text is against the page's policy
+        "() => !document.querySelector('#panel-operate .scroll').matches('.wide')"
+    )
     row = items.locator("tbody tr").first.bounding_box()
     assert row is not None
     assert row["height"] < 50
@@ -305,3 +297,44 @@ def test_the_api_is_shown_by_our_own_page(visit: Visit, shop: str) -> None:
     require_accessible(visitor)
     assert not unquiet(visitor)
     assert all(url.startswith(shop) for url in visitor.asked)
+
+
+def test_the_loaded_log_says_how_much_of_it_is_shown(visit: Visit) -> None:
+    visitor = visit(None)
+    start, day = "2026-03-{:02}T00:00:00Z", {"source": "web", "slates": 4, "clicked": 1}
+    days = [day | {"start": start.format(number)} for number in (1, 2, 2, 5)]
+    nothing = {"arms": {}, "reference": "main", "since": start.format(1)}
+    past = {"periods": [], "few_views": 3, "seconds": 60}
+    for path, answer in {"experiment": nothing, "experiment/history": past}.items():
+        visitor.page.route(f"**/v1/{path}", partial(_fulfil, answer))
+    visitor.page.route("**/v1/loaded", partial(_fulfil, {"days": days}))
+    visitor.enter(TOKENS["read"])
+    words = visitor.page.get_by_text("16 slates from 1 Mar 2026 to 5 Mar 2026")
+    words.wait_for()
+    assert "the newest 3 days of the log, 25.0 % of them with a click." in words.inner_text()
+
+
+def _fulfil(answer: dict[str, Any], route: "Route") -> None:
+    route.fulfill(json=answer)
+
+
+def test_marks_and_labels_at_the_end_of_an_axis_are_whole(visit: Visit) -> None:
+    visitor = visit()
+    visitor.show("Learn")
+    plot = visitor.page.locator("#panel-learn .js-plotly-plot").first
+    plot.locator(".point").first.wait_for()
+    shown, ends = plot.evaluate(
+        "(plot) => [plot.data[1].x.concat(plot.data[1].y),"
+        " ['xaxis', 'yaxis'].map((axis) => plot.layout[axis].range[1])]"
+    )
+    assert all(end > max(shown) for end in ends)
+    assert plot.evaluate("(plot) => plot.data[1].cliponaxis") is False
+
+
+def test_a_tab_names_itself_and_its_dates_are_one_line(visit: Visit) -> None:
+    visitor = visit(width=390)
+    for tab in DRAWN:
+        visitor.show(tab)
+        assert visitor.page.title() == f"{tab} – slatewise"
+    since = visitor.page.get_by_role("region", name="Models", exact=True).locator("td").nth(1)
+    assert since.evaluate("(cell) => getComputedStyle(cell).whiteSpace") == "nowrap"

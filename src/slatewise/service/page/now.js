@@ -121,7 +121,7 @@ export function now(panel) {
         h("p", { class: "line" }, h("button", { type: "button", class: "primary", text: "Try the model", on: { click: () => { location.hash = "try"; } } }),
           h("span", { class: "muted", text: "No slate of this service has an answer yet: send feedback, and the arms appear below." }))));
     }
-    loaded.querySelector("#loaded-words").textContent = `${count(slates)} slates of the newest ${plural(new Set(days.map((one) => one.start)).size, "day")} of the log, from ${day(days[0].start)} to ${day(days.at(-1).start)}, ${percent(clicked / slates)} of them with a click.`;
+    loaded.querySelector("#loaded-words").textContent = `${count(slates)} slates from ${day(days[0].start)} to ${day(days.at(-1).start)}, the newest ${plural(new Set(days.map((one) => one.start)).size, "day")} of the log, ${percent(clicked / slates)} of them with a click.`;
     await heard.draw(() => ({
       traces: sources.map((source, index) => {
         const own = days.filter((one) => one.source === source);
