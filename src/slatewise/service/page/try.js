@@ -42,7 +42,7 @@ export function tryOut(panel, shared) {
           h("button", { type: "button", class: "primary", text: "Draw again", on: { click: () => { seed += 1; refresh("Drawn again."); } } }),
           h("button", { type: "button", text: "Start over", on: { click: () => { shared.clicks = []; shared.person = null; person.value = ""; refresh("A new user."); } } })),
         form("Add a click on", find, "Click", (id) => { find.value = ""; click(id); }), found,
-        mayLook ? form("Begin with the history of", person, "Look up", (id) => { shared.person = id; shared.clicks = []; refresh(`The history of ${id}.`); }) : h("p", { class: "muted", text: "A token with role admin can begin with a person's history." }),
+        mayLook ? form("History of person", person, "Look up", (id) => { shared.person = id; shared.clicks = []; refresh(`The history of ${id}.`); }) : h("p", { class: "muted", text: "A token with role admin can begin with a person's history." }),
         problems),
       h("section", { class: "card" }, h("h2", { text: "The state of the user" }),
         h("p", { class: "muted", text: "The path of the user from the start (thin) to now (dot), with its uncertainty (shade). Rings are the items of the slates." }), canvas.canvas)),
