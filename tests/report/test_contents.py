@@ -208,9 +208,9 @@ def test_agreement_is_counted(studies: Path) -> None:
     findings = [finding for shown in report.studies for finding in shown.result.findings]
     held = [finding for finding in findings if finding.paper is not None]
     text = agreement(report)
-    assert text.startswith(f"Comparisons that are in the paper too: {len(held)}; ")
+    assert text.startswith(f"Comparisons that are in the paper too: {len(held)} (agree: ")
     agree = sum(finding.agreement == "agrees" for finding in held)
-    assert f"{agree} agree," in text
+    assert f"(agree: {agree}, disagree: " in text
 
 
 def test_the_same_studies_give_the_same_file(studies: Path) -> None:

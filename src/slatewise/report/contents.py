@@ -81,8 +81,8 @@ def agreement(report: Report) -> str:
         return f"{counted(len(all_), 'comparison')}, not in the paper."
     agrees, disagrees = held.count("agrees"), held.count("disagrees")
     return (
-        f"Comparisons that are in the paper too: {len(held)}; {agrees} agree, "
-        f"{disagrees} disagree, {len(held) - agrees - disagrees} undecided. "
+        f"Comparisons that are in the paper too: {len(held)} (agree: {agrees}, "
+        f"disagree: {disagrees}, undecided: {len(held) - agrees - disagrees}). "
         f"Not in the paper: {len(all_) - len(held)}. A verdict needs a 95 % interval "
         "that excludes the reference."
     )
