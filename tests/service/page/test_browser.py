@@ -338,3 +338,11 @@ def test_a_tab_names_itself_and_its_dates_are_one_line(visit: Visit) -> None:
         assert visitor.page.title() == f"{tab} – slatewise"
     since = visitor.page.get_by_role("region", name="Models", exact=True).locator("td").nth(1)
     assert since.evaluate("(cell) => getComputedStyle(cell).whiteSpace") == "nowrap"
+
+
+def test_signing_in_says_which_part_is_the_token(visit: Visit) -> None:
+    visitor = visit(None)
+    form = visitor.page.locator("#sign-in")
+    form.wait_for()
+    assert "it is what follows the colon" in form.inner_text()
+    require_accessible(visitor)

@@ -73,7 +73,7 @@ function model(name, nights, learned, several) {
       { name: "gain, nats", number: true, of: (night) => (gain(night) ? `${fixed(gain(night).value, 4)} [${fixed(gain(night).low, 4)}, ${fixed(gain(night).high, 4)}]` : "–") },
       { name: "took", number: true, of: (night) => `${fixed(night.seconds, 0)} s` },
       { name: "why", of: (night) => h("span", { class: "verdict", text: night.why }) },
-    ], nights, "No night yet. Start the service with --retrain-at, or run slatewise retrain.")));
+    ], nights, "No night yet. With --retrain-at they come at that time; slatewise retrain is one now.")));
 }
 
 function top(bins) {
