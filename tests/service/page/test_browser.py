@@ -1,7 +1,6 @@
 """The page in a real Chromium: drawn, quiet, usable by keyboard and ear, and kept by its roles."""
 
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import httpx
 import pytest
@@ -302,20 +301,21 @@ def test_the_api_is_shown_by_our_own_page(visit: Visit, shop: str) -> None:
 def test_the_loaded_log_says_how_much_of_it_is_shown(visit: Visit) -> None:
     visitor = visit(None)
     start, day = "2026-03-{:02}T00:00:00Z", {"source": "web", "slates": 4, "clicked": 1}
-    days = [day | {"start": start.format(number)} for number in (1, 2, 2, 5)]
-    nothing = {"arms": {}, "reference": "main", "since": start.format(1)}
-    past = {"periods": [], "few_views": 3, "seconds": 60}
-    for path, answer in {"experiment": nothing, "experiment/history": past}.items():
-        visitor.page.route(f"**/v1/{path}", partial(_fulfil, answer))
-    visitor.page.route("**/v1/loaded", partial(_fulfil, {"days": days}))
+    answers: dict[str, object] = {
+        "experiment": {"arms": {}, "reference": "main", "since": start.format(1)},
+        "experiment/history": {"periods": [], "few_views": 3, "seconds": 60},
+        "loaded": {"days": [day | {"start": start.format(number)} for number in (1, 2, 2, 5)]},
+    }
+
+    def answer(route: "Route") -> None:
+        route.fulfill(json=answers[route.request.url.rpartition("/v1/")[2]])
+
+    for path in answers:
+        visitor.page.route(f"**/v1/{path}", answer)
     visitor.enter(TOKENS["read"])
     words = visitor.page.get_by_text("16 slates from 1 Mar 2026 to 5 Mar 2026")
     words.wait_for()
     assert "the newest 3 days of the log, 25.0 % of them with a click." in words.inner_text()
-
-
-def _fulfil(answer: dict[str, Any], route: "Route") -> None:
-    route.fulfill(json=answer)
 
 
 def test_marks_and_labels_at_the_end_of_an_axis_are_whole(visit: Visit) -> None:
