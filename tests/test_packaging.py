@@ -31,6 +31,22 @@ def test_the_version_is_the_newest_of_the_changelog_and_the_one_to_cite() -> Non
     assert released[0] == cited == slatewise.__version__
 
 
+def test_the_distribution_says_whose_it_is_and_where_it_runs() -> None:
+    found = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    project = found["project"]
+    assert project["authors"] == [{"name": "slatewise developers"}]
+    assert project["urls"]["Paper"].startswith("https://arxiv.org/abs/")
+    assert (ROOT / project["readme"]).is_file()
+    assert "Typing :: Typed" in project["classifiers"]
+    assert (ROOT / "src" / "slatewise" / "py.typed").is_file()
+    for number in ("3.11", "3.12"):
+        assert f"Programming Language :: Python :: {number}" in project["classifiers"]
+    packed = found["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
+    assert all([*ROOT.glob(name.removeprefix("/"))] for name in packed)
+    for page in ("SECURITY.md", "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md"):
+        assert any((ROOT / page) in ROOT.glob(name.removeprefix("/")) for name in packed)
+
+
 def test_nothing_is_installed_by_a_name_that_is_not_on_pypi() -> None:
     by_name = re.compile(r"pip install(?: -\S+)*\s+[\"']?slatewise\b")
     assert [name for name, text in texts() if by_name.search(text)] == []

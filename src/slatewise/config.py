@@ -1,7 +1,7 @@
 """Configuration: frozen and validated, with errors that a person can act on."""
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Self, get_args
 
@@ -15,6 +15,27 @@ class Search(NamedTuple):
 
     low: float
     high: float
+
+
+class SettingError(ValueError):
+    """A value that a setting cannot have, with the remedy; validators raise it."""
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        super().__init__(problem)
+        self.remedy = remedy
+
+    @classmethod
+    def of(cls, error: SlatewiseError, where: str = "") -> Self:
+        """Return what else would be wrapped, with its remedy."""
+        return cls(f"{where}{error.problem.rstrip('.')}", error.remedy)
+
+
+def require_known(names: Iterable[str], known: Iterable[str], what: str) -> None:
+    """Refuse the first name that is unknown, and list those that are known."""
+    known = list(known)
+    for name in names:
+        if name not in known:
+            raise SettingError(f"there is no {what} '{name}'", f"Choose from {', '.join(known)}.")
 
 
 class Config(BaseModel):
@@ -32,7 +53,7 @@ class Config(BaseModel):
             field = ".".join(str(part) for part in first["loc"])
             where = f"{where}, '{field}'" if field else where
             problem = first["msg"].removeprefix("Value error, ")
-            remedy = "Correct the value."
+            remedy = getattr(first.get("ctx", {}).get("error"), "remedy", "Correct the value.")
             if first["type"] == "extra_forbidden":
                 problem, remedy = "there is no such setting", _settings_beside(cls, first["loc"])
             raise SlatewiseError(f"{where}: {problem}.", remedy) from error

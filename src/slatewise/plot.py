@@ -23,6 +23,15 @@ from slatewise.slates.recommender import Events, Recommender
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
+__all__ = [
+    "daily_rates",
+    "paired",
+    "posterior_by_views",
+    "relevance",
+    "reliability",
+    "training_curves",
+]
+
 ROWS: Final = 40
 """Rows of a histogram."""
 GRID: Final = 60
@@ -31,6 +40,10 @@ LEAST: Final = 20
 """Slates of a point of a reliability curve; fewer tell nothing."""
 MOST_ITEMS: Final = 2_000
 """Items drawn beside a contour, the most seen ones."""
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 def posterior_by_views(model: SlateModel, measure: str = "scale") -> "Figure":

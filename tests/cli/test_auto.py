@@ -1,10 +1,14 @@
 """`slatewise train --auto`, as a person types it."""
 
 import json
+import re
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from slatewise.cli import show
 from slatewise.cli.term_selection import _trials
 from slatewise.data.preparation import prepare
 from slatewise.selection import leave_out
@@ -111,6 +115,21 @@ def test_a_gpu_is_refused_before_anything_is_tried(run: Run, folder: Path, tmp_p
     code, _, errors = run("train", folder / "set", tmp_path / "run", "--auto", "--device", "cuda")
     assert (code, "the trials of --auto run on the CPU" in errors) == (2, True)
     assert not (tmp_path / "run").exists()
+
+
+def test_on_a_terminal_of_80_columns_the_bar_has_all_it_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown = StringIO()
+    terminal = Console(file=shown, force_terminal=True, width=80, color_system=None)
+    monkeypatch.setattr(show, "Console", lambda **_: terminal)
+    with _trials() as report:
+        report("without evidence from recommendation", 3, 17)
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.getvalue())
+    line = next(line for line in re.split(r"[\r\n]", plain) if "recommendation" in line)
+    assert len(line) <= 80
+    assert line.startswith("choosing terms: without evidence from recommendation ")
+    assert re.search(r" 3/17 \d:\d\d:\d\d -:--:--$", line.rstrip())
 
 
 def test_without_a_terminal_every_trial_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:

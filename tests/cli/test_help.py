@@ -18,6 +18,7 @@ def test_help_fits_80_columns_names_arguments_and_gives_switches_no_type(name: s
     assert "{" not in result.output
     assert "bool" not in result.output.lower()
     assert "%Y" not in result.output
+    assert "list[" not in result.output
 
 
 def test_every_command_is_listed_under_a_heading() -> None:

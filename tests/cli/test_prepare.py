@@ -46,7 +46,7 @@ def test_prepare_ends_with_the_account(run: Run, files: tuple[Path, Path], tmp_p
     (dropped,) = (line for line in lines if line.startswith("click is not in the slate −1"))
     assert dropped.endswith("row 37")
     assert "name it with --no-click" in text
-    assert "for validation 5 of 1 users" in lines
+    assert "for validation 5 of 1 user" in lines
     assert "after the user's first interactions kept −6 as asked" in lines
     assert "interactions that remain 30" in lines
     dataset = SlateDataset.open(out)

@@ -109,7 +109,7 @@ def test_clicks_alone_tell_less_and_that_is_said(run: Run, folder: Path, tmp_pat
     code, text, _ = run("recommend", folder / "run", *options)
     assert code == 0
     said = " ".join(text.split())
-    missing = "history beyond the clicks, slates without a click (give --users a log)"
+    missing = "slates shown before (history), slates without a click (give --users a log)"
     assert f"Missing data: {missing}." in said
     assert slates_of(out) == expected(folder, slates=False, popular=True)
     assert slates_of(out) != expected(folder, slates=True, popular=True)

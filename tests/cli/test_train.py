@@ -91,7 +91,12 @@ def test_a_log_with_slates_gets_terms_unless_none_are_asked_for(
     said = " ".join(text.split())
     assert "Terms for this log: history, network, position" in said
     assert "popularity (items stay on offer)" in said
-    usual = load(tmp_path / "usual").config
+    fitted = load(tmp_path / "usual")
+    usual = fitted.config
+    best = f"{fitted.history[-1]['best']:.4f}".replace("-", "−")
+    assert f"in training with exposure {best}" in said  # what the progress showed
+    own = f"{fitted.metrics['validation_log_likelihood']:.4f}".replace("-", "−")
+    assert f"validation log-likelihood of choices {own}" in said
     assert usual.terms == ("history", "network", "position", "propensity", "source")
     assert (usual.likelihood, usual.temperature) == ("source-aware", 1.0)  # it has searches
     plain = ["--config", folder / "plain.toml", "--terms", "none"]

@@ -94,7 +94,7 @@ def test_nobody_and_nothing_are_no_error() -> None:
 @pytest.mark.parametrize(
     ("arms", "clicks", "problem"),
     [
-        ([0, 1, 1], [0, 0, 0], "2 users are in more than one arm|1 users are in more"),
+        ([0, 1, 1], [0, 0, 0], "2 users in more than one arm|1 user in more"),
         ([0, 0, 1], [2, 1, 0], "more clicks than impressions"),
         ([0, 0, 1], [-1, 1, 0], "negative"),
     ],

@@ -44,6 +44,22 @@ def test_the_sentence_has_the_number_the_interval_and_the_paper() -> None:
     )
 
 
+@pytest.mark.parametrize("worlds", [None, 0, 1, 2, 3])
+@pytest.mark.parametrize("note", ["", "1 of 1 seed above 0; smallest detectable difference ±0.01"])
+def test_a_sentence_has_no_brackets_after_brackets(worlds: int | None, note: str) -> None:
+    found = Finding(
+        *("Q", "A minus B", 0.2, 0.1, 0.3),
+        paper="above",
+        paper_numbers="2 against 1",
+        note=note,
+        worlds=worlds,
+    )
+    sentence = found.sentence()
+    assert ") (" not in sentence
+    assert ("worlds, 3 are needed" in sentence) == (worlds in (0, 2))
+    assert ("1 world, 3 are needed" in sentence) == (worlds == 1)
+
+
 def test_a_finding_is_read_back_as_it_was() -> None:
     found = finding(0.1, 0.3, "below")
     assert Finding.from_json(json.loads(json.dumps(found.to_json()))) == found

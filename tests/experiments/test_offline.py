@@ -174,9 +174,10 @@ def test_another_dataset_in_the_same_place_is_refused(tiny: SlateDataset, tmp_pa
         run_study(STUDY, asked.model_copy(update={"dataset": tmp_path / "other"}), tmp_path / "out")
 
 
-def test_an_unknown_variant_is_refused() -> None:
-    with pytest.raises(SlatewiseError, match="no variant 'slate-lstm'"):
+def test_an_unknown_variant_is_refused_with_those_that_are_known() -> None:
+    with pytest.raises(SlatewiseError, match="no variant 'slate-lstm'") as caught:
         config(variants=("slate-lstm",))
+    assert caught.value.remedy == f"Choose from {', '.join(VARIANTS)}."
 
 
 def test_units_are_one_model_each() -> None:

@@ -229,3 +229,10 @@ def test_studies_run_where_items_come_and_go(tmp_path: Path) -> None:
     # Of what is shown on the second day, some had not been published when the night began.
     assert (found.tables["slates"]["little_seen"] > 0).all()
     assert all("no verdict from 1 world" in one.sentence() for one in found.findings)
+
+
+def test_the_demo_of_exploring_has_the_worlds_that_a_verdict_takes() -> None:
+    """Over five worlds the interval of its nine days has 0 in it, over eight it has not."""
+    file = Path(__file__).parents[2] / "examples" / "exploring.toml"
+    settings = study_config(find_study("online-strategies"), file)
+    assert len(settings.seeds) >= 8

@@ -49,6 +49,7 @@ def test_intervals_of_five_seeds_cover_the_truth(spread: float) -> None:
 def test_the_note_counts_seeds_on_each_side() -> None:
     found = pool([0.1, -0.2, 0.3], [np.zeros(3)] * 3, same_users=False)
     assert found.note() == "2 of 3 seeds above 0"
+    assert pool([0.1], [np.zeros(3)], same_users=False).note() == "1 of 1 seed above 0"
 
 
 def test_what_is_not_defined_has_no_interval() -> None:

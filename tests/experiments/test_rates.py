@@ -133,7 +133,7 @@ def test_one_world_is_no_verdict() -> None:
     finding = answer(ArmQuestion("Is b better?", "b", "a", "above", "2 and 1"), rates, "all")
     assert finding.low > 0
     assert (finding.verdict, finding.agreement) == ("cannot tell", "cannot tell")
-    assert "no verdict from 1 world (3 needed)" in finding.sentence()
+    assert "no verdict from 1 world, 3 are needed (" in finding.sentence()
 
 
 def test_few_users_with_most_of_the_slates_widen_a_rate() -> None:

@@ -1,12 +1,18 @@
 """The report in a real browser: nothing is fetched, nothing complains, everything is drawn."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+from slatewise.experiments.store import StudyResult
 from slatewise.report import build_report
+from slatewise.report.contents import Report, StudyEntry
+from slatewise.report.figures import Bar, intervals
+from slatewise.report.page import html_page
+from slatewise.report.section import Figure, Section
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -94,6 +100,26 @@ def test_titles_of_axes_stay_inside_their_figures(either: Opened) -> None:
     assert not outside
 
 
+def test_names_leave_half_of_a_figure_on_a_phone_and_do_not_meet(phone: Opened) -> None:
+    """Names of arms are as long as 'slate-gru-hier-in-slate-thompson, last 3 days'."""
+    shown = phone.page.evaluate(
+        """() => [...document.querySelectorAll('.plot')].map((plot) => {
+          const boxes = (kind) => [...plot.querySelectorAll(kind)].map((tick) => {
+            const { left, right, top, bottom } = tick.getBoundingClientRect();
+            return { left, right, top, bottom };
+          });
+          const [names, ticks] = [boxes('.ytick text'), boxes('.xtick text')];
+          return { width: plot.clientWidth, names, ticks };
+        })"""
+    )
+    for figure in shown:
+        names = sorted(figure["names"], key=lambda box: float(box["top"]))
+        assert all(box["right"] - box["left"] < figure["width"] / 2 for box in names)
+        assert all(a["bottom"] <= b["top"] + 1 for a, b in pairwise(names))
+        ticks = sorted(figure["ticks"], key=lambda box: float(box["left"]))
+        assert all(a["right"] < b["left"] for a, b in pairwise(ticks))
+
+
 def test_tables_scroll_inside_themselves_on_a_phone(phone: Opened) -> None:
     page = phone.page
     page.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
@@ -118,6 +144,10 @@ def test_the_page_and_its_figures_are_dark_where_that_is_wanted(
     )
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert background == "rgb(21, 24, 29)"
+    page.wait_for_function(  # what is rare is near the colour of the paper
+        "() => [...document.querySelectorAll('.plot')].flatMap((plot) => plot.data)"
+        ".filter((trace) => trace.type === 'heatmap').every((trace) => trace.reversescale === true)"
+    )
     context.close()
 
 
@@ -152,3 +182,27 @@ def test_the_report_prints_with_its_settings(desk: Opened) -> None:
     assert len(printed) > 50_000
     assert page.evaluate("[...document.querySelectorAll('details')].every((part) => part.open)")
     assert not complaints
+
+
+LONG_NAMES = [f"slate-gru-hier-{arm}, last 3 days" for arm in ("thompson", "in-slate-thompson")]
+
+
+def test_long_names_are_broken_on_a_phone(
+    browser: "Browser", studies: Path, tmp_path: Path
+) -> None:
+    drawn = Figure("Arms", *intervals([Bar(name, 0.1, 0, 0.2) for name in LONG_NAMES], "x"), "")
+    entry = StudyEntry(StudyResult.load(studies / "toy"), Section("Toy", figures=[drawn]))
+    file = tmp_path / "page.html"
+    file.write_text(html_page(Report([entry], [], [])), encoding="utf-8")
+    page, complaints, _ = opened(browser, file, 375)
+    names = page.evaluate(
+        "[...document.querySelectorAll('.ytick text')].map((name) => [name.textContent,"
+        " name.getBoundingClientRect().width, name.querySelectorAll('tspan').length])"
+    )
+    assert len(names) == 2
+    for text, width, lines in names:
+        assert text.replace(" ", "") in {name.replace(" ", "") for name in LONG_NAMES}
+        assert width < 0.5 * 375
+        assert lines == 3
+    assert not complaints
+    page.close()

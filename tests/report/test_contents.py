@@ -125,6 +125,17 @@ def test_a_user_and_her_slates_are_shown(page: Reader, studies: Path) -> None:
     assert f"{slates['item'][0]} ({slates['group'][0]})" in page.shown
 
 
+def test_texts_stand_on_the_left_and_numbers_on_the_right(studies: Path) -> None:
+    text = build_report(studies).read_text(encoding="utf-8")
+    for column in ("seen", "source", "greedy"):
+        assert re.search(f'<th class="[^"]*text[^"]*">{column}</th>', text)
+    for column in ("clicked", "recall@20", "log-likelihood"):
+        assert f"<th>{column}</th>" in text
+    sizes = re.findall(r"\) (\d+\.(\d+)) ± \d+\.(\d+)<", text)
+    assert sizes
+    assert all(len(of_mean) == len(of_sd) for _, of_mean, of_sd in sizes)
+
+
 def test_csv_has_every_row_of_every_table(studies: Path) -> None:
     build_report(studies, "csv")
     for name in ("offline", "toy"):
@@ -197,9 +208,9 @@ def test_agreement_is_counted(studies: Path) -> None:
     findings = [finding for shown in report.studies for finding in shown.result.findings]
     held = [finding for finding in findings if finding.paper is not None]
     text = agreement(report)
-    assert text.startswith(f"Comparisons that are in the paper too: {len(held)}; ")
+    assert text.startswith(f"Comparisons that are in the paper too: {len(held)} (agree: ")
     agree = sum(finding.agreement == "agrees" for finding in held)
-    assert f"{agree} agree," in text
+    assert f"(agree: {agree}, disagree: " in text
 
 
 def test_the_same_studies_give_the_same_file(studies: Path) -> None:

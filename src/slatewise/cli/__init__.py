@@ -42,7 +42,7 @@ _STOPPED = {128 + number for number in (signal.SIGINT, signal.SIGTERM, signal.SI
 
 
 def _plain(params: list[Any]) -> list[Any]:
-    """Name arguments in capitals, as other help texts do, and give switches no type.
+    """Name arguments in capitals, as other texts do; give switches no type, lists that of a value.
 
     All versions of Typer do it in another way.
     """
@@ -51,6 +51,8 @@ def _plain(params: list[Any]) -> list[Any]:
             param.metavar = ""
         elif param.param_type_name == "argument" and not param.metavar:
             param.metavar = str(param.name).upper()
+        elif getattr(param, "multiple", False) and not param.metavar:
+            param.metavar = "<str>"  # not <list[str]>: each is given an option of its own
     return params
 
 

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from slatewise.cli.service import TIMES, ServiceDirectory, ServiceSettings, opened_store
 from slatewise.cli.show import console, progress, table
+from slatewise.words import counted
 
 if TYPE_CHECKING:
     from slatewise.evaluation.ab import Interval
@@ -144,9 +145,9 @@ def _show(
         _explain(one)
     if found.changed:
         console.print(
-            f"{found.changed:,} users were moved to another arm meanwhile: they count in their "
-            "first arm until then, and arms differ in who came when. Without --since, only what "
-            "came after is compared."
+            f"Moved to another arm meanwhile: {counted(found.changed, 'user')}. They count in "
+            "their first arm until then, and arms differ in who came when. Without --since, only "
+            "what came after is compared."
         )
     if found.assignment.problem:
         console.print(f"Warning: {found.assignment.problem}.")
@@ -225,7 +226,7 @@ def _estimates(one: "Estimates") -> Table:
 
 
 def _explain(one: "Estimates") -> None:
-    console.print(f"From {one.slates:,} slates.")
+    console.print(f"From {counted(one.slates, 'slate')}.")
     for reason, count in one.left_out.items():
         console.print(f"{count:,} left out: {reason}.")
     for problem in dict.fromkeys(each.problem for each in one.estimates if each.problem):

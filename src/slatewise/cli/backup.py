@@ -7,6 +7,7 @@ import typer
 
 from slatewise.cli.service import ServiceDirectory, ServiceSettings, StoreUrl, read_settings
 from slatewise.cli.show import console
+from slatewise.words import counted
 
 
 def backup(
@@ -19,7 +20,9 @@ def backup(
     from slatewise.service.upkeep.backup import back_up  # noqa: PLC0415 (SQLAlchemy is slow to load)
 
     made = back_up(directory, read_settings(config, store).store_url(directory), file, config)
-    console.print(f"Backup: {file}, {len(made.files):,} files, {made.size / 1e6:,.1f} MB unpacked")
+    console.print(
+        f"Backup: {file}, {counted(len(made.files), 'file')}, {made.size / 1e6:,.1f} MB unpacked"
+    )
     if made.store != "sqlite":
         console.print("  Its store is PostgreSQL and not in it: back that up with pg_dump.")
     if config is None:

@@ -11,6 +11,7 @@ from slatewise.features.item_columns import read_item_columns
 from slatewise.features.item_features import ItemEncoder
 from slatewise.features.item_kinds import item_kinds, parse_kinds
 from slatewise.model.item_features import ItemFeatures
+from slatewise.words import counted
 
 
 def read_item_features(
@@ -39,6 +40,6 @@ def _show(columns: pl.DataFrame, encoder: ItemEncoder) -> None:
     console.print(account)
     without = columns.select(pl.all_horizontal(pl.all().is_null()).sum()).item()
     if without:
-        count = f"{without:,} of {columns.height:,} items"
+        count = f"{without:,} of {counted(columns.height, 'item')}"
         console.print(f"{count} have no features: only their groups place them.", style="dim")
     console.print()

@@ -26,6 +26,7 @@ from slatewise.data.reductions import PRESETS, PrepareConfig
 from slatewise.data.report import Problem
 from slatewise.data.split import SplitConfig
 from slatewise.errors import SlatewiseError
+from slatewise.words import counted
 
 _SEVERAL = (
     "Some slates have several clicks (rows of one user with the same time, source and slate): "
@@ -285,13 +286,15 @@ def _show(dataset: SlateDataset) -> None:
     if "further_clicks" in counts:
         slates, further = counts["slates_with_several_clicks"], counts["further_clicks"]
         account.add_row(
-            "  further clicks", f"{further:,}", f"on {slates:,} slates with several clicks"
+            "  further clicks", f"{further:,}", f"on {counted(slates, 'slate')} with several clicks"
         )
     for name in ("clicks", "users", "items", "groups"):
         account.add_row(f"  {name}", f"{counts[name]:,}")
     parts = split_counts(dataset)
     for part, held in parts.items():
-        account.add_row(f"  for {part}", f"{held['interactions']:,}", f"of {held['users']:,} users")
+        account.add_row(
+            f"  for {part}", f"{held['interactions']:,}", f"of {counted(held['users'], 'user')}"
+        )
     console.print(account)
     _show_notes(dataset)
 

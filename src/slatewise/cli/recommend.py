@@ -330,7 +330,8 @@ def _print_missing(
             if lists or term.ranks == "all items" or term.candidates
         ]
     if not slates_known:
-        missing += [f"{name} beyond the clicks" for name in model.terms.that_rank("items met")]
+        if terms := list(model.terms.that_rank("items met")):
+            missing.append(f"slates shown before ({', '.join(terms)})")
         missing += ["slates without a click (give --users a log)"] * bool(model.config.evidence)
     if missing:
         console.print(f"Missing data: {', '.join(missing)}.", style="dim")

@@ -18,7 +18,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 console = Console(markup=False, emoji=False, highlight=False)
@@ -76,10 +76,11 @@ def bars() -> Iterator[Progress]:
     """Yield progress bars on standard error, removed at the end; hidden without a terminal."""
     columns = (
         TextColumn("{task.description}", markup=False),
-        BarColumn(),
+        BarColumn(bar_width=20),
         MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
+        # In 80 columns the bar and long names give way, not the times.
+        TimeElapsedColumn(table_column=Column(min_width=7, no_wrap=True)),
+        TimeRemainingColumn(table_column=Column(min_width=7, no_wrap=True)),
     )
     terminal = Console(stderr=True)
     hidden = not terminal.is_terminal

@@ -12,6 +12,7 @@ from rich.table import Table
 from slatewise.cli.show import bars, console, table
 from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
+from slatewise.words import counted
 
 if TYPE_CHECKING:
     from slatewise.model.config import ModelConfig
@@ -124,7 +125,7 @@ def _trials() -> Iterator[Callable[[str, int, int], None]]:
 
 def _account(found: "Selection") -> Table:
     """Show every candidate with its gain over the model without it."""
-    judged = f"{found.about['judged_interactions']:,} interactions"
+    judged = counted(found.about["judged_interactions"], "interaction")
     title = f"Gain of each term over the model without it, in nats ({judged})"
     result = table(title, "term", "gain", "interval", "")
     for one in found.results:

@@ -177,12 +177,8 @@ def _show_outcome(fitted: "SlateModel", recalls: dict[int, float]) -> None:
     """Print what training measured, and what its user should know."""
     console.print(fitted.config.name, style="bold", soft_wrap=True)
     account, metrics = table("", "", ""), fitted.metrics
-    # Where slates have several clicks, training also learns when users stop; `evaluate` leaves
-    # that out, so that each click is judged alike, and so does the pool with a network.
-    apart = fitted.posterior.pool is None and "enough" in fitted.config.terms
-    whole = " with enough" if apart else ""
-    score = f"{metrics['validation_log_likelihood']:.4f}".replace("-", "−")
-    account.add_row(f"validation log-likelihood{whole}", score)
+    for what, value in _likelihoods(fitted).items():
+        account.add_row(what, f"{value:.4f}".replace("-", "−"))
     account.add_row("epochs", f"{metrics['epochs']:,}")
     account.add_row("best epoch", f"{metrics['best_epoch']:,}")
     account.add_row("skipped steps (not finite)", f"{metrics['skipped_steps']:,}")
@@ -197,6 +193,24 @@ def _show_outcome(fitted: "SlateModel", recalls: dict[int, float]) -> None:
         console.print(note)
     if fitted.exploration_note:
         console.print(fitted.exploration_note)
+
+
+def _likelihoods(fitted: "SlateModel") -> dict[str, float]:
+    """Return the likelihoods of training by name; the last is the one that its progress showed.
+
+    That one has the exposure, where the likelihood has it, and where slates have several clicks
+    also when users stop. `evaluate` leaves both out, so that each click is judged alike, and so
+    does the pool with terms that see whole slates.
+    """
+    config, own = fitted.config, fitted.metrics["validation_log_likelihood"]
+    also = ["exposure"] * (config.likelihood != "slate") + ["enough"] * ("enough" in config.terms)
+    whole = f" with {' and '.join(also)}" if also else ""
+    if fitted.posterior.pool is None or not fitted.history:
+        return {f"validation log-likelihood{whole}": own}
+    return {
+        "validation log-likelihood of choices": own,
+        f"  in training{whole}": fitted.history[-1]["best"],
+    }
 
 
 def _can_choose(dataset: SlateDataset) -> bool:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from slatewise.data.arrays import digest_of, map_array
 from slatewise.data.ragged import Int64Array
 from slatewise.errors import InputError, SlatewiseError
+from slatewise.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -124,8 +125,8 @@ class SlateDataset:
     def __repr__(self) -> str:
         """Show the path and the size."""
         return (
-            f"SlateDataset({str(self.path)!r}: {self.num_users:,} users, "
-            f"{self.num_interactions:,} interactions, {self.num_items:,} items)"
+            f"SlateDataset({str(self.path)!r}: {counted(self.num_users, 'user')}, "
+            f"{counted(self.num_interactions, 'interaction')}, {counted(self.num_items, 'item')})"
         )
 
     @property

@@ -88,7 +88,10 @@ def _hints(sources: list[str], *, clicked: Int64Array, slates: Int64Array) -> li
     for alike in spellings.values():
         if len(alike) > 1:
             named = " and ".join(f"'{name}'" for name in alike)
-            hints.append(f"Sources {named} differ only in case or spaces: are they the same?")
+            hints.append(
+                f"Sources {named} differ only in case or spaces. If they are the same, give them "
+                "one name in the log."
+            )
     return hints
 
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from slatewise.data.ragged import Int64Array
 from slatewise.errors import SlatewiseError
 from slatewise.evaluation.bootstrap import LEVEL
+from slatewise.words import counted
 
 Column = npt.NDArray[Any]
 """[N] user or arm ids, as integers or text."""
@@ -133,7 +134,8 @@ def _check(clicks: Int64Array, impressions: Int64Array) -> None:
 
 def _check_home(strays: Column) -> None:
     if len(strays):
+        users = counted(len(np.unique(strays)), "user")
         raise SlatewiseError(
-            f"{len(np.unique(strays)):,} users are in more than one arm, such as {strays[0]}.",
+            f"{users} in more than one arm, such as {strays[0]}.",
             "Assign users, not slates; or leave out those who changed.",
         )

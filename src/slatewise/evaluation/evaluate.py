@@ -28,6 +28,7 @@ from slatewise.evaluation.predictions import Predictions, Slates
 from slatewise.evaluation.recommender import Predictor, Ranker, SlateRanker
 from slatewise.evaluation.reliability import ExpectedCalibrationError
 from slatewise.notebook import html_table
+from slatewise.words import counted
 
 if TYPE_CHECKING:
     import polars as pl
@@ -78,7 +79,7 @@ class Evaluation:
     def __repr__(self) -> str:
         """Return on what it was judged, and the first metrics."""
         shown = [f"{name} {_shown(rows[ALL])}" for name, rows in self.estimates.items()][:3]
-        about = f"{self.about['part']}, {self.about['interactions']:,} interactions"
+        about = f"{self.about['part']}, {counted(self.about['interactions'], 'interaction')}"
         return f"Evaluation({about}; {'; '.join(shown)})"
 
     def _repr_html_(self) -> str:

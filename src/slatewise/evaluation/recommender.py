@@ -9,6 +9,7 @@ from torch import Tensor
 from slatewise.data.interactions import Interactions
 from slatewise.errors import SlatewiseError
 from slatewise.evaluation.predictions import Predictions
+from slatewise.words import counted
 
 CELLS: Final = 1 << 24
 """Scores held at once by `target_ranks`: 64 MiB in float32."""
@@ -95,7 +96,7 @@ def require_items(k: int, available: int) -> None:
     """Refuse to rank more items than there are."""
     if k > available:
         raise SlatewiseError(
-            f"{k:,} items were asked for, {available:,} are available.", "Ask for fewer."
+            f"{counted(k, 'item')} asked for, {available:,} available.", "Ask for fewer."
         )
 
 

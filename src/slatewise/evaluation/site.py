@@ -97,7 +97,7 @@ def _source(dataset: SlateDataset, given: str | None) -> str:
     if given is not None:
         if given not in names:
             raise SlatewiseError(
-                f"the log has no slates from '{given}'.", f"It has {', '.join(names)}."
+                f"the log has no slates from '{given}'.", f"Choose from {', '.join(names)}."
             )
         return given
     others = [name for name in names if name != "search"]

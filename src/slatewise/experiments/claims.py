@@ -33,7 +33,7 @@ from pydantic import (
     model_validator,
 )
 
-from slatewise.config import Config
+from slatewise.config import Config, SettingError
 from slatewise.errors import SlatewiseError
 from slatewise.experiments.comparison import compare_arms
 from slatewise.experiments.days import run_days
@@ -110,7 +110,7 @@ class ClaimsConfig(OnlineConfig):
             try:
                 regime.of(self).simulated(self.seeds[0])
             except SlatewiseError as error:
-                raise ValueError(f"{regime.name}: {error.problem.rstrip('.')}") from error
+                raise SettingError.of(error, f"{regime.name}: ") from error
         return self
 
 

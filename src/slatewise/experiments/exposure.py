@@ -15,6 +15,7 @@ from typing import Any, Final, Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from slatewise.config import require_known
 from slatewise.experiments.comparison import compare_arms, finding
 from slatewise.experiments.findings import Finding
 from slatewise.experiments.model_policy import ModelPolicy, ServedModel
@@ -78,9 +79,7 @@ class ExposureConfig(OnlineConfig):
             ("kind", self.kinds, KINDS),
             ("model", self.models, tuple(MODELS)),
         ):
-            for name in names:
-                if name not in known:
-                    raise ValueError(f"there is no {what} '{name}', only {', '.join(known)}")
+            require_known(names, known, what)
         if not all(0 < share < 1 for share in self.shares):
             raise ValueError("a share of search lies between 0 and 1")
         return self

@@ -4,6 +4,8 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, Self
 
+from slatewise.words import counted
+
 Direction = Literal["above", "below", "equal"]
 WORLDS: Final = 3
 """Fewest worlds for a verdict: with fewer, what worlds differ by is hardly known."""
@@ -89,8 +91,7 @@ class Finding:
             "cannot tell": f"not clearly different from {self.reference:g}",
         }[self.verdict]
         if self._too_few:
-            worlds = f"{self.worlds} world{'s' if self.worlds != 1 else ''}"
-            side = f"no verdict from {worlds} ({WORLDS} needed)"
+            side = f"no verdict from {counted(self.worlds or 0, 'world')}, {WORLDS} are needed"
         note = f" ({self.note})" if self.note else ""
         sentence = f"{self.measure}: {self.interval()}, {side}{note}."
         if self.paper is None:

@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 
 from pydantic import Field, PositiveInt, field_validator, model_validator
 
-from slatewise.config import read_toml
+from slatewise.config import SettingError, read_toml, require_known
 from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
 from slatewise.evaluation import (
@@ -73,13 +73,12 @@ class OfflineConfig(StudyConfig):
         known = {**VARIANTS, **self.models}
         try:
             require_baselines(self.against)
+            require_known(self.names, known, "variant")
             for name in self.names:
-                if name not in known:
-                    raise ValueError(f"there is no variant '{name}', only {', '.join(known)}")
                 self.variant(name)
             require_use(self.model, self.names, known)
         except SlatewiseError as error:
-            raise ValueError(error.problem.rstrip(".")) from error
+            raise SettingError.of(error) from error
         return self
 
     @property

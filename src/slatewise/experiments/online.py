@@ -5,6 +5,7 @@ from typing import Self
 
 from pydantic import PositiveFloat, PositiveInt, model_validator
 
+from slatewise.config import SettingError, require_known
 from slatewise.data.split import SplitConfig
 from slatewise.errors import SlatewiseError
 from slatewise.experiments.study import StudyConfig
@@ -77,7 +78,7 @@ def require_strategies(names: tuple[str, ...]) -> tuple[str, ...]:
     try:
         own = [_called(name) for name in names if is_import_path(name)]
     except SlatewiseError as error:
-        raise ValueError(error.problem.rstrip(".")) from error
+        raise SettingError.of(error) from error
     built_in = [name for name in names if not is_import_path(name)]
     _require((*built_in, *own), [*STRATEGIES, *own], "strategy")
     return names
@@ -89,9 +90,7 @@ def _called(strategy: str) -> str:
 
 
 def _require(names: tuple[str, ...], known: list[str], what: str) -> tuple[str, ...]:
-    for name in names:
-        if name not in known:
-            raise ValueError(f"there is no {what} '{name}', only {', '.join(known)}")
+    require_known(names, known, what)
     if len(set(names)) < len(names):
         raise ValueError(f"a {what} is given twice")
     return names

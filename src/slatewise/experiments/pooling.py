@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from slatewise.evaluation.bootstrap import LEVEL
+from slatewise.words import counted
 
 Floats = npt.NDArray[np.float64]
 
@@ -35,7 +36,7 @@ class PooledEstimate:
     def note(self, reference: float = 0.0) -> str:
         """Return on which side of the reference each seed is."""
         above = sum(value > reference for value in self.by_seed)
-        return f"{above} of {len(self.by_seed)} seeds above {reference:g}"
+        return f"{above} of {counted(len(self.by_seed), 'seed')} above {reference:g}"
 
 
 def pool(

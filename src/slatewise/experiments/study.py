@@ -29,7 +29,7 @@ from typing import Any, Final, Generic, Self, TypeVar
 
 from pydantic import Field, NonNegativeInt, field_validator, model_validator
 
-from slatewise.config import Config, read_toml
+from slatewise.config import Config, SettingError, read_toml
 from slatewise.data.dataset import SlateDataset
 from slatewise.data.split import SplitConfig
 from slatewise.errors import SlatewiseError
@@ -119,7 +119,7 @@ class StudyConfig(Config):
             self.simulated(self.seeds[0])
             ModelConfig.build(self.model, "model")
         except SlatewiseError as error:
-            raise ValueError(error.problem.rstrip(".")) from error
+            raise SettingError.of(error) from error
         return self
 
     def simulated(self, seed: int) -> SimulationConfig:

@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
+from slatewise.config import require_known
 from slatewise.data.dataset import SlateDataset
 from slatewise.data.split import SplitConfig
 from slatewise.evaluation import (
@@ -72,9 +73,7 @@ class TermsConfig(StudyConfig):
     def _worlds(self) -> Self:
         if {"preset", "truth"} & self.model_fields_set:
             raise ValueError("this study has worlds of its own: name them as worlds")
-        for world in self.worlds:
-            if world.removesuffix("-outside") not in PRESETS:
-                raise ValueError(f"there is no world '{world}', only {', '.join(PRESETS)}")
+        require_known((one.removesuffix("-outside") for one in self.worlds), PRESETS, "world")
         return self
 
     @property

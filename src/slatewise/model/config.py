@@ -23,7 +23,7 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
-from slatewise.config import Config, Search
+from slatewise.config import Config, Search, SettingError
 from slatewise.errors import SlatewiseError
 from slatewise.model.registry import DYNAMICS, INITIAL_STATES, PRIORS, RELEVANCES, TERMS, Registry
 
@@ -242,7 +242,7 @@ def _known(registry: Registry[Any], name: str) -> str:
     try:
         registry[name]
     except SlatewiseError as error:
-        raise ValueError(f"{error.problem} {error.remedy}".rstrip(".")) from error
+        raise SettingError.of(error) from error
     return name
 
 

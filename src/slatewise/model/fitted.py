@@ -17,6 +17,7 @@ from slatewise.model.kernels.slate import split_bias
 from slatewise.model.posterior import Posterior
 from slatewise.model.terms import FittedTerms
 from slatewise.notebook import html_table
+from slatewise.words import counted
 
 if TYPE_CHECKING:
     from slatewise.features.item_features import ItemEncoder
@@ -54,7 +55,7 @@ class SlateModel:
         """Return what kind of model it is, and of how many items and groups."""
         return (
             f"SlateModel({self.config.name}; {self.config.dimensions} dimensions, "
-            f"{len(self.item_ids):,} items in {len(self.group_names):,} groups)"
+            f"{counted(len(self.item_ids), 'item')} in {counted(len(self.group_names), 'group')})"
         )
 
     def _repr_html_(self) -> str:

@@ -10,8 +10,9 @@ from typing import Any
 from slatewise.errors import SlatewiseError
 from slatewise.experiments.store import STUDY, StudyResult, read_json
 from slatewise.experiments.study import STUDIES
-from slatewise.report.section import Section, Table, counted, text_of
+from slatewise.report.section import Section, Table, text_of
 from slatewise.report.takeaway import Takeaway
+from slatewise.words import counted
 
 
 @dataclass(frozen=True)
@@ -80,8 +81,8 @@ def agreement(report: Report) -> str:
         return f"{counted(len(all_), 'comparison')}, not in the paper."
     agrees, disagrees = held.count("agrees"), held.count("disagrees")
     return (
-        f"Comparisons that are in the paper too: {len(held)}; {agrees} agree, "
-        f"{disagrees} disagree, {len(held) - agrees - disagrees} undecided. "
+        f"Comparisons that are in the paper too: {len(held)} (agree: {agrees}, "
+        f"disagree: {disagrees}, undecided: {len(held) - agrees - disagrees}). "
         f"Not in the paper: {len(all_) - len(held)}. A verdict needs a 95 % interval "
         "that excludes the reference."
     )

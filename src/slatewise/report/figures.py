@@ -4,6 +4,7 @@ Only plain dictionaries are made here: the Python package of plotly is asked for
 """
 
 import html
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -161,14 +162,20 @@ def diagonal(label: str, end: float = 1.0) -> dict[str, Any]:
     }
 
 
+def _count_ticks(most: int) -> list[int]:
+    """Return round numbers from 1 to `most`, which is among the colours; powers of 10 if many."""
+    powers = [10**power for power in range(len(str(most)))]
+    steps = (1, 2, 5) if len(powers) <= 3 else (1,)
+    return [step * power for power in powers for step in steps if step * power <= most]
+
+
 def counts(
     x_edges: Sequence[float], y_edges: Sequence[float], cells: Sequence[Sequence[int]]
 ) -> list[dict[str, Any]]:
     """Draw counts [Y, X] between edges [Y + 1] and [X + 1]; colour goes by their logarithm."""
     table = np.asarray(cells)
     shade = np.log10(np.maximum(table, 1))
-    most = max(1, int(np.ceil(shade.max(initial=0))))
-    ticks = list(range(most + 1))
+    ticks = _count_ticks(int(table.max(initial=1)))
     return [
         {
             "type": "heatmap",
@@ -184,8 +191,8 @@ def counts(
             "hovertemplate": "%{customdata} items<br>%{x:.3g} views, %{y:.3g}<extra></extra>",
             "colorbar": {
                 "title": {"text": "items"},
-                "tickvals": ticks,
-                "ticktext": [f"{10**tick:,}" for tick in ticks],
+                "tickvals": [math.log10(tick) for tick in ticks],
+                "ticktext": [f"{tick:,}" for tick in ticks],
                 "thickness": 12,
             },
         }

@@ -13,16 +13,32 @@ const look = () => {
   }
   return changes;
 };
+// Break a text after spaces, and names of arms after hyphens.
 const wrapped = (text, room) => {
   const lines = [''];
-  for (const word of text.split(' ')) {
+  for (const word of text.split(/(?<= )|(?<=[a-z]-)/)) {
     const last = lines[lines.length - 1];
-    if (last && last.length + word.length >= room) { lines.push(word); } else {
-      lines[lines.length - 1] = last ? last + ' ' + word : word;
+    if (last && (last + word).trimEnd().length > room) { lines.push(word); } else {
+      lines[lines.length - 1] = last + word;
     }
   }
-  return lines.join('<br>');
+  return lines.map((line) => line.trimEnd()).join('<br>');
 };
+// On a phone, names in one line would leave no width for what they name.
+const wrapNames = (place, layout) => {
+  const { yaxis } = layout;
+  const names = yaxis.categoryarray.map((name) => wrapped(name, 18));
+  const lines = Math.max(...names.map((name) => name.split('<br>').length));
+  Object.assign(yaxis, { tickmode: 'array', tickvals: yaxis.categoryarray, ticktext: names });
+  layout.height += Math.max(0, 15 * lines - 25) * names.length;
+  place.style.height = `${layout.height}px`;
+};
+// A heat map is darker for more on white paper, and lighter for more on dark paper.
+const shade = (place) => {
+  const maps = place.data.flatMap((trace, index) => (trace.type === 'heatmap' ? [index] : []));
+  return maps.length ? Plotly.restyle(place, { reversescale: dark.matches }, maps) : null;
+};
+const dress = (place) => Promise.all([Plotly.relayout(place, look()), shade(place)]);
 const plots = [];
 for (const place of document.querySelectorAll('.plot')) {
   const figure = JSON.parse(document.getElementById(place.id + '-data').textContent);
@@ -30,6 +46,7 @@ for (const place of document.querySelectorAll('.plot')) {
   if (narrow) {
     figure.layout.font.size = 11;
     figure.layout.margin.r = 8;
+    if (figure.layout.yaxis.categoryarray) { wrapNames(place, figure.layout); }
   }
   // A title is centred on the axis, which begins right of the names: it must fit what is left.
   const room = Math.max(24, Math.floor((place.clientWidth * 0.6) / (narrow ? 7 : 9)));
@@ -39,10 +56,10 @@ for (const place of document.querySelectorAll('.plot')) {
   Plotly.newPlot(place, figure.data, figure.layout, {
     responsive: true, displaylogo: false, displayModeBar: narrow ? false : 'hover',
     modeBarButtonsToRemove: ['select2d', 'lasso2d', 'autoScale2d'],
-  }).then(() => Plotly.relayout(place, look()));
+  }).then(() => dress(place));
   plots.push(place);
 }
-dark.addEventListener('change', () => plots.forEach((place) => Plotly.relayout(place, look())));
+dark.addEventListener('change', () => plots.forEach(dress));
 const hint = () => document.querySelectorAll('.scroll').forEach((part) => {
   part.classList.toggle('wide', part.scrollWidth > part.clientWidth + 1);
 });

@@ -29,6 +29,12 @@ MOST_BYTES: Final = 100_000
 _INTERVAL: Final = re.compile(r"([^\[\]]+) (\[[^\[\]]+\])")
 """A value, perhaps with its unit, and its interval."""
 
+_NUMBER: Final = re.compile(r"–?|[−+-]?[\d.,]+(e[−+-]?\d+)?( ?%)?( \[[^\[\]]+\])?|nan")
+"""What stands on the right of its column, digit below digit: a number, its interval, or neither."""
+
+_LONG: Final = 24
+"""Characters from which a column keeps a width on a phone."""
+
 
 def html_page(report: Report) -> str:
     """Return the whole page."""
@@ -141,7 +147,7 @@ def _study(shown: StudyEntry, numbers: Iterator[int]) -> str:
 
 
 def _table(table: Table, result: StudyResult, *, facts: bool = False) -> str:
-    classes = ["paper" if column in table.paper else "" for column in table.columns]
+    classes = [_kind(table, index) for index in range(len(table.columns))]
     head = "".join(_cell("th", column, c) for column, c in zip(table.columns, classes, strict=True))
     rows = "\n".join(
         "<tr>"
@@ -155,6 +161,17 @@ def _table(table: Table, result: StudyResult, *, facts: bool = False) -> str:
         f'<div class="scroll" tabindex="0"><table{about}>\n<thead><tr>{head}</tr></thead>\n'
         f"<tbody>\n{rows}\n</tbody></table></div>\n" + _caption(table.caption, table.file, result)
     )
+
+
+def _kind(table: Table, index: int) -> str:
+    """Return the classes of a column: whose it is, and whether it has texts, and long ones."""
+    texts = [row[index] for row in table.rows]
+    kinds = {
+        "paper": table.columns[index] in table.paper,
+        "text": not all(_NUMBER.fullmatch(text) for text in texts),
+        "long": any(len(text) > _LONG for text in texts),
+    }
+    return " ".join(kind for kind, applies in kinds.items() if applies)
 
 
 def _cell(tag: str, text: str, kind: str) -> str:

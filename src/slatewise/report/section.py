@@ -83,11 +83,6 @@ def csv_text(frame: pl.DataFrame) -> str:
     return frame.with_columns(texts).write_csv()
 
 
-def counted(number: int, what: str) -> str:
-    """Return a number of things, such as '1 day' or '2 days'."""
-    return f"{number:,} {what}{'s' * (number != 1)}"
-
-
 def text_of(value: object) -> str:
     """Return a value as a person reads it."""
     if value is None:

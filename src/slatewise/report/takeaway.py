@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, Self
 
 from slatewise.experiments.findings import WORLDS, Finding, shown_interval
+from slatewise.words import counted
 
 
 class PairedDifference(NamedTuple):
@@ -72,7 +73,7 @@ class Takeaway:
         margin = f"{shown} {unit} over {ahead.reference}, on the same users"
         meaning = in_plain_words(ahead, unit)
         if worlds is not None and worlds < WORLDS:
-            words = f"no verdict: {worlds} simulated world{'s' * (worlds > 1)} ({WORLDS} needed)"
+            words = f"no verdict: {counted(worlds, 'simulated world')} ({WORLDS} needed)"
             return cls(tried, f"“{ahead.name}” leads", meaning, margin, words, False)
         if ahead.low > 0:
             settled = "settled: the 95 % interval excludes 0"

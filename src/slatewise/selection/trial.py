@@ -17,6 +17,7 @@ from slatewise.data.ragged import Int64Array
 from slatewise.data.split import SplitConfig, time_quantile
 from slatewise.errors import SlatewiseError
 from slatewise.selection.config import SelectionConfig
+from slatewise.words import counted
 
 Ends = npt.NDArray[np.int64]
 
@@ -64,7 +65,7 @@ def trial_of(dataset: SlateDataset, config: SelectionConfig, seed: int) -> Trial
     able = rng.permutation(np.flatnonzero((end > cut) & (train == cut)))
     if len(able) < 2 or not len(fitted):
         raise SlatewiseError(
-            f"{dataset.path}: {len(able):,} users can be judged on, too few to select terms by.",
+            f"{dataset.path}: {counted(len(able), 'user')} to judge on, too few to select terms.",
             "Bring a longer log, or name terms in the configuration instead of --auto.",
         )
     half = len(able) // 2

@@ -28,6 +28,7 @@ from slatewise.slates.tables import table_of, table_of_run
 from slatewise.slates.users import Event, KnownUser, Seen, history_of_events
 from slatewise.slates.users import source_number as number_of_source
 from slatewise.training import runs
+from slatewise.words import counted
 
 DEFAULT = "in-slate-thompson"
 
@@ -62,7 +63,9 @@ class Recommender:
 
     def __repr__(self) -> str:
         """Return which model it ranks by, and how many items it may show."""
-        return f"Recommender({self.model.config.name}; {self.items.shown:,} items on offer)"
+        return (
+            f"Recommender({self.model.config.name}; {counted(self.items.shown, 'item')} on offer)"
+        )
 
     @overload
     def recommend(  # type: ignore[overload-overlap]

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, PositiveInt, field_validator
 
-from slatewise.config import Config
+from slatewise.config import Config, SettingError
 from slatewise.errors import SlatewiseError
 from slatewise.plugins import is_import_path, load_object
 
@@ -270,7 +270,7 @@ def _found(name: str) -> Strategy:
     try:
         return named_strategy(name)
     except SlatewiseError as error:
-        raise ValueError(error.problem.rstrip(".")) from error
+        raise SettingError.of(error) from error
 
 
 def strategy_line(name: str, strategy: Strategy) -> str:

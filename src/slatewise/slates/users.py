@@ -79,7 +79,8 @@ def source_number(name: str | None, sources: Sequence[str]) -> int:
         return -1
     if name not in sources:
         raise SlatewiseError(
-            f"the model knows no slates from '{name}'.", f"It knows {', '.join(sources)}."
+            f"the model knows no slates from '{name}'.",
+            f"Choose from {', '.join(sources)}, or leave the source out.",
         )
     return list(sources).index(name)
 

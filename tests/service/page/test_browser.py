@@ -259,7 +259,9 @@ def test_a_finger_reaches_reasons_and_every_column(visit: Visit) -> None:
     arms.nth(2).wait_for()  # it has a request of its own
     assert arms.count() == 3
     page.set_viewport_size({"width": 1280, "height": 900})
-    page.wait_for_function("!document.querySelector('#panel-operate .scroll').matches('.wide')")
+    page.wait_for_function(  # a function: to evaluate a text is against the page's policy
+        "() => !document.querySelector('#panel-operate .scroll').matches('.wide')"
+    )
     row = items.locator("tbody tr").first.bounding_box()
     assert row is not None
     assert row["height"] < 50
@@ -294,3 +296,53 @@ def test_the_api_is_shown_by_our_own_page(visit: Visit, shop: str) -> None:
     require_accessible(visitor)
     assert not unquiet(visitor)
     assert all(url.startswith(shop) for url in visitor.asked)
+
+
+def test_the_loaded_log_says_how_much_of_it_is_shown(visit: Visit) -> None:
+    visitor = visit(None)
+    start, day = "2026-03-{:02}T00:00:00Z", {"source": "web", "slates": 4, "clicked": 1}
+    answers: dict[str, object] = {
+        "experiment": {"arms": {}, "reference": "main", "since": start.format(1)},
+        "experiment/history": {"periods": [], "few_views": 3, "seconds": 60},
+        "loaded": {"days": [day | {"start": start.format(number)} for number in (1, 2, 2, 5)]},
+    }
+
+    def answer(route: "Route") -> None:
+        route.fulfill(json=answers[route.request.url.rpartition("/v1/")[2]])
+
+    for path in answers:
+        visitor.page.route(f"**/v1/{path}", answer)
+    visitor.enter(TOKENS["read"])
+    words = visitor.page.get_by_text("16 slates from 1 Mar 2026 to 5 Mar 2026")
+    words.wait_for()
+    assert "the newest 3 days of the log, 25.0 % of them with a click." in words.inner_text()
+
+
+def test_marks_and_labels_at_the_end_of_an_axis_are_whole(visit: Visit) -> None:
+    visitor = visit()
+    visitor.show("Learn")
+    plot = visitor.page.locator("#panel-learn .js-plotly-plot").first
+    plot.locator(".point").first.wait_for()
+    shown, ends = plot.evaluate(
+        "(plot) => [plot.data[1].x.concat(plot.data[1].y),"
+        " ['xaxis', 'yaxis'].map((axis) => plot.layout[axis].range[1])]"
+    )
+    assert all(end > max(shown) for end in ends)
+    assert plot.evaluate("(plot) => plot.data[1].cliponaxis") is False
+
+
+def test_a_tab_names_itself_and_its_dates_are_one_line(visit: Visit) -> None:
+    visitor = visit(width=390)
+    for tab in DRAWN:
+        visitor.show(tab)
+        assert visitor.page.title() == f"{tab} – slatewise"
+    since = visitor.page.get_by_role("region", name="Models", exact=True).locator("td").nth(1)
+    assert since.evaluate("(cell) => getComputedStyle(cell).whiteSpace") == "nowrap"
+
+
+def test_signing_in_says_which_part_is_the_token(visit: Visit) -> None:
+    visitor = visit(None)
+    form = visitor.page.locator("#sign-in")
+    form.wait_for()
+    assert "it is what follows the colon" in form.inner_text()
+    require_accessible(visitor)

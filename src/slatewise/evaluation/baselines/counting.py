@@ -28,6 +28,7 @@ from slatewise.evaluation.rows import Floats
 from slatewise.features.item_rates import beta_by_moments
 from slatewise.features.linear_choice import LinearChoice
 from slatewise.features.threads import in_threads, thread_limit
+from slatewise.words import counted
 
 _ROWS: Final = 1_024
 """Rows that are worth a thread: each may have thousands of followers."""
@@ -130,7 +131,7 @@ class Baseline(ABC):
         left = self.order if exclude is None else self.order[~exclude.numpy()[self.order]]
         if k > len(left):
             raise SlatewiseError(
-                f"{k:,} items were asked for, {len(left):,} are available.", "Ask for fewer."
+                f"{counted(k, 'item')} asked for, {len(left):,} available.", "Ask for fewer."
             )
         return left[:k]
 

@@ -4,6 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
+from slatewise.config import SettingError, require_known
 from slatewise.errors import SlatewiseError
 from slatewise.experiments.study import StudyConfig
 from slatewise.experiments.tuning.space import Range, Space, checked_ranges
@@ -36,16 +37,14 @@ class TuneConfig(StudyConfig):
 
     @model_validator(mode="after")
     def _searchable(self) -> Self:
-        for name in self.variants:
-            if name not in VARIANTS:
-                raise ValueError(f"there is no variant '{name}', only {', '.join(VARIANTS)}")
+        require_known(self.variants, VARIANTS, "variant")
         if len(set(self.variants)) < len(self.variants):
             raise ValueError("a variant is given twice")
         try:
             checked_ranges(self.ranges)
             require_use(self.model, self.variants)
         except SlatewiseError as error:
-            raise ValueError(error.problem.rstrip(".")) from error
+            raise SettingError.of(error) from error
         return self
 
     def space(self, variant: str) -> Space:

@@ -17,6 +17,7 @@ from slatewise.model.fitted import SlateModel
 from slatewise.training import fit
 from slatewise.training.loop import Progress as State
 from slatewise.training.trainer import Observer
+from slatewise.words import counted
 
 Origin = Literal["defaults", "sobol", "model"]
 Status = Literal["completed", "stopped", "failed"]
@@ -97,7 +98,7 @@ def hopeless(
         return ""
     return (
         f"after {len(stage)} epochs {stage[-1]:.4f}, at its pace {reachable:.4f} at most; "
-        f"the median of {len(bars)} trials is {median(bars):.4f}"
+        f"the median of {counted(len(bars), 'trial')} is {median(bars):.4f}"
     )
 
 

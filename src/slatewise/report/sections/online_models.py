@@ -6,8 +6,9 @@ import polars as pl
 
 from slatewise.experiments.store import StudyResult
 from slatewise.report import figures
-from slatewise.report.section import Figure, Section, Table, counted, text_of
+from slatewise.report.section import Figure, Section, Table, text_of
 from slatewise.report.takeaway import PairedDifference, Takeaway
+from slatewise.words import counted
 
 MEASURES = (
     "Two measures stand side by side. Realised clicks are what a platform would count of the users "

@@ -56,11 +56,8 @@ def _example(result: StudyResult) -> Iterator[Table]:
         file="example_past",
     )
     slates = result.tables["example_slates"]
-    cell = pl.format(
-        "{} ({}) {} ± {}",
-        *("item", "group"),
-        *(pl.col(name).map_elements(_short, pl.String) for name in ("relevance", "uncertainty")),
-    )
+    sizes = pl.struct("relevance", "uncertainty").map_elements(_with_uncertainty, pl.String)
+    cell = pl.format("{} ({}) {}", "item", "group", sizes)
     shown = slates.with_columns(cell.alias("shown")).pivot(
         "strategy", index="position", values="shown"
     )
@@ -75,8 +72,11 @@ def _example(result: StudyResult) -> Iterator[Table]:
     )
 
 
-def _short(value: float) -> str:
-    return f"{value:.3g}"
+def _with_uncertainty(row: dict[str, float]) -> str:
+    """Return a relevance and its uncertainty, both to two digits of the uncertainty."""
+    uncertainty = row["uncertainty"]
+    decimals = max(0, 1 - math.floor(math.log10(uncertainty))) if uncertainty > 0 else 3
+    return f"{row['relevance']:.{decimals}f} ± {uncertainty:.{decimals}f}"
 
 
 def _figures(result: StudyResult) -> Iterator[Figure]:

@@ -47,6 +47,7 @@ from slatewise.service.settings import ModelSpec, RetrainingConfig, ServiceConfi
 from slatewise.service.store.clock import AHEAD, DAY, iso, wall_clock
 from slatewise.service.store.workspace import workspace
 from slatewise.training import runs
+from slatewise.words import counted
 
 _LEAST_JUDGES: Final = 2
 """Users who judge, at least: there is no interval over one."""
@@ -175,7 +176,7 @@ def _retrain_model(task: Task, night: Night) -> None:
     judged = parts.judged >= LEAST_JUDGED and parts.judges >= _LEAST_JUDGES
     if versions and not judged and task.rules.promote != "always":
         raise NotEnoughError(
-            f"{parts.judged:,} interactions since {iso(parts.judged_from)} can judge, "
+            f"{counted(parts.judged, 'interaction')} since {iso(parts.judged_from)} to judge by, "
             f"{LEAST_JUDGED} of {_LEAST_JUDGES} users are needed"
         )
     rivals = [_judge(task, one, parts, judged) for one in versions]
@@ -207,7 +208,8 @@ def _require_slates(task: Task, night: Night) -> None:
     if window.slates < least:
         older = "" if window.slates else "; a log that ended earlier is reached by --now"
         raise NotEnoughError(
-            f"{window.slates:,} slates of the window have an outcome, {least:,} are needed{older}"
+            f"{counted(window.slates, 'slate')} in the window with an outcome, "
+            f"{least:,} are needed{older}"
         )
     if not window.clicks:
         raise NotEnoughError("there is no click in the window")

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 from slatewise.files import write_json
 from slatewise.service.store.clock import iso
 from slatewise.version import __version__
+from slatewise.words import counted
 
 FORMAT: Final = "slatewise-night"
 VERSION: Final = 1
@@ -76,19 +77,22 @@ class Night:
         yield f"{self.model}: {outcome[self.outcome]}."
         yield f"  Why: {self.why}."
         if self.window:
-            yield "  Window: {start} to {end}, {slates:,} slates, {clicks:,} clicks.".format(
-                **self.window
+            yield (
+                f"  Window: {self.window['start']} to {self.window['end']}, "
+                f"{counted(self.window['slates'], 'slate')}, "
+                f"{counted(self.window['clicks'], 'click')}."
             )
         if self.fits:
             begun = f"from {self.started_from}" if self.started_from else "from nothing"
             name, learned = self.fits["name"], self.parts["learned"]
             yield f"  Model: {name} ({self.model_from})."
-            yield f"  Trained {begun}, judged after {learned:,} interactions."
+            yield f"  Trained {begun}, judged after {counted(learned, 'interaction')}."
         for name in ("new", "serving"):
             if name in self.scores:
                 found = self.scores[name]["log_likelihood"]
-                value, count = f"{found['value']:.4f}".replace("-", "−"), found["count"]
-                yield f"  {name}: {value} nats on {count:,} interactions of the newest day."
+                value = f"{found['value']:.4f}".replace("-", "−")
+                count = counted(found["count"], "interaction")
+                yield f"  {name}: {value} nats on {count} of the newest day."
         yield from (f"  {note}" for note in self.notes)
 
 

@@ -64,6 +64,7 @@ function select() {
     old.view.hide?.();
   }
   current = name;
+  document.title = `${views.get(name).tab.textContent} – slatewise`;
   const chosen = views.get(name);
   chosen.tab.setAttribute("aria-selected", "true");
   chosen.tab.tabIndex = 0;

@@ -62,6 +62,9 @@ export function milliseconds(seconds) {
   return ms < 10 ? `${ms.toFixed(1)} ms` : `${Math.round(ms)} ms`;
 }
 
+// A number of things: "1 day", "2,000 days".
+export const plural = (number, what) => `${count(number)} ${what}${number === 1 ? "" : "s"}`;
+
 export function age(iso) {
   const seconds = (Date.now() - Date.parse(iso)) / 1000;
   if (!Number.isFinite(seconds)) return "–";
@@ -84,7 +87,7 @@ export function say(text) {
 export function table(caption, columns, rows, empty = "Nothing yet.") {
   if (!rows.length) return h("p", { class: "empty", text: empty });
   const cell = (value, column, kind = "td") =>
-    h(kind, { class: column.number ? "number" : undefined }, value instanceof Node || Array.isArray(value) ? value : String(value ?? "–"));
+    h(kind, { class: column.number ? "number" : column.whole ? "whole" : undefined }, value instanceof Node || Array.isArray(value) ? value : String(value ?? "–"));
   const head = columns.map((column) => h("th", { scope: "col", class: column.number ? "number" : undefined, text: column.name }));
   const body = rows.map((row) => h("tr", {}, columns.map((column, index) => {
     const made = cell(column.of(row), column, index === 0 ? "th" : "td");

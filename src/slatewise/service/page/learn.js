@@ -38,9 +38,9 @@ function model(name, nights, learned, several) {
     traces: [
       { x: [0, 1], y: [0, 1], mode: "lines", type: "scatter", line: { dash: "dot", width: 1, color: armColour(5) }, hoverinfo: "skip", name: "as predicted" },
       { x: bins.map((bin) => bin.predicted), y: bins.map((bin) => bin.observed), mode: "lines+markers", type: "scatter", name: "observed", line: { color: armColour(0), width: 2 },
-        marker: { color: armColour(0), size: bins.map((bin) => 5 + 9 * Math.sqrt(bin.count / Math.max(...bins.map((one) => one.count)))) }, customdata: bins.map((bin) => bin.count), hovertemplate: "predicted %{x:.1%}, observed %{y:.1%}, %{customdata:,} slates<extra></extra>" },
+        marker: { color: armColour(0), size: bins.map((bin) => 5 + 9 * Math.sqrt(bin.count / Math.max(...bins.map((one) => one.count)))) }, customdata: bins.map((bin) => bin.count), cliponaxis: false, hovertemplate: "predicted %{x:.1%}, observed %{y:.1%}, %{customdata:,} slates<extra></extra>" },
     ],
-    layout: { xaxis: { tickformat: ".0%", range: [0, top(bins)], title: { text: "predicted" } }, yaxis: { tickformat: ".0%", range: [0, top(bins)], title: { text: "observed" } } },
+    layout: { xaxis: { tickformat: ".0%", range: [0, 1.05 * top(bins)], title: { text: "predicted" } }, yaxis: { tickformat: ".0%", range: [0, 1.05 * top(bins)], title: { text: "observed" } } },
   }), [{ name: "predicted", number: true, of: (bin) => percent(bin.predicted) }, { name: "observed", number: true, of: (bin) => percent(bin.observed) }, { name: "slates", number: true, of: (bin) => count(bin.count) }], bins);
 
   const span = (bin) => (bin.least === bin.most ? count(bin.least) : `${count(bin.least)}–${count(bin.most)}`);
@@ -73,7 +73,7 @@ function model(name, nights, learned, several) {
       { name: "gain, nats", number: true, of: (night) => (gain(night) ? `${fixed(gain(night).value, 4)} [${fixed(gain(night).low, 4)}, ${fixed(gain(night).high, 4)}]` : "–") },
       { name: "took", number: true, of: (night) => `${fixed(night.seconds, 0)} s` },
       { name: "why", of: (night) => h("span", { class: "verdict", text: night.why }) },
-    ], nights, "No night yet. Start the service with --retrain-at, or run slatewise retrain.")));
+    ], nights, "No night yet. With --retrain-at they come at that time; slatewise retrain is one now.")));
 }
 
 function top(bins) {

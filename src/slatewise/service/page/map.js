@@ -32,7 +32,7 @@ export function map(panel, shared) {
       h("div", { class: "line" }, button("+", "Zoom in", () => canvas.zoom(1.5)), button("−", "Zoom out", () => canvas.zoom(1 / 1.5)), button("All", "Show all items", () => canvas.fit()),
         button("Forget the user", "Forget the invented user", () => { shared.clicks = []; shared.person = null; follow(); }))),
     words, canvas.canvas, legend,
-    h("p", { class: "muted", text: "Large: seen often in training. Faint: uncertain. The line is the path of the user of “Try”; click an item to add it to her clicks." })),
+    h("p", { class: "muted", text: "Large: seen often in training. Faint: uncertain. The line is the path of the user of “Try”; click an item to add it to the clicks." })),
   card("Groups", groups));
 
   function about(index) {

@@ -2,7 +2,7 @@
 
 import { ask } from "./api.js";
 import { armColour, faded } from "./colours.js";
-import { age, card, count, fill, fixed, h, interval, milliseconds, percent, pill, problem, table, when } from "./dom.js";
+import { age, card, count, fill, fixed, h, interval, milliseconds, percent, pill, plural, problem, table, when } from "./dom.js";
 import { band, figure } from "./figures.js";
 
 const EVERY = 5_000; // milliseconds between looks at requests
@@ -67,7 +67,7 @@ export function now(panel) {
       perSecond === null ? kpi("Slates", total, "since start") : kpi("Slates", `${fixed(perSecond, perSecond < 10 ? 1 : 0)} / s`, `${total} since start`),
       kpi("Latency", milliseconds(times.half), times.most === null ? "no slates yet" : `99 % within ${milliseconds(times.most)}`),
       kpi("To little-seen items", shares.length ? percent(shares.reduce((a, b) => a + b, 0) / shares.length, 0) : "–", history?.few_views ? `share of impressions of items with under ${count(history.few_views)} views` : "share of impressions"),
-      kpi("Items on offer", count(status.offered), status.dropped ? `${count(status.dropped)} slates not logged` : `${count(status.queue)} waiting to be written`),
+      kpi("Items on offer", count(status.offered), status.dropped ? `${plural(status.dropped, "slate")} not logged` : `${count(status.queue)} waiting to be written`),
       ...models, ...nights);
   }
 
@@ -121,7 +121,7 @@ export function now(panel) {
         h("p", { class: "line" }, h("button", { type: "button", class: "primary", text: "Try the model", on: { click: () => { location.hash = "try"; } } }),
           h("span", { class: "muted", text: "No slate of this service has an answer yet: send feedback, and the arms appear below." }))));
     }
-    loaded.querySelector("#loaded-words").textContent = `${count(slates)} slates from ${day(days[0].start)} to ${day(days.at(-1).start)}, ${percent(clicked / slates)} of them with a click.`;
+    loaded.querySelector("#loaded-words").textContent = `${count(slates)} slates from ${day(days[0].start)} to ${day(days.at(-1).start)}, the newest ${plural(new Set(days.map((one) => one.start)).size, "day")} of the log, ${percent(clicked / slates)} of them with a click.`;
     await heard.draw(() => ({
       traces: sources.map((source, index) => {
         const own = days.filter((one) => one.source === source);

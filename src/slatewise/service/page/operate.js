@@ -2,7 +2,7 @@
 
 import { ask } from "./api.js";
 import { groupColour } from "./colours.js";
-import { card, count, fill, fixed, h, percent, pill, problem, say, table, when } from "./dom.js";
+import { card, count, fill, fixed, h, percent, pill, plural, problem, say, table, when } from "./dom.js";
 
 const PAGE = 12;
 const VISITS = 8; // newest slates of a person that are shown
@@ -152,7 +152,7 @@ function people(session) {
     if (!await confirmed(`Erase ${id}?`, "All that is kept of this person goes, from the log and from what training reads. It cannot be undone.", "Erase")) return;
     try {
       const gone = await ask(`v1/users/${encodeURIComponent(id)}`, { method: "DELETE" });
-      fill(rows, h("p", { text: `${id} is erased, with ${count(gone.slates)} slates.` }));
+      fill(rows, h("p", { text: `${id} is erased, with ${plural(gone.slates, "slate")}.` }));
       say(`${id} is erased.`);
     } catch (error) {
       fill(rows, problem(error));
@@ -226,7 +226,7 @@ function versions(session) {
       fill(place, table("Models", [
         { name: "model", of: (model) => model.name },
         { name: "serves", of: (model) => model.version },
-        { name: "since", of: (model) => (model.since ? when(model.since) : "–") },
+        { name: "since", whole: true, of: (model) => (model.since ? when(model.since) : "–") },
         { name: "why", of: (model) => h("span", { class: "verdict", text: model.why ?? "nothing is trained yet" }) },
         { name: "before", of: (model) => model.previous.join(", ") || "–" },
         ...(session.may("admin") ? [{ name: "", of: (model) => h("button", { type: "button", class: "danger", disabled: !model.previous.length, "aria-label": `Roll back ${model.name}`, text: "Roll back", on: { click: () => rollback(model) } }) }] : []),

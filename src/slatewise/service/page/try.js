@@ -3,7 +3,7 @@
 import { ask } from "./api.js";
 import { MapCanvas } from "./canvas.js";
 import { groupColour, learnGroups } from "./colours.js";
-import { count, fill, fixed, h, problem, say } from "./dom.js";
+import { count, fill, fixed, h, plural, problem, say } from "./dom.js";
 import { tip, untip } from "./tip.js";
 
 const K = 8;
@@ -41,11 +41,11 @@ export function tryOut(panel, shared) {
         h("div", { class: "line" },
           h("button", { type: "button", class: "primary", text: "Draw again", on: { click: () => { seed += 1; refresh("Drawn again."); } } }),
           h("button", { type: "button", text: "Start over", on: { click: () => { shared.clicks = []; shared.person = null; person.value = ""; refresh("A new user."); } } })),
-        form("She clicks item", find, "Click", (id) => { find.value = ""; click(id); }), found,
-        mayLook ? form("Begin as person", person, "Look up", (id) => { shared.person = id; shared.clicks = []; refresh(`The history of ${id}.`); }) : h("p", { class: "muted", text: "A token with role admin can begin with a person's history." }),
+        form("Add a click on", find, "Click", (id) => { find.value = ""; click(id); }), found,
+        mayLook ? form("History of person", person, "Look up", (id) => { shared.person = id; shared.clicks = []; refresh(`The history of ${id}.`); }) : h("p", { class: "muted", text: "A token with role admin can begin with a person's history." }),
         problems),
-      h("section", { class: "card" }, h("h2", { text: "Where she is" }),
-        h("p", { class: "muted", text: "Her path from the start (thin) to now (dot), with its uncertainty (shade). Rings are the items of the slates." }), canvas.canvas)),
+      h("section", { class: "card" }, h("h2", { text: "The state of the user" }),
+        h("p", { class: "muted", text: "The path of the user from the start (thin) to now (dot), with its uncertainty (shade). Rings are the items of the slates." }), canvas.canvas)),
     slates, h("p", { class: "muted key" }, "Bars are the expected relevance, thin lines its uncertainty; ", h("span", { class: "mark", "aria-hidden": "true", text: "?" }), " marks what greedy would not show. Point at an item, or touch “why”, to see what each term adds. Terms that see the whole slate can give an item another relevance in another slate."));
 
   function click(id) {
@@ -140,7 +140,7 @@ function explanation(item) {
   const total = Object.values(item.adds).reduce((a, b) => a + b, 0);
   return h("div", {},
     h("p", { class: "tip-head" }, h("span", { class: "dot", style: { background: groupColour(item.group) } }), h("strong", { text: item.id }), h("span", { class: "muted", text: ` ${item.group}` })),
-    h("p", { text: `${SHOWN_AS[item.shown_as]}; ${item.greedy_rank ? `greedy rank ${count(item.greedy_rank)}` : "greedy rank above 200"}, seen ${count(item.views)} times in training${item.nearest_click ? `, closest to ${item.nearest_click}` : ""}.` }),
+    h("p", { text: `${SHOWN_AS[item.shown_as]}; ${item.greedy_rank ? `greedy rank ${count(item.greedy_rank)}` : "greedy rank above 200"}, seen ${plural(item.views, "time")} in training${item.nearest_click ? `, closest to ${item.nearest_click}` : ""}.` }),
     h("table", { class: "adds" }, h("caption", { text: "What each term adds to the utility" }), h("tbody", {}, bars,
       h("tr", { class: "total" }, h("th", { scope: "row", text: "utility" }), h("td"), h("td", { class: "number", text: fixed(total, 2) })))));
 }

@@ -270,7 +270,8 @@ class Live:
         if name in self._sources:
             return self._sources[name], []
         usual = [*self._sources][self.terms.usual_source]
-        return None, [f"the model knows no slates from '{name}': made as for '{usual}'"]
+        until = f"made as for '{usual}' until a night learns them"
+        return None, [f"the model has seen no slates from '{name}': {until}"]
 
     def _answer(
         self, lookup: UserLookup, request: Request, strategy: Strategy, seed: int

@@ -5,7 +5,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, ConfigDict, NonNegativeFloat, NonNegativeInt, model_validator
 
-from slatewise.config import Config
+from slatewise.config import Config, SettingError
 from slatewise.errors import SlatewiseError
 from slatewise.slates.strategies import STRATEGIES, Strategy, named_strategy, strategy_line
 
@@ -47,7 +47,7 @@ class ArmConfig(Config):
         try:
             self.made  # noqa: B018 (refuses what the strategy does not have)
         except SlatewiseError as error:
-            raise ValueError(error.problem.rstrip(".")) from error
+            raise SettingError.of(error) from error
         return self
 
     @property

@@ -29,6 +29,7 @@ from slatewise.service.store.records import SlateRecord, Visit, outcome_key
 from slatewise.service.store.retention import Expiry
 from slatewise.service.store.rows import serving_text
 from slatewise.service.store.workspace import workspace
+from slatewise.words import counted
 
 LOG, UNANSWERED = "log", "unanswered"
 """Folders of an archive: a log that `prepare` reads, and slates of which nothing was heard."""
@@ -59,8 +60,8 @@ class ExpiryReport:
 
     def words(self) -> str:
         """Return it as a line."""
-        text = f"{self.slates:,} slates from before {iso(self.before)} left the store"
-        text += f", {self.archived:,} rows were archived" if self.archived else ""
+        text = f"{counted(self.slates, 'slate')} from before {iso(self.before)} left the store"
+        text += f", {counted(self.archived, 'row')} archived" if self.archived else ""
         kept = f"; what {self.held_back} has not counted yet stays" if self.held_back else ""
         late = self.newest is not None
         why = f"; ages count from a day after the newest slate, {iso(self.newest or 0)}" * late
