@@ -36,6 +36,7 @@ from slatewise.data.preparation import prepare
 from slatewise.data.split import SplitConfig
 from slatewise.evaluation import COMPARATORS, Calibration, Estimate, Evaluation, fit_baselines
 from slatewise.evaluation.baselines import boosting, sequences
+from slatewise.selection import plan_fit
 from slatewise.simulation import load_config, write_log
 
 TENTHS = SplitConfig(valid_share=0.1, test_share=0.1)
@@ -69,16 +70,22 @@ WORLDS: dict[str, dict[str, int]] = {
 }
 """Presets of simulated logs, split by time, and what of them is changed."""
 TRAIN, AUTO, BASELINES = "train", "train --auto", "baselines"
-FITS: dict[str, tuple[str, ...]] = {TRAIN: (), AUTO: ("--auto",)}
-"""How the model is fitted: the options of `slatewise train`."""
-WHAT = (TRAIN, BASELINES, "lightgbm", AUTO, "bpr", "gru4rec", "sasrec")
+PLAIN, NO_NETWORK = "train --terms none", "train without network"
+FITS: dict[str, tuple[str, ...]] = {
+    TRAIN: (),
+    AUTO: ("--auto",),
+    PLAIN: ("--terms", "none"),
+    NO_NETWORK: (),
+}
+"""How the model is fitted: the options of `slatewise train`, and what terms the last leaves out."""
+WHAT = (TRAIN, BASELINES, "lightgbm", AUTO, "bpr", "gru4rec", "sasrec", PLAIN, NO_NETWORK)
 """What is fitted, in this order."""
-OF_SLATES, OF_CLICKS = (AUTO, "lightgbm"), ("bpr", "gru4rec", "sasrec")
+OF_SLATES, OF_CLICKS = (AUTO, "lightgbm", NO_NETWORK), ("bpr", "gru4rec", "sasrec")
 """What is fitted only to logs of slates, and only to clicks alone: `--auto` has no choice there."""
 MINIATURE = {
     "LOGS": {"clicks": Log("clicks", BY_USER)},
     "WORLDS": {"tiny": {"users": 60}},
-    "FITS": {TRAIN: ("--terms", "history"), AUTO: ("--terms", "none")},
+    "FITS": FITS | {TRAIN: ("--terms", "history"), AUTO: ()},
     "SETTINGS": "[training]\nmax_epochs = 1\n",
     **{"EPOCHS": 1, "ROUNDS": 5, "seeds": [0], "trials": [1], "worlds": ["tiny"]},
 }
@@ -204,9 +211,14 @@ def _trained(log: SlateDataset, how: str, seed: int, folder: Path, more: Row) ->
     run, settings = folder / f"{how.replace(' ', '')}-{seed}", folder / "settings.toml"
     settings.write_text(SETTINGS)
     command = ["train", str(log.path), str(run), "--seed", str(seed), "--config", str(settings)]
+    if how == NO_NETWORK:
+        usual = plan_fit(log).model.terms
+        command += ["--terms", ",".join(name for name in usual if name != "network") or "none"]
+    else:
+        command += FITS[how]
     shutil.rmtree(run, ignore_errors=True)  # of a benchmark that was interrupted
     with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
-        app([*command, *FITS[how]], standalone_mode=False)
+        app(command, standalone_mode=False)
     model = load(run)
     more |= {"terms": list(model.config.terms), "likelihood": model.config.likelihood}
     calibration = None if _clicks_only(log) else Calibration.from_json(model.calibration or {})
