@@ -70,17 +70,18 @@ WORLDS: dict[str, dict[str, int]] = {
 }
 """Presets of simulated logs, split by time, and what of them is changed."""
 TRAIN, AUTO, BASELINES = "train", "train --auto", "baselines"
-PLAIN, NO_NETWORK = "train --terms none", "train without network"
+PLAIN, NO_NETWORK, COLD = "train --terms none", "train without network", "train at temperature .1"
 FITS: dict[str, tuple[str, ...]] = {
     TRAIN: (),
     AUTO: ("--auto",),
     PLAIN: ("--terms", "none"),
     NO_NETWORK: (),
+    COLD: (),
 }
-"""How the model is fitted: the options of `slatewise train`, and what terms the last leaves out."""
-WHAT = (TRAIN, BASELINES, "lightgbm", AUTO, "bpr", "gru4rec", "sasrec", PLAIN, NO_NETWORK)
+"""How the model is fitted: the options of `slatewise train`; others are settings, see `_asked`."""
+WHAT = (TRAIN, BASELINES, "lightgbm", AUTO, "bpr", "gru4rec", "sasrec", PLAIN, NO_NETWORK, COLD)
 """What is fitted, in this order."""
-OF_SLATES, OF_CLICKS = (AUTO, "lightgbm", NO_NETWORK), ("bpr", "gru4rec", "sasrec")
+OF_SLATES, OF_CLICKS = (AUTO, "lightgbm", NO_NETWORK), ("bpr", "gru4rec", "sasrec", COLD)
 """What is fitted only to logs of slates, and only to clicks alone: `--auto` has no choice there."""
 MINIATURE = {
     "LOGS": {"clicks": Log("clicks", BY_USER)},
@@ -208,21 +209,25 @@ def _clicks_only(log: SlateDataset) -> bool:
 
 def _trained(log: SlateDataset, how: str, seed: int, folder: Path, more: Row) -> Evaluation:
     """Train as the command does, and judge; adds what was chosen to `more`."""
-    run, settings = folder / f"{how.replace(' ', '')}-{seed}", folder / "settings.toml"
-    settings.write_text(SETTINGS)
-    command = ["train", str(log.path), str(run), "--seed", str(seed), "--config", str(settings)]
-    if how == NO_NETWORK:
-        usual = plan_fit(log).model.terms
-        command += ["--terms", ",".join(name for name in usual if name != "network") or "none"]
-    else:
-        command += FITS[how]
+    run = folder / f"{how.replace(' ', '')}-{seed}"
     shutil.rmtree(run, ignore_errors=True)  # of a benchmark that was interrupted
+    command = ["train", str(log.path), str(run), "--seed", str(seed), *_asked(log, how, folder)]
     with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
         app(command, standalone_mode=False)
     model = load(run)
     more |= {"terms": list(model.config.terms), "likelihood": model.config.likelihood}
     calibration = None if _clicks_only(log) else Calibration.from_json(model.calibration or {})
     return evaluate(ModelRecommender(model, log=log), log, calibration=calibration)
+
+
+def _asked(log: SlateDataset, how: str, folder: Path) -> list[str]:
+    """Return the options of the command, with a file of settings."""
+    asked, settings = list(FITS[how]), folder / "settings.toml"
+    settings.write_text(SETTINGS + ("[model]\ntemperature = 0.1\n" if how == COLD else ""))
+    if how == NO_NETWORK:
+        usual = plan_fit(log).model.terms
+        asked = ["--terms", ",".join(name for name in usual if name != "network") or "none"]
+    return [*asked, "--config", str(settings)]
 
 
 def _has(found: Evaluation, measure: str) -> bool:
