@@ -30,6 +30,7 @@ import numpy as np
 import polars as pl
 
 from harness import Row, Target, circumstances, kept, parse, parser, report
+from neighbours import Neighbours
 from slatewise import ModelRecommender, SlateDataset, evaluate, load
 from slatewise.cli import app
 from slatewise.data.preparation import prepare
@@ -79,9 +80,24 @@ FITS: dict[str, tuple[str, ...]] = {
     COLD: (),
 }
 """How the model is fitted: the options of `slatewise train`; others are settings, see `_asked`."""
-WHAT = (TRAIN, BASELINES, "lightgbm", AUTO, "bpr", "gru4rec", "sasrec", PLAIN, NO_NETWORK, COLD)
+NEIGHBOURS = "neighbours"
+OTHERS = (*COMPARATORS, NEIGHBOURS)
+WHAT = (
+    TRAIN,
+    BASELINES,
+    "lightgbm",
+    NEIGHBOURS,
+    AUTO,
+    "bpr",
+    "gru4rec",
+    "sasrec",
+    *(tuple(FITS)[2:]),
+)
 """What is fitted, in this order."""
-OF_SLATES, OF_CLICKS = (AUTO, "lightgbm", NO_NETWORK), ("bpr", "gru4rec", "sasrec", COLD)
+OF_SLATES, OF_CLICKS = (
+    (AUTO, "lightgbm", NO_NETWORK),
+    ("bpr", "gru4rec", "sasrec", NEIGHBOURS, COLD),
+)
 """What is fitted only to logs of slates, and only to clicks alone: `--auto` has no choice there."""
 MINIATURE = {
     "LOGS": {"clicks": Log("clicks", BY_USER)},
@@ -135,10 +151,10 @@ def _measured(options: Any, home: Path) -> Iterator[Row]:
     for what, name in product(options.what, [*logs, *options.worlds]):
         folder = home / re.sub("[^a-z0-9]+", "-", name)
         dataset = cache(partial(_prepared, name, options.data, folder))
-        tried = options.trials if what in COMPARATORS else [1]
-        seeds = [0] if what == BASELINES else options.seeds
+        tried = options.trials if what in OTHERS else [1]
+        seeds = [0] if what in (BASELINES, NEIGHBOURS) else options.seeds
         for trials, seed in product(tried, seeds):
-            title = f"{what} {seed}" + (f" of {trials}" if what in COMPARATORS else "")
+            title = f"{what} {seed}" + (f" of {trials}" if what in OTHERS else "")
             make = partial(_judged, dataset, what, seed, trials, folder)
             with suppress(_MissingError):
                 row = kept(folder / "rows", title, _refused if options.kept else make)
@@ -191,6 +207,8 @@ def _judged(
         pass
     elif what in FITS:
         found = {what: _trained(log, what, seed, folder, more)}
+    elif what == NEIGHBOURS:
+        found = {what: evaluate(Neighbours.fit(log, trials=trials), log)}
     else:
         named = [] if what == BASELINES else ["base rate", what]
         fitted = fit_baselines(log, named, seed=seed, trials=trials)
