@@ -46,17 +46,20 @@ BY_TIME = TENTHS.model_copy(update={"method": "time"})
 
 
 class Log(NamedTuple):
-    """Where a log is below the folder of data, how it is split, and how many users it keeps."""
+    """Where a log is below the folder of data, how it is split, and which users it keeps."""
 
     folder: str
     split: SplitConfig
     one_user_in: int = 1
+    draw: int = 0
 
 
 LOGS = {
     "kuairand": Log("kuairand", BY_TIME),
     "kuairand, 1 user in 4": Log("kuairand", BY_TIME, 4),
     "kuairand, 1 user in 20": Log("kuairand", BY_TIME, 20),
+    "kuairand, 1 user in 20, others": Log("kuairand", BY_TIME, 20, 1),
+    "kuairand, 1 user in 20, again others": Log("kuairand", BY_TIME, 20, 2),
     "openbandit, random": Log("openbandit/random", BY_TIME),
     "openbandit, bts": Log("openbandit/bts", BY_TIME),
     "retailrocket": Log("retailrocket", BY_USER),
@@ -175,23 +178,24 @@ def _prepared(name: str, data: Path, folder: Path) -> SlateDataset:
     with tempfile.TemporaryDirectory() as scratch:
         source, split = Path(scratch), BY_TIME
         if name in LOGS:
-            of, split, one_in = LOGS[name]
-            source = _some_users(data / of, source, one_in)
+            split = LOGS[name].split
+            source = _some_users(data, LOGS[name], source)
         else:
             source /= name
             write_log(load_config(name, **WORLDS[name]), source)
         return prepare(source, source, out, division=split)
 
 
-def _some_users(log: Path, copy: Path, one_in: int) -> Path:
+def _some_users(data: Path, log: Log, copy: Path) -> Path:
     """Return a log, or a copy with the slates of one user in so many, drawn at random."""
+    whole, one_in = data / log.folder, log.one_user_in
     if one_in == 1:
-        return log
-    rows = pl.read_parquet(log / "log.parquet")
+        return whole
+    rows = pl.read_parquet(whole / "log.parquet")
     users = rows["user_id"].unique().sort()
-    drawn = np.random.default_rng(0).permutation(len(users))[: len(users) // one_in]
+    drawn = np.random.default_rng(log.draw).permutation(len(users))[: len(users) // one_in]
     rows.filter(pl.col("user_id").is_in(users[drawn].implode())).write_parquet(copy / "log.parquet")
-    shutil.copy(log / "items.parquet", copy)
+    shutil.copy(whole / "items.parquet", copy)
     return copy
 
 
