@@ -260,8 +260,8 @@ def _kept_estimate(found: Evaluation, measure: str) -> Row:
     """Return an estimate with its resamples, of which paired differences are made later."""
     after = found.calibrated
     one = (after if after is not None and _has(after, measure) else found)[measure]
-    kept = {"value": one.value, "count": one.count, "sample": one.sample}
-    return kept | {"replicates": one.replicates.tolist()}
+    about = {"value": one.value, "count": one.count, "sample": one.sample}
+    return about | {"replicates": one.replicates.tolist()}
 
 
 def _mean(rows: Sequence[Row]) -> Estimate:
@@ -293,9 +293,9 @@ def _rows(found: list[Row], log: str) -> Iterator[Row]:
             "commits": sorted({one["commit"] for one in rows}),
             "dates": sorted(one["date"] for one in rows),
         }
-        row |= {name: rows[0][name] for name in ("terms", "likelihood") if name in rows[0]}
         if key[0] in FITS:
-            row["terms_by_seed"] = [one["terms"] for one in rows]
+            row["likelihood"] = rows[0]["likelihood"]
+            row["terms"] = [one["terms"] for one in rows]  # of each seed
         for name, ours in (("train", TRAIN), ("auto", AUTO)):
             gain = _gain(groups.get((ours, 1), []), rows) if ours != key[0] else None
             row[f"gain_of_{name}"] = None if gain is None else gain.to_json()
@@ -328,8 +328,8 @@ def _targets(rows: list[Row]) -> Iterator[Target]:
             beside = [best, *(row for row in own if ours == AUTO and row["model"] == TRAIN)]
             for row in beside:
                 if row is not None and (gain := row[f"gain_of_{name}"]) is not None:
-                    what = f"most that {ours} may gain over {row['model']}, {log}"
-                    yield Target(what, gain["high"], 0.0, at_least=True)
+                    what = f"thousandths that {ours} may gain over {row['model']}, {log}"
+                    yield Target(what, 1_000 * gain["high"], 0.0, at_least=True)
 
 
 def _clicks_of_tiny(home: Path) -> Path:
