@@ -14,6 +14,7 @@ interval over users. With `--keep` a benchmark that was interrupted goes on wher
 row, and `--kept` shows what there is.
 """
 
+import json
 import re
 import shutil
 import tempfile
@@ -35,9 +36,11 @@ from slatewise import ModelRecommender, SlateDataset, evaluate, load
 from slatewise.cli import app
 from slatewise.data.preparation import prepare
 from slatewise.data.split import SplitConfig
+from slatewise.evaluation import BASELINES as BUILT_IN
 from slatewise.evaluation import COMPARATORS, Calibration, Estimate, Evaluation, fit_baselines
 from slatewise.evaluation.baselines import boosting, sequences
 from slatewise.selection import plan_fit
+from slatewise.selection.record import SELECTION
 from slatewise.simulation import load_config, write_log
 
 TENTHS = SplitConfig(valid_share=0.1, test_share=0.1)
@@ -238,6 +241,10 @@ def _trained(log: SlateDataset, how: str, seed: int, folder: Path, more: Row) ->
         app(command, standalone_mode=False)
     model = load(run)
     more |= {"terms": list(model.config.terms), "likelihood": model.config.likelihood}
+    if (run / SELECTION).exists():
+        table = json.loads((run / SELECTION).read_text())["comparisons"]
+        known = [one for one in table if one["name"] in BUILT_IN]
+        more["best_baseline"] = max(known, key=lambda one: one["log_likelihood"])["name"]
     calibration = None if _clicks_only(log) else Calibration.from_json(model.calibration or {})
     return evaluate(ModelRecommender(model, log=log), log, calibration=calibration)
 
@@ -296,6 +303,12 @@ def _rows(found: list[Row], log: str) -> Iterator[Row]:
         if key[0] in FITS:
             row["likelihood"] = rows[0]["likelihood"]
             row["terms"] = [one["terms"] for one in rows]  # of each seed
+        if all("best_baseline" in one for one in rows):
+            row["best_baselines"] = [one["best_baseline"] for one in rows]  # by its own trials
+            beside = [groups.get((name, 1)) for name in row["best_baselines"]]
+            if all(beside):
+                gain = mean - _mean([one[0] for one in beside if one])
+                row["gain_over_best_baselines"] = gain.to_json()
         for name, ours in (("train", TRAIN), ("auto", AUTO)):
             gain = _gain(groups.get((ours, 1), []), rows) if ours != key[0] else None
             row[f"gain_of_{name}"] = None if gain is None else gain.to_json()
