@@ -70,10 +70,10 @@ LOGS = {
 }
 """In the order in which they are measured."""
 WORLDS: dict[str, dict[str, int]] = {
-    "news": {"users": 1_200},
-    "demo": {"users": 1_500},
-    "market": {"users": 1_000},
-    "video": {"users": 600},
+    "news": {"users": 400},
+    "demo": {"users": 400},
+    "video": {"users": 200},
+    "market": {"users": 400},
 }
 """Presets of simulated logs, split by time, and what of them is changed."""
 TRAIN, AUTO, BASELINES = "train", "train --auto", "baselines"
