@@ -240,7 +240,8 @@ def _trained(log: SlateDataset, how: str, seed: int, folder: Path, more: Row) ->
     with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
         app(command, standalone_mode=False)
     model = load(run)
-    more |= {"terms": list(model.config.terms), "likelihood": model.config.likelihood}
+    evidence = (f"evidence from {source}" for source in model.config.evidence)
+    more |= {"terms": [*model.config.terms, *evidence], "likelihood": model.config.likelihood}
     if (run / SELECTION).exists():
         table = json.loads((run / SELECTION).read_text())["comparisons"]
         known = [one for one in table if one["name"] in BUILT_IN]
