@@ -1,6 +1,7 @@
 """Results that are kept name the code that they came from, and are valid JSON."""
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,3 +57,33 @@ def test_results_name_commits_of_this_repository() -> None:
         if not line.endswith("missing")
     }
     assert [(file, commit) for file, commit in sorted(named) if commit not in known] == []
+
+
+def numbers_in(value: Any) -> Iterator[float]:
+    """Yield all numbers, at any depth."""
+    if isinstance(value, dict | list):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from numbers_in(one)
+    elif isinstance(value, int | float):
+        yield value
+
+
+@pytest.mark.parametrize(
+    ("page", "begin", "end"),
+    [
+        ("README.md", "## On real logs", "[all"),
+        ("benchmarks/results/real_logs.md", "# Real logs", "## Other results"),
+    ],
+)
+def test_tables_of_real_logs_show_kept_numbers(page: str, begin: str, end: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8").replace("−", "-")
+    shown = re.findall(r"(?<![\d.])[+-]?\.\d+", text.partition(begin)[2].partition(end)[0])
+    file = ROOT / "benchmarks" / "results" / "real_logs.json"
+    rounded = {
+        f"{sign * number:.{digits}f}"
+        for number in numbers_in(json.loads(file.read_text())["rows"])
+        for digits in (3, 4)
+        for sign in (1, -1)
+    }
+    assert len(shown) > 10
+    assert [one for one in shown if one.lstrip("+").replace(".", "0.", 1) not in rounded] == []

@@ -1,10 +1,11 @@
 """Boosted trees (LightGBM) that choose in slates, by the features of the strict past.
 
 Trees add up to the utility of an item relative to that of no click, and the loss is the softmax
-over both. Their columns are what the network of a model has: the `PastFeatures` of item and slate,
-the item's group and position, columns of the items table and ages by its dates, and, where items
-stay, `ItemRates`; and, for trees do not see the slate, how far what changes with time is below the
-best of its slate.
+over both. They begin at the one utility of all items that gives as many clicks as there were: from
+zero no split gains enough to be made where clicks are rare. Their columns are what the network of a
+model has: the `PastFeatures` of item and slate, the item's group and position, columns of the items
+table and ages by its dates, and, where items stay, `ItemRates`; and, for trees do not see the
+slate, how far what changes with time is below the best of its slate.
 Trees are grown on the training part until the validation part gains no more; that part also chooses
 among the settings in `TRIALS`.
 
@@ -104,6 +105,20 @@ class Options:
         """Return the mean log-probability of what happened."""
         return float(self.predictions(utilities).log_likelihood().mean())
 
+    def level(self) -> float:
+        """Return the utility, of all items, that expects as many clicks as there were."""
+        from scipy.optimize import brentq  # noqa: PLC0415 (takes time to load)
+
+        lengths = self.slates.scroll_lengths[self.slates.scroll_lengths > 0]
+        # One more of each, where there is no click or nothing else.
+        rate = (1 + int((self.slates.clicks >= 0).sum())) / (2 + len(self.slates))
+
+        def excess(utility: float) -> float:
+            odds = lengths * np.exp(utility)
+            return float((odds / (1 + odds)).mean()) - rate
+
+        return float(brentq(excess, -30.0, 30.0)) if len(lengths) else 0.0
+
     def predictions(self, utilities: Floats) -> Predictions:
         """Turn the utilities [F] of items into predictions."""
         return Predictions.from_utilities(self.slates, utilities, np.zeros(len(self.slates)))
@@ -118,6 +133,7 @@ class BoostedTrees:
         self._rates = ItemRates.fit(dataset, seed)
         self._seed = seed
         self._trees: Any = None
+        self._start = 0.0
         self.settings: dict[str, float] = {}
         """those that the validation part chose"""
 
@@ -145,19 +161,28 @@ class BoostedTrees:
             "force_row_wise": True,
             "verbosity": -1,
         }
+        model._start = train.level()
         best, tried = -np.inf, TRIALS[:trials]
         for number, changed in enumerate(tried):
             done, total = number * ROUNDS, len(tried) * ROUNDS
             # A table remembers the settings that it was first used with, so each fit has its own.
             table = library.Dataset(
-                train.columns, np.zeros(len(train.columns)), categorical_feature=[GROUP]
+                train.columns,
+                np.zeros(len(train.columns)),
+                init_score=np.full(len(train.columns), model._start),
+                categorical_feature=[GROUP],
             )
             trees = library.train(
                 {**SETTINGS, **changed, **fixed},
                 table,
                 ROUNDS,
                 valid_sets=[
-                    library.Dataset(valid.columns, np.zeros(len(valid.columns)), reference=table)
+                    library.Dataset(
+                        valid.columns,
+                        np.zeros(len(valid.columns)),
+                        init_score=np.full(len(valid.columns), model._start),
+                        reference=table,
+                    )
                 ],
                 feval=lambda scores, _: ("log-likelihood", valid.log_likelihood(scores), True),
                 callbacks=[
@@ -175,8 +200,8 @@ class BoostedTrees:
         """Predict the scored interactions; see `Predictor`."""
         rates = None if self._rates is None else self._rates.rates[interactions.slate_items]
         options = self._described(interactions, scored, rates)
-        some = len(options.columns)
-        return options.predictions(self._trees.predict(options.columns) if some else np.empty(0))
+        grown = self._trees.predict(options.columns) if len(options.columns) else np.empty(0)
+        return options.predictions(self._start + grown)
 
     def _options(self, dataset: SlateDataset, part: Part, most: int) -> Options:
         """Describe the slates of a part, of users drawn at random until there are enough."""
