@@ -4,7 +4,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -13,6 +12,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+
+from tests.service.sharing import free_port
 
 PASSWORD = "s3cret/p@ss"
 
@@ -31,12 +32,6 @@ def programs() -> Path | None:
         for command in (["apt-get", "-qq", "update"], install):
             subprocess.run(command, env=quiet, capture_output=True, check=False, timeout=600)
     return None
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Postgres:
@@ -101,6 +96,15 @@ class Postgres:
         """Stop at once, as a crash would: nothing is written that was not on disk."""
         self._run("pg_ctl", "-D", self._data, "-w", "-m", "immediate", "stop")
 
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Stop it, and start it again whatever happens meanwhile."""
+        self.stop()
+        try:
+            yield
+        finally:
+            self.start()
+
     def freeze(self) -> None:
         """Stop all its processes where they are: connections stay, and nobody answers."""
         self._send(signal.SIGSTOP)
@@ -116,7 +120,9 @@ class Postgres:
 
     def remove(self) -> None:
         try:
-            self.stop()
+            if (self._data / "postmaster.pid").exists():  # else it was stopped
+                self.thaw()
+                self.stop()
         finally:
             shutil.rmtree(self._home, ignore_errors=True)
 
