@@ -58,6 +58,7 @@ class Server:
         """
         self.port = free_port()
         self.directory, self.log = directory, log or directory.with_name("log")
+        self._workers, self._begun = workers, 0
         fixed = ["--port", str(self.port), "--workers", str(workers)]
         fixed += [] if token else ["--open"]
         self._command = [*SLATEWISE, "serve", str(directory), *fixed, *options]
@@ -70,7 +71,8 @@ class Server:
         self.client: httpx.Client
 
     def start(self, seconds: float = 240) -> Self:
-        """Start it, and wait until it answers."""
+        """Start it, and wait until all its workers answer."""
+        self._begun = self._starts()
         url = f"http://127.0.0.1:{self.port}"
         self.client = httpx.Client(base_url=url, timeout=30, headers=self._headers)
         with self.log.open("ab") as log:
@@ -92,9 +94,16 @@ class Server:
     def _up(self) -> bool:
         assert self.process is not None
         assert self.process.poll() is None, f"the server ended:\n{self.said()}"
+        # A worker that is still starting would be missed by what is done to all of them.
+        if self._starts() < self._begun + self._workers and not self._unread:
+            return False
         with suppress(httpx.TransportError):
             return self.client.get("/health/ready").status_code == httpx.codes.OK
         return False
+
+    def _starts(self) -> int:
+        """Return how many workers said that they serve, in all its lives."""
+        return self.said().count("Application startup complete")
 
     def said(self) -> str:
         """Return its log without the lines of requests."""

@@ -143,13 +143,13 @@ def test_a_killed_server_has_kept_what_it_acknowledged(shop: Shop, who: str) -> 
         if who == "all processes":
             server.kill()
         else:
-            left = server.workers()
             assert server.process is not None
+            left = psutil.Process(server.process.pid).children(recursive=True)
             server.process.kill()
             server.process.wait()
             server.client.close()
             psutil.wait_procs(left, timeout=90)  # requests under way may take them 30 s
-            assert not [worker for worker in left if worker.is_running()], "workers live on"
+            assert not [one for one in left if one.is_running()], "workers live on"
         shop.settle()
         server.start()
         load.goes_on()
