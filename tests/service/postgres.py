@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.debian import found_or_installed
 from tests.service.sharing import free_port
 
 PASSWORD = "s3cret/p@ss"
@@ -20,18 +21,13 @@ PASSWORD = "s3cret/p@ss"
 
 def programs() -> Path | None:
     """Find PostgreSQL's programs, or install Debian's where that is allowed."""
-    for attempt in range(2):
-        homes = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-        found = str(homes[-1]) if homes else shutil.which("initdb")
-        if found:
-            return Path(found).resolve().parent
-        if attempt or os.geteuid() != 0 or shutil.which("apt-get") is None:
-            return None
-        install = ["apt-get", "-o", "DPkg::Lock::Timeout=300", "install", "-y", "-qq", "postgresql"]
-        quiet = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-        for command in (["apt-get", "-qq", "update"], install):
-            subprocess.run(command, env=quiet, capture_output=True, check=False, timeout=600)
-    return None
+    return found_or_installed(_programs, "postgresql")
+
+
+def _programs() -> Path | None:
+    homes = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    found = str(homes[-1]) if homes else shutil.which("initdb")
+    return Path(found).resolve().parent if found else None
 
 
 class Postgres:
