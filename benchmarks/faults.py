@@ -63,7 +63,7 @@ class Faults:
         self.server.start(PATIENCE).put_items()
         self.start_seconds = time.monotonic() - begun
         self.ledger, self.rng = Ledger(), random.Random(seed)
-        self.load = Load(self.server.port, self.ledger, seed)
+        self.load = Load(self.server.port, self.ledger)
 
     def kill(self, what: str) -> Row:
         """Kill something at a random moment; return what that cost."""
@@ -88,12 +88,13 @@ class Faults:
         eventually(lambda: len(self.server.workers()) == WORKERS, "all workers again", PATIENCE)
 
     def _supervisor(self) -> None:
-        left, process = self.server.workers(), self.server.process
+        process = self.server.process
         assert process is not None
+        left = psutil.Process(process.pid).children(recursive=True)  # some may still be starting
         process.kill()
         process.wait()
         self.server.client.close()
-        psutil.wait_procs(left, timeout=60)
+        psutil.wait_procs(left, timeout=PATIENCE)
         self.server.start(PATIENCE)
 
     def _everything(self) -> None:

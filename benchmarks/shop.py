@@ -147,7 +147,7 @@ def _server(home: Path, config: Path, *options: str) -> Iterator[tuple[httpx.Cli
         output = stack.enter_context(log.open("wb"))
         quiet = os.environ | {"OMP_NUM_THREADS": "1"}
         server = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=quiet)
-        stack.callback(server.wait, 60)
+        stack.callback(server.wait, 300)
         stack.callback(server.terminate)
         address = f"http://127.0.0.1:{port}"
         client = stack.enter_context(httpx.Client(base_url=address, timeout=60))

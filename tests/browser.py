@@ -2,29 +2,20 @@
 
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.debian import found_or_installed
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 
 def _chromium() -> str | None:
-    """Find Chromium, or install Debian's where that is allowed."""
     names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-    for attempt in range(2):
-        found = next(filter(None, map(shutil.which, names)), None)
-        may_install = os.geteuid() == 0 and shutil.which("apt-get") is not None
-        if found or attempt or not may_install:
-            return found
-        install = ["apt-get", "-o", "DPkg::Lock::Timeout=300", "install", "-y", "-qq", "chromium"]
-        quiet = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-        for command in (["apt-get", "-qq", "update"], install):
-            subprocess.run(command, env=quiet, capture_output=True, check=False, timeout=600)
-    return None
+    return next(filter(None, map(shutil.which, names)), None)
 
 
 @pytest.fixture(scope="session")
@@ -33,7 +24,7 @@ def browser() -> Iterator["Browser"]:
     api = pytest.importorskip(
         "playwright.sync_api", reason="NOT TESTED IN A BROWSER: playwright is not installed"
     )
-    program = _chromium()
+    program = found_or_installed(_chromium, "chromium")
     if program is None:
         pytest.skip("NOT TESTED IN A BROWSER: there is no Chromium, and none can be installed")
     with api.sync_playwright() as playwright:

@@ -293,7 +293,7 @@ def test_a_polite_end_leaves_nothing_behind(
         "from slatewise.cli import main\n"
         "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"  # whatever the tests were started by
         "from slatewise.data.writer import DatasetWriter\n"
-        "DatasetWriter.finish = lambda *a, **k: time.sleep(60)\n"
+        "DatasetWriter.finish = lambda *a, **k: time.sleep(600)\n"
         "main()\n"
     )
     before = sorted(tmp_path.iterdir())
@@ -302,12 +302,11 @@ def test_a_polite_end_leaves_nothing_behind(
         stderr=subprocess.PIPE,
         text=True,
     )
-    for _ in range(600):
-        if list(tmp_path.glob(".out.*.partial/users.parquet")):
-            break
+    while not list(tmp_path.glob(".out.*.partial/users.parquet")):
+        assert running.poll() is None
         time.sleep(0.05)
     running.send_signal(number)
-    _, errors = running.communicate(timeout=30)
+    _, errors = running.communicate(timeout=300)
     assert (running.returncode, errors) == (code, "stopped.\n")
     assert sorted(tmp_path.iterdir()) == before
 

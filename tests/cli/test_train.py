@@ -242,15 +242,24 @@ def test_resuming_leaves_the_epochs_on_the_board_as_they_are(
 
 
 def test_ctrl_c_saves_and_says_how_to_go_on(run: Run, folder: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "slatewise", "train", folder / "set", tmp_path / "run"]
+    slowly = (  # or it could be done before Ctrl-C comes
+        "import time\n"
+        "from slatewise.cli import main\n"
+        "from slatewise.training import trainer\n"
+        "maybe = trainer._Checkpoint.maybe\n"
+        "trainer._Checkpoint.maybe = lambda *a: (maybe(*a), time.sleep(2))\n"
+        "main()\n"
+    )
+    command = [sys.executable, "-c", slowly, "train", folder / "set", tmp_path / "run"]
     with subprocess.Popen(
         [*command, "--config", folder / "quick.toml"], stdout=subprocess.PIPE
     ) as work:
         log = tmp_path / "run" / "checkpoint.safetensors"
         while not log.exists():
+            assert work.poll() is None
             time.sleep(0.01)
         work.send_signal(signal.SIGINT)
-        out, _ = work.communicate(timeout=60)
+        out, _ = work.communicate(timeout=300)
     assert work.returncode == 130
     assert b"--resume" in out
     resumed = run(

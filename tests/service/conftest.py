@@ -1,6 +1,7 @@
 """Stores to test with: SQLite in a file, and a real PostgreSQL."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 
@@ -9,14 +10,36 @@ import pytest
 
 from slatewise.service.store import Store
 from tests.service.postgres import Postgres, running
+from tests.service.sharing import FAILED, Shared
 
 SCHEMAS = count(1)
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Forget that the first try failed."""
+    item.stash[FAILED] = False
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note that a test failed, for the fixtures that end with it."""
+    report = yield
+    item.stash[FAILED] = item.stash.get(FAILED, False) or report.failed
+    return report
+
+
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[Postgres]:
-    """A PostgreSQL server, started once."""
-    with running() as server:
+def postgresqls() -> Iterator[Shared[Postgres]]:
+    with closing(Shared(running)) as servers:
+        yield servers
+
+
+@pytest.fixture
+def postgres(postgresqls: Shared[Postgres], request: pytest.FixtureRequest) -> Iterator[Postgres]:
+    """A PostgreSQL server, the same for all until a test fails."""
+    with postgresqls.lend(request) as server:
         yield server
 
 

@@ -4,7 +4,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -14,29 +13,21 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.debian import found_or_installed
+from tests.service.sharing import free_port
+
 PASSWORD = "s3cret/p@ss"
 
 
 def programs() -> Path | None:
     """Find PostgreSQL's programs, or install Debian's where that is allowed."""
-    for attempt in range(2):
-        homes = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-        found = str(homes[-1]) if homes else shutil.which("initdb")
-        if found:
-            return Path(found).resolve().parent
-        if attempt or os.geteuid() != 0 or shutil.which("apt-get") is None:
-            return None
-        install = ["apt-get", "-o", "DPkg::Lock::Timeout=300", "install", "-y", "-qq", "postgresql"]
-        quiet = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-        for command in (["apt-get", "-qq", "update"], install):
-            subprocess.run(command, env=quiet, capture_output=True, check=False, timeout=600)
-    return None
+    return found_or_installed(_programs, "postgresql")
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def _programs() -> Path | None:
+    homes = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    found = str(homes[-1]) if homes else shutil.which("initdb")
+    return Path(found).resolve().parent if found else None
 
 
 class Postgres:
@@ -101,6 +92,15 @@ class Postgres:
         """Stop at once, as a crash would: nothing is written that was not on disk."""
         self._run("pg_ctl", "-D", self._data, "-w", "-m", "immediate", "stop")
 
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Stop it, and start it again whatever happens meanwhile."""
+        self.stop()
+        try:
+            yield
+        finally:
+            self.start()
+
     def freeze(self) -> None:
         """Stop all its processes where they are: connections stay, and nobody answers."""
         self._send(signal.SIGSTOP)
@@ -116,7 +116,9 @@ class Postgres:
 
     def remove(self) -> None:
         try:
-            self.stop()
+            if (self._data / "postmaster.pid").exists():  # else it was stopped
+                self.thaw()
+                self.stop()
         finally:
             shutil.rmtree(self._home, ignore_errors=True)
 

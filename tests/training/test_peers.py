@@ -30,7 +30,7 @@ class Meeting:
     left: dict[int, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.barrier = threading.Barrier(self.size, timeout=60)
+        self.barrier = threading.Barrier(self.size, timeout=600)
 
 
 @dataclass(frozen=True)

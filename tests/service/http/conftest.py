@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import httpx
@@ -19,11 +19,13 @@ import psutil
 import pytest
 from fastapi import FastAPI
 
+from slatewise.service.http import limits
 from slatewise.service.http.app import application
 from slatewise.service.http.backend import Backend
 from slatewise.service.http.security import read_tokens
 from slatewise.service.http.setup import Setup
 from slatewise.service.settings import ServiceConfig
+from tests.service.sharing import FAILED, free_port
 
 with warnings.catch_warnings():  # it would rather have the successor of httpx
     warnings.simplefilter("ignore")
@@ -95,6 +97,12 @@ def anvil(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
 
 
 @pytest.fixture
+def still(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no time pass for limits: on a busy machine, buckets would fill again meanwhile."""
+    monkeypatch.setattr(limits, "time", SimpleNamespace(monotonic=partial(float, time.monotonic())))
+
+
+@pytest.fixture
 def backend(client: TestClient, app: FastAPI) -> Backend:
     found: Backend = app.state.backend
     return found
@@ -104,9 +112,7 @@ class Server:
     """`slatewise serve` as processes."""
 
     def __init__(self, directory: Path, workers: int = 2) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self.directory, self.log = directory, directory.with_name("log")
         config = directory.with_name("service.toml")
         config.write_text('[models.main.model]\ndimensions = 3\ndynamics = "linear"\n')
@@ -119,8 +125,13 @@ class Server:
                 env=os.environ | {"SLATEWISE_TOKENS": VARIABLE, "OMP_NUM_THREADS": "1"},
                 start_new_session=True,
             )
-        eventually(lambda: self._up(workers), 180)
         self.client = self.connect()
+        try:
+            eventually(lambda: self._up(workers), 180)
+        except BaseException as error:
+            error.add_note(self.said())
+            self.kill()
+            raise
 
     def _up(self, workers: int) -> bool:
         assert self.process.poll() is None, self.said()
@@ -145,6 +156,7 @@ class Server:
 
     def kill(self) -> None:
         """End everything at once."""
+        self.client.close()
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
@@ -162,14 +174,19 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Server]]:
     started: list[Server] = []
     yield started
     for one in started:
-        one.client.close()
         one.kill()
 
 
 @pytest.fixture
-def server(servers: list[Server], tmp_path_factory: pytest.TempPathFactory) -> Server:
-    """A server with two workers and some items, the same for all until somebody ends it."""
+def server(
+    servers: list[Server],
+    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
+) -> Iterator[Server]:
+    """A server with two workers and some items, the same for all until a test ends it or fails."""
     if not servers or servers[-1].process.poll() is not None:
         servers.append(Server(tmp_path_factory.mktemp("server") / "service"))
     servers[-1].client.put("/v1/items", json={"items": ITEMS}).raise_for_status()
-    return servers[-1]
+    yield servers[-1]
+    if request.node.stash.get(FAILED, False):
+        servers[-1].kill()

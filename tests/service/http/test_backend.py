@@ -50,7 +50,10 @@ def make(
     return made
 
 
-def test_slates_that_take_little_are_made_on_the_spot(make: Callable[..., str]) -> None:
+def test_slates_that_take_little_are_made_on_the_spot(
+    make: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backend_module, "QUICK", 0.05)  # on a slow machine, too
     assert make() == "ranking"
     assert "http" in [make() for _ in range(200)]
 
@@ -140,22 +143,23 @@ def test_the_processor_time_of_slates_is_counted_by_thread(
     make()
     backend._usual = 0.0 if thread == "http" else 1.0
     before = cpu(backend)
-    assert make(0.05) == thread
+    assert make(0.2) == thread
     after = cpu(backend)
-    assert 0.05 <= after.pop(thread) - before.pop(thread) < 0.15
+    assert 0.2 <= after.pop(thread) - before.pop(thread) < 0.4
     assert after == before
 
 
 def test_a_slate_that_takes_long_costs_its_token_more(
     make: Callable[..., str], backend: Backend
 ) -> None:
+    def cost(seconds: float) -> float:
+        before = backend.gate.rate.taken(0)
+        make(seconds)
+        return backend.gate.rate.taken(0) - before
+
     make()
-    before = backend.gate.rate.taken(0)
-    make(0.0)
-    assert backend.gate.rate.taken(0) - before < 20
-    before = backend.gate.rate.taken(0)
-    make(0.1)
-    assert 90 < backend.gate.rate.taken(0) - before < 500
+    assert min(cost(0.0) for _ in range(5)) < 20
+    assert 90 < cost(0.1) < 500
 
 
 @pytest.mark.parametrize("usual", [0.0, 1.0])

@@ -82,6 +82,7 @@ def test_tokens_are_judged_before_bodies_are_read(anvil: TestClient) -> None:
     problem(anvil.post("/v1/feedback", content=b"not JSON", headers=headers), 403)
 
 
+@pytest.mark.usefixtures("still")
 def test_whoever_guesses_tokens_is_slowed_down(
     anvil: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,13 +94,14 @@ def test_whoever_guesses_tokens_is_slowed_down(
         path = "/v1/items" if number % 2 else "/v1/recommend"
         problem(anvil.request("GET" if number % 2 else "POST", path, headers=wrong), 401)
         waited.append(time.monotonic() - start > 0.2)
-    assert sum(waited) >= 3
+    assert all(waited[10:])  # two seconds' worth were answered at once
     monkeypatch.setattr(guard, "BRAKE_SECONDS", 30)  # so that a busy machine is not taken for it
     start = time.monotonic()
     assert anvil.get("/v1/items").status_code == 200
     assert time.monotonic() - start < 30
 
 
+@pytest.mark.usefixtures("still")
 def test_a_token_that_asks_too_often_waits_and_others_do_not(
     make_app: Callable[..., FastAPI],
 ) -> None:
@@ -113,6 +115,7 @@ def test_a_token_that_asks_too_often_waits_and_others_do_not(
         assert client.get("/health/live").status_code == 200
 
 
+@pytest.mark.usefixtures("still")
 def test_a_token_that_sends_too_much_waits_too(make_app: Callable[..., FastAPI]) -> None:
     with TestClient(make_app(limits={"requests_per_second": 10})) as client:
         client.headers.update(bearer("read"))

@@ -64,11 +64,11 @@ def test_tokens_do_not_share_a_bucket() -> None:
 
 def test_processes_share_a_bucket(tmp_path: Path) -> None:
     mine = RateLimit.open(1.0, tmp_path / "rates.bin")
-    assert mine.take(0) == 0
+    assert mine.take(0, now=100.0) == 0
     code = (
         "import sys, pathlib; from slatewise.service.http.limits import RateLimit\n"
         "limit = RateLimit.open(1.0, pathlib.Path(sys.argv[1]))\n"
-        "while limit.take(0) == 0: pass"
+        "while limit.take(0, now=100.0) == 0: pass"
     )
     subprocess.run([sys.executable, "-c", code, tmp_path / "rates.bin"], check=True)
-    assert mine.take(0) > 0
+    assert mine.take(0, now=100.0) > 0

@@ -52,7 +52,7 @@ def test_a_log_that_nobody_reads_stops_nobody() -> None:
 
 
 def test_a_flushed_log_has_been_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(setup, "LAST_LINES", 0.2)
+    monkeypatch.setattr(setup, "LAST_LINES", 60.0)
     reading, writing = os.pipe()
     log = Log(writing)
     log.setFormatter(Line())
@@ -60,6 +60,7 @@ def test_a_flushed_log_has_been_written(monkeypatch: pytest.MonkeyPatch) -> None
         log.emit(record(0.0, "number %d", number))
     log.flush()
     assert b"number 299\n" in os.read(reading, 65_536)
+    monkeypatch.setattr(setup, "LAST_LINES", 0.2)
     for _ in range(2_000):
         log.emit(record(0.0, "x" * 200))
     start = time.monotonic()

@@ -2,13 +2,15 @@
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.service.live.harness import Ledger, Load, Server, settle, small_disk
+from tests.service.sharing import Shared
 
 CONFIG = Path(__file__).with_name("service.toml")
 MEGABYTES = 64
@@ -78,9 +80,8 @@ class Shop:
         settle(self.ledger, self.url)
 
 
-@pytest.fixture(scope="session")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
-    """A service with two workers and two arms, and nothing learned yet."""
+@contextmanager
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     home = tmp_path_factory.mktemp("live")
     (home / "sitecustomize.py").write_text(SITE)
     (offset := home / "offset").write_text("0")
@@ -95,3 +96,16 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
         stack.callback(server.stop)
         server.start().put_items()
         yield Shop(server, offset, small)
+
+
+@pytest.fixture(scope="session")
+def shops(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared[Shop]]:
+    with closing(Shared(partial(opened, tmp_path_factory))) as shops:
+        yield shops
+
+
+@pytest.fixture
+def shop(shops: Shared[Shop], request: pytest.FixtureRequest) -> Iterator[Shop]:
+    """A service with two workers and two arms, the same for all until a test fails."""
+    with shops.lend(request) as shop:
+        yield shop

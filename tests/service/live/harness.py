@@ -3,7 +3,6 @@
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -24,6 +23,7 @@ from slatewise.service.store import Store
 from slatewise.service.store.engine import Database
 from slatewise.service.store.records import Visit
 from slatewise.service.store.schema import OUTCOMES
+from tests.service.sharing import free_port
 
 SLATEWISE = [sys.executable, "-m", "slatewise"]
 ITEMS = [f"item-{number}" for number in range(60)]
@@ -31,7 +31,7 @@ SEARCHED = 8
 """Items of a search."""
 
 
-def eventually(what: Callable[[], object], why: str, seconds: float = 60) -> None:
+def eventually(what: Callable[[], object], why: str, seconds: float = 120) -> None:
     """Wait until something is so; on a busy machine that takes a while."""
     deadline = time.monotonic() + seconds
     while not what():
@@ -56,10 +56,9 @@ class Server:
 
         `unread` leaves what it says on standard error in a pipe, which nobody reads.
         """
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self.directory, self.log = directory, log or directory.with_name("log")
+        self._workers, self._begun = workers, 0
         fixed = ["--port", str(self.port), "--workers", str(workers)]
         fixed += [] if token else ["--open"]
         self._command = [*SLATEWISE, "serve", str(directory), *fixed, *options]
@@ -71,8 +70,9 @@ class Server:
         self.process: subprocess.Popen[bytes] | None = None
         self.client: httpx.Client
 
-    def start(self, seconds: float = 120) -> Self:
-        """Start it, and wait until it answers."""
+    def start(self, seconds: float = 240) -> Self:
+        """Start it, and wait until all its workers answer."""
+        self._begun = self._starts()
         url = f"http://127.0.0.1:{self.port}"
         self.client = httpx.Client(base_url=url, timeout=30, headers=self._headers)
         with self.log.open("ab") as log:
@@ -94,9 +94,16 @@ class Server:
     def _up(self) -> bool:
         assert self.process is not None
         assert self.process.poll() is None, f"the server ended:\n{self.said()}"
+        # A worker that is still starting would be missed by what is done to all of them.
+        if self._starts() < self._begun + self._workers and not self._unread:
+            return False
         with suppress(httpx.TransportError):
             return self.client.get("/health/ready").status_code == httpx.codes.OK
         return False
+
+    def _starts(self) -> int:
+        """Return how many workers said that they serve, in all its lives."""
+        return self.said().count("Application startup complete")
 
     def said(self) -> str:
         """Return its log without the lines of requests."""
@@ -122,7 +129,7 @@ class Server:
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
         try:
-            return self.process.wait(60)
+            return self.process.wait(120)
         finally:
             self.client.close()
             if self.process.stderr is not None:
@@ -180,7 +187,11 @@ class Ledger:
 
     @property
     def acknowledged(self) -> int:
-        return sum(entry.acknowledged for entry in list(self.entries.values()))
+        return len(self.kept())
+
+    def kept(self) -> list[str]:
+        """Return the slates of which an event was acknowledged; more may come meanwhile."""
+        return [name for name, entry in self.entries.copy().items() if entry.acknowledged]
 
 
 class Load:
@@ -205,19 +216,19 @@ class Load:
         for thread in self._threads:
             thread.join()
 
-    def goes_on(self, events: int = 30, seconds: float = 90) -> None:
+    def goes_on(self, events: int = 30, seconds: float = 180) -> None:
         """Wait until so many more events are acknowledged."""
         wanted = self.ledger.acknowledged + events
         eventually(lambda: self.ledger.acknowledged >= wanted, "events are acknowledged", seconds)
 
-    def is_refused(self, events: int = 3, seconds: float = 90) -> None:
+    def is_refused(self, events: int = 3, seconds: float = 180) -> None:
         """Wait until so many more events are refused for the time being."""
         wanted = self.ledger.statuses["feedback 503"] + events
         eventually(
             lambda: self.ledger.statuses["feedback 503"] >= wanted, "events are refused", seconds
         )
 
-    def is_served(self, slates: int = 5, seconds: float = 90) -> None:
+    def is_served(self, slates: int = 5, seconds: float = 180) -> None:
         """Wait until so many more slates are made."""
         wanted = len(self.ledger.served) + slates
         eventually(lambda: len(self.ledger.served) >= wanted, "slates are made", seconds)
@@ -294,12 +305,12 @@ class Load:
 def audit(ledger: Ledger, url: str) -> dict[str, int]:
     """Count what is acknowledged, and what of it is lost, counted twice or otherwise than sent."""
     store, database = Store.open(url), Database(url)
+    entries = ledger.entries.copy()  # users who are still refused add to it
     pages = store.export(0, 1 << 62)
     visits = {visit.slate.slate_id: visit for page in pages for visit in page}
     outcomes = database.read(lambda c: c.scalar(select(func.count()).select_from(OUTCOMES)))
     store.close()
     database.close()
-    entries = ledger.entries
     kept = [name for name, entry in entries.items() if entry.acknowledged]
     unsent = [name for name in visits if name not in entries]
     known = visits.keys() & entries.keys()

@@ -2,6 +2,7 @@
 
 import subprocess
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +37,9 @@ def test_postgresql_may_stop_and_start_under_load(postgres: Postgres, tmp_path: 
         server.start().put_items()
         with Load(server.port, ledger) as load:
             load.goes_on()
-            postgres.stop()
-            load.is_refused()
-            load.is_served()
-            postgres.start()
+            with postgres.stopped():
+                load.is_refused()
+                load.is_served()
             load.goes_on()
     finally:
         server.stop()
@@ -97,13 +97,17 @@ def test_a_rollback_on_one_host_counts_on_the_other_whatever_happens_to_them(
 
     def all_serve(version: str) -> bool:
         wanted = {"user_id": "stranger", "k": 6, "seed": 3}
-        made = [host.client.post("/v1/recommend", json=wanted).json() for host in hosts]
+        answers = [host.client.post("/v1/recommend", json=wanted) for host in hosts]
+        made = [answer.raise_for_status().json() for answer in answers]
         shown = {tuple(item["id"] for item in one["items"]) for one in made}
         return {one["version"] for one in made} == {version} and len(shown) == 1
 
-    try:
+    with ExitStack() as stack:
+        stack.callback(store.close)
         first.start().put_items()
+        stack.callback(first.stop)
         second.start()
+        stack.callback(second.stop)
         with Load(first.port, ledger), Load(second.port, ledger) as load:
             assert promote(first, 2) == "2"
             eventually(lambda: all_serve("2"), "both serve the second version")
@@ -116,10 +120,6 @@ def test_a_rollback_on_one_host_counts_on_the_other_whatever_happens_to_them(
         assert "1 serves again instead of 3" in roll_back(first)
         second.start()
         eventually(lambda: all_serve("1"), "so does the one that was killed meanwhile")
-    finally:
-        for host in hosts:
-            host.stop()
-        store.close()
     assert not {kind for kind in ledger.statuses if not kind.endswith(" 200")}, ledger.statuses
     settle(ledger, url)
 

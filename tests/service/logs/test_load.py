@@ -276,16 +276,24 @@ def test_times_that_are_only_an_order_are_refused(tmp_path: Path) -> None:
 
 
 LOADER = """
-import sys
+import sys, time
+from itertools import count
 from pathlib import Path
 from slatewise.data import SlateDataset
 from slatewise.service.logs import columns, load_dataset
 from slatewise.service.store import Store
 columns.BATCH = 200
 store = Store.open(sys.argv[1])
-load_dataset(SlateDataset.open(sys.argv[2]), Path(sys.argv[3]), store,
-             lambda stage, done, total: print(done, flush=True))
+batches = count(1)
+
+def tell(stage, done, total):
+    print(done, flush=True)
+    if next(batches) == int(sys.argv[4]):
+        time.sleep(600)
+
+load_dataset(SlateDataset.open(sys.argv[2]), Path(sys.argv[3]), store, tell)
 """
+"""Loads so many batches, and waits to be killed: else it could be done before."""
 
 
 def test_a_load_that_is_killed_goes_on_and_ends_like_one_that_was_not(
@@ -294,10 +302,10 @@ def test_a_load_that_is_killed_goes_on_and_ends_like_one_that_was_not(
     many = dataset(tmp_path, frame(slates=5_000))
     command = [sys.executable, "-c", LOADER, store_url, str(many.path), str(tmp_path)]
     there = 0
-    for batches in (2, 6):
-        loading = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    for least, most in ((2, 5), (6, 12)):
+        loading = subprocess.Popen([*command, str(most)], stdout=subprocess.PIPE, text=True)
         assert loading.stdout is not None
-        for _ in range(batches):
+        for _ in range(least):
             assert loading.stdout.readline()
         os.kill(loading.pid, signal.SIGKILL)
         loading.wait()

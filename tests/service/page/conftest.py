@@ -3,6 +3,7 @@
 import os
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from slatewise.service.store import Store
 from slatewise.service.store.records import Item
 from tests.service.http.conftest import TOKENS, VARIABLE, bearer, eventually
 from tests.service.nights.world import DAY, ITEMS, START, fill, night, settings, visits
+from tests.service.sharing import Shared
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -29,9 +31,16 @@ NASTY = "<img src=x onerror=\"alert('lamps & beds')\">"
 ARMS = {"greedy": {"strategy": "greedy"}, "explore": {"strategy": "in-slate-thompson"}}
 
 
-@pytest.fixture(scope="session")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of the service."""
+@dataclass
+class Shop:
+    """A service in this process."""
+
+    address: str
+    backend: Backend
+
+
+@contextmanager
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     home = tmp_path_factory.mktemp("shop")
     directory, config = home / "service", settings().changed(arms=ARMS)
     directory.mkdir()
@@ -47,13 +56,34 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, lifespan="on"))
     thread = threading.Thread(target=server.run)
     thread.start()
-    eventually(lambda: server.started or not thread.is_alive(), 120)
-    assert server.started
-    address = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    _live(address)
-    yield address
-    server.should_exit = True
-    thread.join()
+    try:
+        eventually(lambda: server.started or not thread.is_alive(), 240)
+        assert server.started
+        address = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+        _live(address)
+        yield Shop(address, app.state.backend)
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture(scope="session")
+def shops(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared[Shop]]:
+    with closing(Shared(partial(opened, tmp_path_factory))) as shops:
+        yield shops
+
+
+@pytest.fixture
+def lent(shops: Shared[Shop], request: pytest.FixtureRequest) -> Iterator[Shop]:
+    """The service, the same for all until a test fails."""
+    with shops.lend(request) as shop:
+        yield shop
+
+
+@pytest.fixture
+def shop(lent: Shop) -> str:
+    """The address of the service."""
+    return lent.address
 
 
 def _live(address: str) -> None:
@@ -93,9 +123,9 @@ Visit = Callable[..., Visitor]
 
 
 @pytest.fixture
-def visit(shop: str, browser: "Browser") -> Iterator[Visit]:
+def visit(lent: Shop, browser: "Browser") -> Iterator[Visit]:
     """Return what opens the page, with a token of a role or without."""
-    opened: list[Any] = []
+    contexts: list[Any] = []
 
     def look(
         role: str | None = "admin",
@@ -106,18 +136,22 @@ def visit(shop: str, browser: "Browser") -> Iterator[Visit]:
     ) -> Visitor:
         size = {"width": width, "height": 900}
         context = browser.new_context(viewport=size, color_scheme=scheme, **options)  # type: ignore[arg-type]
-        opened.append(context)
+        contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(60_000)  # a busy machine is not a failure
         found = Visitor(page)
         page.on("console", lambda said: found.complaints.append(f"{said.type}: {said.text}"))
         page.on("pageerror", lambda error: found.complaints.append(str(error)))
         page.on("request", lambda request: found.asked.append(request.url))
-        page.goto(shop + path)
+        page.goto(lent.address + path)
         if role is not None:
             found.enter(TOKENS[role])
         return found
 
     yield look
-    for context in opened:
+    for context in contexts:
+        for page in context.pages:
+            page.unroute_all(behavior="ignoreErrors")  # an answer may be on its way through one
         context.close()
+    # What a page asked for is worked out though it is closed, and the next one would be refused.
+    eventually(lambda: lent.backend._looking == 0)

@@ -1,5 +1,6 @@
 """The page in a real Chromium: drawn, quiet, usable by keyboard and ear, and kept by its roles."""
 
+import re
 from typing import TYPE_CHECKING
 
 import httpx
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Route
 
 axe_module = pytest.importorskip("axe_playwright_python.sync_playwright")
+expect = pytest.importorskip("playwright.sync_api").expect
+expect.set_options(timeout=60_000)
 pytestmark = pytest.mark.xdist_group("page")
 
 DRAWN = {
@@ -58,8 +61,8 @@ def test_every_tab_is_drawn_quietly_and_accessibly(
         visitor.photograph(f"{tab.lower()}-{scheme}-{width}")
     visitor.show("Map")
     visitor.page.wait_for_function(COVERED)
-    assert visitor.page.get_by_text("All 19 items on offer").is_visible()
-    assert visitor.page.locator("#panel-map").get_by_text(NASTY).first.is_visible()
+    expect(visitor.page.get_by_text("All 19 items on offer")).to_be_visible()
+    expect(visitor.page.locator("#panel-map").get_by_text(NASTY).first).to_be_visible()
     assert not unquiet(visitor)
     assert all(url.startswith(shop) for url in visitor.asked)
     assert not any(token in url for url in visitor.asked for token in TOKENS.values())
@@ -72,14 +75,12 @@ def test_figures_tell_what_the_service_learned(visit: Visit) -> None:
     learn.locator(".figure svg.main-svg .scatterlayer .point").first.wait_for()
     figures = learn.locator(".figure:not([hidden])")
     nights = learn.get_by_role("table", name="Nights of model main").locator("tbody tr")
-    figures.nth(2).wait_for()
-    nights.nth(1).wait_for()
-    assert (figures.count(), nights.count()) == (3, 2)
+    expect(figures).to_have_count(3)
+    expect(nights).to_have_count(2)
     visitor.show("Now")
     rows = visitor.page.get_by_role("table", name="Arms of the experiment").locator("tbody tr")
-    rows.nth(1).wait_for()
-    assert rows.count() == 2
-    assert "in-slate-thompson" in rows.nth(1).inner_text()
+    expect(rows).to_have_count(2)
+    expect(rows.nth(1)).to_contain_text("in-slate-thompson")
 
 
 def test_a_loaded_log_is_what_a_new_service_has_to_show(visit: Visit) -> None:
@@ -96,8 +97,8 @@ def test_a_loaded_log_is_what_a_new_service_has_to_show(visit: Visit) -> None:
     visitor.enter(TOKENS["read"])
     card = visitor.page.locator("#panel-now .card").filter(has_text="The loaded log")
     card.locator(".figure svg.main-svg .scatterlayer .point").first.wait_for()
-    assert "slates from" in card.inner_text()
-    assert "of them with a click" in card.inner_text()
+    expect(card).to_contain_text("slates from")
+    expect(card).to_contain_text("of them with a click")
     require_accessible(visitor)
     card.get_by_role("button", name="Try the model").click()
     visitor.page.locator("#panel-try .pick").first.wait_for()
@@ -114,8 +115,8 @@ def test_a_click_in_try_moves_the_user_and_her_slates(visit: Visit) -> None:
     visitor.page.keyboard.press("Tab")  # the tip follows a keyboard's focus, not a pointer's
     greedy.first.focus()
     tip = visitor.page.get_by_role("tooltip")
-    assert "What each term adds to the utility" in tip.inner_text()
-    assert "distance" in tip.inner_text()
+    expect(tip).to_contain_text("What each term adds to the utility")
+    expect(tip).to_contain_text("distance")
     visitor.page.keyboard.press("Enter")
     visitor.page.get_by_role("button", name=f"Take back the click on {first}").wait_for()
     after = greedy.all_inner_texts()
@@ -123,7 +124,7 @@ def test_a_click_in_try_moves_the_user_and_her_slates(visit: Visit) -> None:
     # The keyboard goes on where it was, with the item that took the place of the clicked one.
     focused = visitor.page.evaluate("document.activeElement.dataset.item")
     assert focused == greedy.first.get_attribute("data-item") != first
-    assert focused in tip.inner_text()
+    expect(tip).to_contain_text(focused)
     assert all(first not in text.split() for text in after)
     visitor.page.get_by_role("button", name="Draw again").click()
     visitor.page.get_by_role("button", name=f"Take back the click on {first}").click()
@@ -139,7 +140,7 @@ def test_a_wrong_token_is_refused_and_forgotten(visit: Visit) -> None:
     visitor.enter("wrong-token-0123456789")
     visitor.page.get_by_text("The service does not know this token.").wait_for()
     assert visitor.page.evaluate("sessionStorage.length") == 0
-    assert visitor.page.get_by_role("tab").count() == 0
+    expect(visitor.page.get_by_role("tab")).to_have_count(0)
     require_accessible(visitor)
     visitor.enter(TOKENS["read"])
     visitor.page.get_by_role("tab", name="Now").wait_for()
@@ -160,12 +161,11 @@ def test_a_role_sees_what_it_may(visit: Visit, role: str, hides: bool, erases: b
     operate.get_by_role("table", name="Models").wait_for()
     operate.get_by_role("table", name="Items").wait_for()
     for changes in ("Hide chairs-0", "Remove chairs-0", "Offer"):
-        assert (operate.get_by_role("button", name=changes).count() == 1) == hides
+        expect(operate.get_by_role("button", name=changes)).to_have_count(int(hides))
     refused = operate.get_by_text("needs a token with role admin")
-    (operate.get_by_label("Person") if erases else refused.nth(2)).wait_for()
-    assert (operate.get_by_label("Person").count() == 1) == erases
-    assert (operate.get_by_role("button", name="Roll back main").count() == 1) == erases
-    assert (refused.count() == 3) == (not erases)
+    expect(refused).to_have_count(0 if erases else 3)
+    expect(operate.get_by_label("Person")).to_have_count(int(erases))
+    expect(operate.get_by_role("button", name="Roll back main")).to_have_count(int(erases))
 
 
 def test_an_operator_hides_items_weighs_arms_erases_and_rolls_back(visit: Visit) -> None:
@@ -182,7 +182,7 @@ def test_an_operator_hides_items_weighs_arms_erases_and_rolls_back(visit: Visit)
     page.get_by_role("button", name="Hide chairs-5").wait_for()
     page.get_by_role("button", name="Stop explore").click()
     page.get_by_role("button", name="Start explore").wait_for()
-    assert page.get_by_text("The arms were changed here").is_visible()
+    expect(page.get_by_text("The arms were changed here")).to_be_visible()
     page.get_by_role("button", name="Return to the settings").click()
     page.get_by_role("button", name="Stop explore").wait_for()
     page.get_by_label("Person").fill("user 3")
@@ -201,6 +201,10 @@ def test_an_operator_adds_and_removes_an_item(visit: Visit, shop: str) -> None:
     visitor = visit("write")
     visitor.show("Operate")
     page, path = visitor.page, f"{shop}/v1/items/lamp%20%2F%201"
+
+    def ask() -> httpx.Response:
+        return httpx.get(path, headers=bearer("read"), timeout=60)
+
     page.get_by_role("table", name="Items").wait_for()
     page.get_by_label("Add or change").fill("lamp / 1")
     page.get_by_label("in group").fill("lamps")
@@ -210,17 +214,17 @@ def test_an_operator_adds_and_removes_an_item(visit: Visit, shop: str) -> None:
     page.get_by_label("features").fill('{"price": 3}')
     page.keyboard.press("Enter")
     page.get_by_role("button", name="Hide lamp / 1").wait_for()
-    found = httpx.get(path, headers=bearer("read")).json()
+    found = ask().json()
     assert (found["group"], found["state"]) == ("lamps", "shown")
     assert found["features"] == {"price": 3}
     page.get_by_role("button", name="Remove lamp / 1").click()
     require_accessible(visitor)
     page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
-    assert httpx.get(path, headers=bearer("read")).status_code == httpx.codes.OK
+    assert ask().status_code == httpx.codes.OK
     page.get_by_role("button", name="Remove lamp / 1").click()
     page.get_by_role("dialog").get_by_role("button", name="Remove").click()
     page.get_by_text("No item has that in its id or group.").wait_for()
-    assert httpx.get(path, headers=bearer("read")).status_code == httpx.codes.NOT_FOUND
+    assert ask().status_code == httpx.codes.NOT_FOUND
     assert not unquiet(visitor)
 
 
@@ -249,15 +253,14 @@ def test_a_finger_reaches_reasons_and_every_column(visit: Visit) -> None:
     page.get_by_role("tab", name="Try").tap()
     item = page.locator('[data-strategy="greedy"] .item').first
     item.get_by_role("button", name="Why").tap()
-    assert "What each term adds to the utility" in page.get_by_role("tooltip").inner_text()
-    assert page.get_by_role("button", name="Take back").count() == 0  # it was no click of the user
+    expect(page.get_by_role("tooltip")).to_contain_text("What each term adds to the utility")
+    expect(page.get_by_role("button", name="Take back")).to_have_count(0)  # no click of the user
     page.get_by_role("tab", name="Operate").tap()
     items = page.get_by_role("region", name="Items", exact=True)
     items.locator("tbody tr").first.wait_for()
-    assert "wide" in (items.get_attribute("class") or "").split()
+    expect(items).to_have_class(re.compile(r"\bwide\b"))
     arms = page.get_by_role("region", name="Arms", exact=True).locator("tr")
-    arms.nth(2).wait_for()  # it has a request of its own
-    assert arms.count() == 3
+    expect(arms).to_have_count(3)  # it has a request of its own
     page.set_viewport_size({"width": 1280, "height": 900})
     page.wait_for_function(  # a function: to evaluate a text is against the page's policy
         "() => !document.querySelector('#panel-operate .scroll').matches('.wide')"
@@ -283,16 +286,15 @@ def test_without_plotly_the_page_says_so_and_shows_numbers(visit: Visit) -> None
     visitor.show("Learn")
     learn = visitor.page.locator("#panel-learn")
     learn.get_by_text("Plotly is not installed beside the service.").first.wait_for()
-    assert learn.get_by_role("table", name="Posterior scale of items").is_visible()
+    expect(learn.get_by_role("table", name="Posterior scale of items")).to_be_visible()
 
 
 def test_the_api_is_shown_by_our_own_page(visit: Visit, shop: str) -> None:
     visitor = visit("read", "/docs")
     operations = visitor.page.locator("details.operation")
-    operations.nth(24).wait_for()
-    assert operations.count() == 25
+    expect(operations).to_have_count(25)
     operations.first.locator("summary").click()
-    assert visitor.page.get_by_role("table", name="Body of POST /v1/recommend").is_visible()
+    expect(visitor.page.get_by_role("table", name="Body of POST /v1/recommend")).to_be_visible()
     require_accessible(visitor)
     assert not unquiet(visitor)
     assert all(url.startswith(shop) for url in visitor.asked)

@@ -39,10 +39,13 @@ function items(session) {
   let after = "";
   let following = null;
   let waiting = null;
+  let asked = 0;
 
   async function show() {
+    const mine = asked += 1;
     try {
       const found = await ask(`v1/items?limit=${PAGE}&numbers=true&search=${encodeURIComponent(search.value.trim())}${after ? `&after=${encodeURIComponent(after)}` : ""}`);
+      if (mine !== asked) return; // an answer from before a change may come after the one to it
       following = found.next;
       next.hidden = !found.next;
       first.hidden = !after;

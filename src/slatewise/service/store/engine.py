@@ -86,8 +86,8 @@ class Database:
     def alone(self, lock: int) -> Iterator[bool]:
         """Hold a PostgreSQL lock inside the block; yield whether it was free.
 
-        The server frees it when the connection ends, however that comes. A file of SQLite is of one
-        host, where processes lock files.
+        It is freed at the end, and by the server when the connection breaks, however that comes.
+        A file of SQLite is of one host, where processes lock files.
         """
         if self.is_sqlite:
             yield True
@@ -98,6 +98,8 @@ class Database:
                 self._limit(connection, READING)
                 held.callback(connection.invalidate)  # the lock goes with it
                 free = bool(connection.scalar(select(func.pg_try_advisory_lock(lock))))
+                if free:
+                    held.callback(_unlock, connection, lock)
             except (DBAPIError, PoolTimeout) as error:
                 raise self.error(error) from error
             yield free
@@ -191,6 +193,12 @@ class Database:
             return RecordError(f"The store refuses a record: {problem}", "Do not send it again.")
         where = self.url.render_as_string(hide_password=True)
         return StoreError(f"The store {where} failed: {problem}", _remedy(problem))
+
+
+def _unlock(connection: Connection, lock: int) -> None:
+    """Free a lock at once; if that is not possible, it goes with its connection."""
+    with suppress(DBAPIError):
+        connection.execute(select(func.pg_advisory_unlock(lock)))
 
 
 def _first_damage(connection: Connection, end: float) -> str | None:

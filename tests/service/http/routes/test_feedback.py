@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from slatewise.service.http import backend as backend_module
 from slatewise.service.http.backend import Backend
 from slatewise.service.store import Store, writer
 from slatewise.service.store.records import SlateRecord
@@ -146,8 +147,10 @@ def test_events_that_cannot_be_are_refused_one_by_one(
 
 
 def test_feedback_for_a_slate_on_its_way_is_waited_for(
-    client: TestClient, backend: Backend
+    client: TestClient, backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for patient in (writer, backend_module):
+        monkeypatch.setattr(patient, "PATIENCE", 60.0)
     record = SlateRecord("elsewhere", "anna", time.time_ns() // 1_000, "home", ("a", "b"))
     timer = threading.Timer(0.2, lambda: backend.store.write([record], []))
     timer.start()
@@ -187,9 +190,10 @@ def test_a_store_that_hangs_is_not_waited_for_for_ever(
     event = {"slate_id": slate, "clicked": items[0]}
     eventually(lambda: len(backend.writer) == 0)
     door, real = threading.Event(), backend.store.write
-    monkeypatch.setattr("slatewise.service.http.backend.PATIENCE", 0.1)
     monkeypatch.setattr(backend.store, "write", lambda *given: door.wait() and real(*given))
-    answer = client.post("/v1/feedback", json={"events": [event]})
+    with monkeypatch.context() as hasty:
+        hasty.setattr(backend_module, "PATIENCE", 0.1)
+        answer = client.post("/v1/feedback", json={"events": [event]})
     door.set()
     assert answer.status_code == 503
     eventually(lambda: visits(client))  # not lost: it was only not promised
