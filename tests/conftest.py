@@ -31,7 +31,10 @@ os.environ["COLUMNS"] = "200"
 
 SLOW = ("tests.test_site", "tests.benchmarks.test_miniatures", "tests.test_docs")
 """Modules of slow single tests: begun last, one of them would keep one worker busy by itself."""
-LIVE = ("tests.service", "tests.cluster", "tests.report.test_browser")
+LIVE = (
+    *("tests.service", "tests.cluster", "tests.cli", "tests.report.test_browser"),
+    *("tests.training.test_peers", "tests.test_docs", "tests.benchmarks.test_miniatures"),
+)
 """Tests with processes and browsers of their own, which a busy machine may upset: one that fails is
 tried once more, and the summary names it."""
 ONCE = {"studies": "report"}

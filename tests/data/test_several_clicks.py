@@ -78,7 +78,7 @@ def test_a_slate_shown_again_is_another_slate_and_counted(
     assert dataset.meta["counts"]["clicks_on_slates_shown_again"] == 1
     command._show(dataset)
     said = capsys.readouterr().out
-    assert "on 1 slates with several clicks" in said
+    assert "on 1 slate with several clicks" in said
     assert "the user chooses among the items left" in said
     assert "1 clicks follow a click on the same slate at another time" in said
 

@@ -19,19 +19,19 @@ from slatewise.ranking import ItemTable
 from slatewise.slates.arrays import GrowingArray, rows_or_zero
 
 if TYPE_CHECKING:
-    from slatewise.slates.item_reader import Described
+    from slatewise.slates.item_reader import Descriptions
 
 T = TypeVar("T", bound=Hashable)
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 NewRows = tuple[Floats, Floats, Floats, Floats]
 """means and scales [R, D], biases and their scales [R]"""
-NewItems = Callable[[Ints, "Described | None"], NewRows]
+NewItems = Callable[[Ints, "Descriptions | None"], NewRows]
 """What is believed of new items of groups [R], as numbers of the model, by what their features say
 where it reads any; called in the order of their rows."""
 OfRows = Callable[[Floats, Ints, npt.NDArray[np.integer]], Floats]
 """Returns features [R, P] of rows [R] in groups [R], from what is known of their items [R, S]."""
-Predict = Callable[[Ints], "Described"]
+Predict = Callable[[Ints], "Descriptions"]
 """Returns what features say, by their numbers in `Changes.features` [R]: [R, C]."""
 
 
@@ -252,7 +252,7 @@ class Catalogue:
         self,
         ids: Sequence[ItemId],
         groups: Sequence[str],
-        described: "Described | None" = None,
+        described: "Descriptions | None" = None,
     ) -> None:
         """Offer new items, by what groups and features say of them: [R, C].
 

@@ -26,7 +26,7 @@ Columns = pl.DataFrame | Mapping[str, Sequence[object]]
 """Values by column; None is unknown."""
 
 
-class Described(NamedTuple):
+class Descriptions(NamedTuple):
     """What features say of R items."""
 
     prediction: FeaturePrediction | None
@@ -34,17 +34,17 @@ class Described(NamedTuple):
     facts: Mapping[str, Facts]
     """what terms read of them, by the names of the terms"""
 
-    def of(self, rows: npt.NDArray[np.integer[Any]]) -> "Described":
+    def of(self, rows: npt.NDArray[np.integer[Any]]) -> "Descriptions":
         """Return what they say of some of the items."""
         prediction = None if self.prediction is None else self.prediction.of(rows)
         facts = {
             name: {key: values[rows] for key, values in own.items()}
             for name, own in self.facts.items()
         }
-        return Described(prediction, facts)
+        return Descriptions(prediction, facts)
 
 
-def joined(parts: Sequence[Described]) -> Described:
+def joined(parts: Sequence[Descriptions]) -> Descriptions:
     """Return what was said of items in parts, one after the other."""
     first = parts[0]
     prediction = None
@@ -55,7 +55,7 @@ def joined(parts: Sequence[Described]) -> Described:
         name: {key: np.concatenate([part.facts[name][key] for part in parts]) for key in own}
         for name, own in first.facts.items()
     }
-    return Described(prediction, facts)
+    return Descriptions(prediction, facts)
 
 
 class ItemReader:
@@ -73,16 +73,16 @@ class ItemReader:
         own = [] if encoder is None else [column.name for column in encoder.columns]
         return list(dict.fromkeys([*own, *self._terms.reads_items]))
 
-    def read(self, items: Sequence[Mapping[str, object]]) -> tuple[Described, int]:
+    def read(self, items: Sequence[Mapping[str, object]]) -> tuple[Descriptions, int]:
         """Read features of items [R], and count the values that do not fit: they are unknown."""
         encoder, prediction, misfits = self._predictive.encoder, None, 0
         if encoder is not None:
             encoded, misfits = encode_values(encoder, items)
             prediction = self._predictive.from_features(encoded)
         facts, wrong = self._terms.facts_of(items)
-        return Described(prediction, facts), misfits + wrong
+        return Descriptions(prediction, facts), misfits + wrong
 
-    def read_columns(self, columns: Columns, count: int) -> Described:
+    def read_columns(self, columns: Columns, count: int) -> Descriptions:
         """Read the columns of `count` items: all that the model reads and no others.
 
         What is missing, strange or far out is refused with its column and row.
@@ -110,7 +110,7 @@ class ItemReader:
             refuse_misfits(self._predictive.encoder, values, row=row)
         self._terms.refuse_misfits(values, row=row)
 
-    def __call__(self, groups: Ints, described: Described | None = None) -> NewRows:
+    def __call__(self, groups: Ints, described: Descriptions | None = None) -> NewRows:
         """Return means and scales of new items of groups [R], which terms know from here on."""
         self._terms.add_items(groups, {} if described is None else described.facts)
         return self._predictive(groups, None if described is None else described.prediction)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from slatewise.service.store.features import Features
 from slatewise.slates.catalogue import Predict
-from slatewise.slates.item_reader import Described, ItemReader, joined
+from slatewise.slates.item_reader import Descriptions, ItemReader, joined
 
 Ints = npt.NDArray[np.int64]
 
@@ -48,7 +48,7 @@ class FeatureReader:
         """Refuse features that the model reads and that are of another kind."""
         self._reader.refuse_misfits(features)
 
-    def _page(self, store: FeatureSource, numbers: list[int]) -> Described:
+    def _page(self, store: FeatureSource, numbers: list[int]) -> Descriptions:
         found = store.item_features(numbers)
         described, misfits = self._reader.read([found.get(number, {}) for number in numbers])
         if misfits:

@@ -28,7 +28,7 @@ from slatewise.service.store.features import Features
 from slatewise.slates.additions import RankingTerms
 from slatewise.slates.catalogue import Catalogue, Ints, NewItems, NewRows
 from slatewise.slates.exact import ExactRanker
-from slatewise.slates.item_reader import Described, ItemReader
+from slatewise.slates.item_reader import Descriptions, ItemReader
 from slatewise.slates.maker import SlateMaker
 from slatewise.slates.ranked import RankedItems
 from slatewise.slates.slate import Slate
@@ -145,7 +145,7 @@ class Live:
         version, known = prior_version(config), model.config
         table = table_of(model)
 
-        def new_items(groups: Ints, _: Described | None) -> NewRows:
+        def new_items(groups: Ints, _: Descriptions | None) -> NewRows:
             return prior_items(known, len(groups))
 
         live = cls(name, version, model, table, log, lambda terms: new_items)
