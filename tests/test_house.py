@@ -11,7 +11,7 @@ import slatewise
 SOURCE = Path(slatewise.__file__).parent
 LONGEST = 400
 """Lines of a module; of GPU kernels, which are one function each, 100 more."""
-PARTICIPLES = {"Told", "Said", "Met", "Known", "Settled", "Weighed", "Understood", "Descriptions"}
+PARTICIPLES = {"Told", "Said", "Met", "Known", "Settled", "Weighed", "Understood", "Described"}
 PARTICIPLES |= {"Judged", "Tried", "Loaded", "Observed", "Recommended", "Given", "Taken"}
 
 
