@@ -120,7 +120,12 @@ def test_a_date_of_one_item_is_read_as_a_column_of_them_is(value: object) -> Non
     require_date(value, "made")
 
 
-@pytest.mark.parametrize("value", ["soon", 3, 1.5, float("nan"), True, ["2024-05-17"], 10**30, ""])
+WRONG = ["soon", 3, 1.5, float("nan"), float("inf"), True, ["2024-05-17"], 10**30, ""]
+
+
+@pytest.mark.parametrize(
+    "value", [*WRONG, "--5", "9" * 19, "9" * 5_000, "-", "１７００００００００"]
+)
 def test_what_is_no_date_is_unknown_or_refused(value: object) -> None:
     found, wrong = read_dates([value, date(2024, 5, 17)])
     assert found.tolist() == [MISSING, NOON_US - 12 * HOUR]

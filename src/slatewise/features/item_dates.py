@@ -10,6 +10,7 @@ items of a log that are yet to come.
 Shapes: F items seen, I items, K columns of dates.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
@@ -32,6 +33,7 @@ LEAST_KNOWN: Final = 0.1
 """Share of the items seen of which a date must be past, for a column to be read."""
 _HOUR: Final = 3_600 * SECOND
 _EPOCH: Final = datetime(1970, 1, 1)
+_WHOLE: Final = re.compile(r"-?[0-9]{1,19}")
 
 
 def date_columns(items: pl.DataFrame) -> dict[str, Int64Array]:
@@ -71,14 +73,21 @@ def read_dates(values: Sequence[object]) -> tuple[Int64Array, int]:
 
     As in a column: dates and times, ISO text, integers that are times of 1990 to 2040.
     """
-    found = [MISSING if value is None else _date(value) for value in values]
-    plain = np.array([MISSING if one is None else one for one in found], np.int64)
-    return plain, found.count(None)
+    texts = [_text_of(value) for value in values]
+    written = parsing.times(pl.Series(texts, dtype=pl.String), None).to_list()
+    plain, wrong = np.full(len(values), MISSING, np.int64), 0
+    for number, (value, text) in enumerate(zip(values, texts, strict=True)):
+        if value is None:
+            continue
+        time = written[number] if text is not None else _date(value)
+        wrong += time is None
+        plain[number] = MISSING if time is None else time
+    return plain, wrong
 
 
 def require_date(value: object, column: str, row: int | None = None) -> None:
     """Refuse what is no date."""
-    if value is not None and _date(value) is None:
+    if read_dates([value])[1]:
         raise InputError(
             f"{str(value)[:40]!r} is no date.",
             "Write it as 2024-05-17T12:30:00Z or in seconds since 1970, or leave it out.",
@@ -87,14 +96,16 @@ def require_date(value: object, column: str, row: int | None = None) -> None:
         )
 
 
+def _text_of(value: object) -> str | None:
+    """Return text that is no whole number, None for all else."""
+    text = value.strip() if isinstance(value, str) else None
+    return None if text is None or _WHOLE.fullmatch(text) else text
+
+
 def _date(value: object) -> int | None:
-    """Return a value as microseconds since 1970, None where it is no date."""
+    """Return a value that is no such text as microseconds since 1970, None where it is no date."""
     if isinstance(value, str):
-        text = value.strip()
-        if not text.lstrip("-").isdecimal():
-            times = parsing.times(pl.Series([text]), None)
-            return None if times[0] is None else int(times[0])
-        value = int(text)
+        value = int(value)
     if isinstance(value, datetime):
         plain = value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
         return (plain - _EPOCH) // timedelta(microseconds=1)

@@ -320,3 +320,21 @@ def test_an_item_that_comes_later_is_what_it_would_have_been(
 
     np.testing.assert_allclose(said(told), said(term), atol=1e-5)
     assert np.abs(said(silent)[-2:] - said(term)[-2:]).max() > 1e-3
+
+
+def test_to_a_night_only_new_items_are_what_the_shop_says_now(
+    dataset: SlateDataset, quick: ModelConfig
+) -> None:
+    """A service goes on with what it knows of the others, and it is the one that is judged."""
+    term = NetworkTerm.fit(quick, dataset)
+    known, told = np.append(np.arange(ITEMS), -1), {"price": 7, "brand": "b1", "made": END // 10**6}
+    facts, misfits = term.facts_of([told, told])
+    assert misfits == 0
+    groups = np.append(dataset.item_groups, 1)
+    moved = term.on_items(known, groups, np.array([3, ITEMS]), facts)
+    for name in ("item_columns", "item_dates"):
+        old, new = term._tensors[name], moved._tensors[name]
+        if name == "item_dates":  # [K, I]
+            old, new = old.T, new.T
+        assert torch.equal(new[:ITEMS], old[:ITEMS])
+        assert torch.equal(new[ITEMS], torch.from_numpy(facts[name][1]))

@@ -1,7 +1,7 @@
 """What a network knows of single items: their groups, columns, dates and click rates.
 
-A fit leaves these among its tensors, for its I items. Items that come later have rows behind them,
-and of those that nobody described a network knows no more than of an item at large.
+A fit leaves these among its tensors, for its I items. Items that come later have rows behind them;
+those that nobody described have the mean of all columns and no date.
 
 Shapes: I items of the fit, n later ones, m items asked for, J items of another log, R described
 ones, C columns, K dates.
@@ -122,16 +122,18 @@ def on_other_items(
 ) -> dict[str, Tensor]:
     """Return the tensors as those of other items [J], of which item j was `known[j]`, or is new.
 
-    New ones are of `groups` [J], and those at `described` [R] are what facts say.
+    New ones are of `groups` [J], and those of them at `described` [R] are what facts say: of
+    others, what they were in training counts, as where they are served.
     """
     found = of_items(tensors, NO_ITEMS, known, 0)
     new = torch.from_numpy(known < 0)
     found["item_groups"][new] = torch.from_numpy(groups.astype(np.int32))[new]
-    rows = torch.from_numpy(described)
+    came = known[described] < 0
+    rows = torch.from_numpy(described[came])
     if "item_columns" in facts:
-        found["item_columns"][rows] = torch.from_numpy(facts["item_columns"])
+        found["item_columns"][rows] = torch.from_numpy(facts["item_columns"][came])
     if "item_dates" in facts:
-        found["item_dates"][:, rows] = torch.from_numpy(facts["item_dates"]).T
+        found["item_dates"][:, rows] = torch.from_numpy(facts["item_dates"][came]).T
     return found
 
 

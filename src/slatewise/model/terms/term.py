@@ -343,7 +343,7 @@ class FeatureTerm(Term):
     ) -> Self:
         """Return the term for other items [J], of which item j was `known[j]`, or is new if −1.
 
-        New ones are of `groups` [J], as numbers of the model. Of items at `described` [R],
+        New ones are of `groups` [J], as numbers of the model; of those at `described` [R],
         `facts_of` says more. For terms with arrays of items; by default, there are none.
         """
         return self
