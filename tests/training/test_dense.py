@@ -22,7 +22,9 @@ from slatewise.model.posterior import Posterior
 from slatewise.model.resident import ResidentBatch, Room, in_one_byte, resident
 from slatewise.training import TrainingConfig, dense
 from slatewise.training.dense import DenseSteps
+from slatewise.training.loop import seeded
 from slatewise.training.objective import ItemRows, negative_elbo
+from slatewise.training.peers import Peers
 from slatewise.training.steps import SCALE_RATE, SparseSteps
 from tests.model.ragged import histories, random_interactions
 from tests.model.ragged import normals as seeded_normals
@@ -30,6 +32,7 @@ from tests.parts import all_parts, parts_of
 from tests.training.dense import Dense, leaves
 from tests.training.test_objective import CONFIGS, SOURCES
 from tests.training.test_objective import posterior_of as a_posterior
+from tests.training.test_peers import together
 
 ITEMS, GROUPS, LONGEST_SLATE, LONGEST_USER = 12, 3, 6, 8
 USERS = [4, 0, 2, 5, 7]
@@ -302,6 +305,35 @@ def test_steps_lower_the_loss_and_stopping_changes_nothing(likelihood: str) -> N
     again = steps_of(resumed, log, 16)
     again.load_state(state)
     assert run(again, 60, 64) == went_on
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"prior": "flat", "likelihood": "all-item", "negatives": 5}, {"terms": ("position",)}],
+    ids=str,
+)
+def test_several_workers_take_the_steps_of_one(options: dict[str, Any]) -> None:
+    """They draw the same noise: each has a part of the batch, and all end at the same model."""
+    log = data(6, users=30)
+    steps = steps_of(posterior_of(**options), log, 30)
+    losses = [steps.step(steps.users, seeded(n), 0.02).loss for n in range(4)]
+
+    def worker(peers: Peers) -> tuple[list[float], DenseSteps]:
+        mine = log.of_users(peers.share(log.num_users))
+        own = steps_of(posterior_of(**options), mine, 30, peers=peers)
+        assert len(own.users) < len(steps.users)
+        return [own.step(own.users, seeded(n), 0.02).loss for n in range(4)], own
+
+    for found, own in together(3, worker):
+        assert found == pytest.approx(losses, abs=1e-9)
+        for name, tensor in steps.posterior.tensors().items():
+            torch.testing.assert_close(own.posterior.tensors()[name], tensor, rtol=1e-6, atol=1e-7)
+
+
+def test_a_worker_without_users_is_refused() -> None:
+    log, third = data(6, users=2), Peers(2, 3)
+    with pytest.raises(SlatewiseError, match="Use fewer workers"):
+        steps_of(posterior_of(), log.of_users(third.share(2)), peers=third)
 
 
 def test_item_scales_learn_faster_than_the_rest() -> None:

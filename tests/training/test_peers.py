@@ -55,7 +55,7 @@ class Threads(Peers):
 
 def together(size: int, work: Callable[[Peers], Any]) -> list[Any]:
     meeting = Meeting(size)
-    peers = [Threads(rank, size, meeting) for rank in range(size)]
+    peers = [Threads(rank, size, meeting=meeting) for rank in range(size)]
     with ThreadPoolExecutor(size) as pool:
         return list(pool.map(work, peers))
 
@@ -140,10 +140,12 @@ def test_users_are_shared_out_and_steps_are_as_many() -> None:
     assert [len(part) for part in ALONE.batches(torch.arange(10), 10, 4)] == [4, 4, 2]
 
 
-def test_several_workers_want_cpus() -> None:
-    ALONE.require_cpu("cuda")
-    with pytest.raises(SlatewiseError, match="on CPUs only"):
-        Peers(0, 2).require_cpu("cuda")
+def test_a_worker_without_a_gpu_of_its_own_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    for name, value in (("WORLD_SIZE", "4"), ("RANK", "2"), ("LOCAL_RANK", "2")):
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SlatewiseError, match="worker 3 of this machine has no GPU: there are 2"):
+        Peers.of_environment("cuda")
 
 
 def test_workers_of_torchrun_are_found_by_its_variables(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,6 +162,14 @@ def test_workers_of_torchrun_are_found_by_its_variables(monkeypatch: pytest.Monk
     ((kind, about),) = met
     assert kind == "gloo"
     assert (about["rank"], about["world_size"], about["init_method"]) == (2, 4, "env://")
+
+    taken: list[int] = []
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.setattr("torch.cuda.set_device", taken.append)
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert Peers.of_environment("cuda") == Peers(2, 4, on_gpus=True)
+    assert met[1][0] == "cpu:gloo,cuda:nccl"
+    assert taken == [1]
 
 
 def test_options_of_a_cluster_that_do_not_go_together_are_refused() -> None:

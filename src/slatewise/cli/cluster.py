@@ -32,7 +32,7 @@ def joined_peers(ray: str | None, workers: int, device: str, *, auto: bool) -> "
         )
     if ray is not None and device != "cpu":
         raise SlatewiseError("a cluster trains on CPUs.", "Leave out --device.")
-    peers = Peers.of_environment()
+    peers = Peers.of_environment(device)
     if auto and peers.size > 1:
         raise SlatewiseError(
             "--auto chooses terms in one process.", "Choose them first, then train with --terms."

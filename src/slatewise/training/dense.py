@@ -23,6 +23,7 @@ from slatewise.model.posterior import Posterior
 from slatewise.model.resident import ResidentBatch, Room
 from slatewise.model.resident_likelihood import has_kernels, likelihood_in_place, moving_in_place
 from slatewise.training.item_steps import AdamStep, FusedItems, ItemSteps, PlainItems
+from slatewise.training.peers import ALONE, Peers
 from slatewise.training.shared import SharedParameters
 from slatewise.training.steps import BETAS, frozen_parameters, training_views, without_prefix
 
@@ -58,7 +59,12 @@ class DeviceResult:
 
 
 class DenseSteps:
-    """Takes steps over all items; interactions and posterior live on the same device."""
+    """Takes steps over all items; interactions and posterior live on the same device.
+
+    Several workers draw the same noise, so that what they exchange is the gradient of one batch.
+    """
+
+    seeds: tuple[int, ...] = ()
 
     def __init__(
         self,
@@ -70,19 +76,22 @@ class DenseSteps:
         frozen_items: bool = False,
         frozen_users: bool = False,
         compiled: bool = True,
+        peers: Peers = ALONE,
     ) -> None:
         refuse_device(posterior.trained_parts, "cuda")
         device = interactions.clicks.device
-        self.posterior = posterior
+        self.posterior, self._peers = posterior, peers
         self.users = torch.nonzero(interactions.train_end > 0).squeeze(1)
-        self.total = int(interactions.train_end.sum())
-        self.views = training_views(interactions, len(posterior.item_groups))
+        _refuse_no_users(self.users, peers)
+        self.total = peers.total(int(interactions.train_end.sum()))
+        self.views = peers.sum(training_views(interactions, len(posterior.item_groups)))
         self._log, self._limit = interactions, config.gradient_limit
         self._exposure = exposure and replace(
             exposure, source_weights=exposure.source_weights.to(device)
         )
-        users = len(self.users)
-        self._batch = min(config.batch(users, posterior.config.likelihood), users)
+        own, everyone = len(self.users), peers.total(len(self.users))
+        batch_users = config.batch(everyone, posterior.config.likelihood)
+        self._batch = peers.largest_batch(own, everyone, batch_users)
         evidence = posterior.mean().evidence
         self._room = Room.of(interactions, self.users, self._batch, evidence)
         self._longest = int(interactions.train_end.max())
@@ -106,7 +115,8 @@ class DenseSteps:
         self._live = torch.ones((), device=device)
         self._taken = torch.zeros((), dtype=torch.float64, device=device)
         self._results = torch.zeros(3, dtype=torch.float64, device=device)
-        self._records = self._fused and device.type == "cuda"
+        exchanges = peers.size == 1 or peers.on_gpus  # in a recorded step
+        self._records = self._fused and device.type == "cuda" and exchanges
         self._graph: torch.cuda.CUDAGraph | None = None
 
     def step(self, users: Tensor, generator: torch.Generator, rate: float) -> DeviceResult:
@@ -145,10 +155,13 @@ class DenseSteps:
         with self.shared.differentiable():
             loss, slate = self.negative_elbo(self._users, self._ends, self._key)
             loss.backward()  # type: ignore[no-untyped-call]
-        gradients, norm = self.shared.gradients(self._limit)
-        checked = [loss.detach(), norm]
-        if self.items.slopes is not None:
-            checked.append(self.items.slopes.sum())
+        average = self._peers.averaging(self._ends.sum())
+        gradients, norm = self.shared.gradients(self._limit, average)
+        if self._peers.size > 1:
+            for gradient in self.items.gradients:
+                gradient.copy_(average(gradient))
+        numbers = average(torch.stack([loss.detach().double(), slate.detach().double()]))
+        checked = [numbers[0], norm, *(gradient.sum() for gradient in self.items.gradients)]
         finite = torch.stack([each.double() for each in checked]).isfinite().all()
         taken = self._live * finite
         self._taken += taken
@@ -161,7 +174,7 @@ class DenseSteps:
         self.items.update(self._key, adam)
         with torch.no_grad():
             self.shared.update(gradients, adam)
-        self._results.copy_(torch.stack([loss.detach().double(), slate.double(), finite.double()]))
+        self._results.copy_(torch.cat([numbers, finite.double()[None]]))
 
     def negative_elbo(self, users: Tensor, ends: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
         """Return −ELBO / N with the noise of a key, and the mean log-likelihood within slates.
@@ -237,3 +250,11 @@ class DenseSteps:
             found = without_prefix(tensors, f"{part}.")
             for name, tensor in own.items():
                 tensor.copy_(found[name])
+
+
+def _refuse_no_users(users: Tensor, peers: Peers) -> None:
+    if peers.size > 1 and not len(users):
+        raise SlatewiseError(
+            f"a worker has no user with training interactions: there are {peers.size} workers.",
+            "Use fewer workers.",
+        )

@@ -57,8 +57,8 @@ class ItemSteps(Protocol):
         """Move all items by their gradients, and clear these."""
 
     @property
-    def slopes(self) -> Tensor | None:
-        """The gradients, to see whether they are finite."""
+    def gradients(self) -> list[Tensor]:
+        """The gradients, which workers add up in place; none of items that stay."""
 
 
 class PlainItems:
@@ -91,9 +91,9 @@ class PlainItems:
             leaf.grad = None
 
     @property
-    def slopes(self) -> Tensor | None:
-        """The gradient of the means: [I, C]."""
-        return self._leaves[0].grad
+    def gradients(self) -> list[Tensor]:
+        """Those of means and free scales, divergence included: [I, C] each."""
+        return [leaf.grad for leaf in self._leaves if leaf.grad is not None]
 
 
 class FusedItems:
@@ -145,9 +145,9 @@ class FusedItems:
             )
 
     @property
-    def slopes(self) -> Tensor | None:
+    def gradients(self) -> list[Tensor]:
         """The gradient of the likelihood: [I and copies, C]."""
-        return None if self.gradient is None else self.gradient.buffer
+        return [] if self.gradient is None else [self.gradient.buffer]
 
 
 def _moments(posterior: Posterior) -> dict[str, Tensor]:

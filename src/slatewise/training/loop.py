@@ -6,7 +6,6 @@ steps and is resumed takes the same steps as one that never stopped.
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -83,6 +82,8 @@ class Steps(Protocol):
     """[users with training interactions]"""
     views: Tensor
     """[I] how often each item was seen in training"""
+    seeds: tuple[int, ...]
+    """what sets the noise of this worker's steps apart from that of others, if anything"""
 
     def step(self, users: Tensor, generator: torch.Generator, rate: float) -> Result:
         """Update the posterior from the training interactions of some users [B]."""
@@ -222,13 +223,14 @@ class Training:
             same = {n: t for n, t in learned.items() if n in own and t.shape == own[n].shape}
             self.posterior.load(own | same)
         on_cpu = self.interactions.clicks.device.type == "cpu"
-        self.steps: Steps = (partial(SparseSteps, peers=self.peers) if on_cpu else DenseSteps)(
+        self.steps: Steps = (SparseSteps if on_cpu else DenseSteps)(
             self.posterior,
             interactions,
             self.config,
             self.exposure,
             frozen_items=stage.frozen_items,
             frozen_users=stage.frozen_users,
+            peers=self.peers,
         )
         if self.start is not None:
             at.best = at.mark = self.validation.score(self.posterior)
@@ -255,7 +257,7 @@ class Training:
             batches = peers.batches(shuffled, everyone, batch_users)
             at.steps = len(batches)
             for batch in batches[at.step :]:
-                generator = seeded(self.seed, at.stage, at.epoch, at.step, *peers.seeds)
+                generator = seeded(self.seed, at.stage, at.epoch, at.step, *self.steps.seeds)
                 result = self.steps.step(batch, generator, at.rate)
                 self._count(result)
                 at.step += 1

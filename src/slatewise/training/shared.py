@@ -7,7 +7,7 @@ their own.
 Shapes: n parameters.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -100,10 +100,13 @@ class SharedParameters:
         each: Tensor = ratio + mean.square() * self._precision - self._counted - logs
         return 0.5 * factor * each.sum()
 
-    def gradients(self, limit: float) -> tuple[Tensor, Tensor]:
+    def gradients(
+        self, limit: float, average: Callable[[Tensor], Tensor] = lambda found: found
+    ) -> tuple[Tensor, Tensor]:
         """Return the gradients [2, n], limited in norm and 0 where frozen, and their norm before.
 
-        After a backward pass through what `sample` and `divergence` returned.
+        After a backward pass through what `sample` and `divergence` returned. They are those of
+        several workers once `average`d.
         """
         mean, raw = self._flat
         share = torch.sigmoid(raw)
@@ -119,7 +122,7 @@ class SharedParameters:
             for row, leaf in zip(rows, self._leaves.get(name, ()), strict=False):
                 if leaf.grad is not None:
                     row.add_(leaf.grad.flatten())
-        found = found * self._learned
+        found = average(found * self._learned)
         norm = torch.linalg.vector_norm(found)
         return (limit / (norm + 1e-6)).clamp(max=1.0) * found, norm
 

@@ -72,6 +72,7 @@ class SparseSteps:
     ) -> None:
         keep_freed_memory()
         self._peers = peers
+        self.seeds = peers.seeds
         self.posterior = posterior
         self._interactions = interactions
         self._exposure = exposure

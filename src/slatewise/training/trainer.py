@@ -90,7 +90,6 @@ def fit(
             model = model.changed(**{own: seed})
     _require_validation(dataset)
     require_device(device)
-    peers.require_cpu(device)
     if run is not None and peers.rank == 0:
         runs.require_room(Path(run), resume=resume)
     groups = torch.tensor(dataset.item_groups, dtype=torch.int64, device=device)
