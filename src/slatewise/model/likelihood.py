@@ -20,7 +20,7 @@ from torch import Tensor
 from slatewise.data.interactions import Interactions
 from slatewise.errors import SlatewiseError
 from slatewise.model.kernels.backend import Backend
-from slatewise.model.kernels.catalogue import TakenItems, catalogue_terms
+from slatewise.model.kernels.catalogue import ItemLists, catalogue_terms
 from slatewise.model.kernels.slate import slate_terms
 from slatewise.model.parameters import Parameters
 from slatewise.model.utility import (
@@ -176,7 +176,7 @@ def batch_likelihood(
         candidates=candidates.rows,
         catalogue=candidates.catalogue,
         state_of=state_of,
-        clicked=batch.clicked_items,
+        own=_own_items(batch, exposure),
         weights=weights * lambdas,
         sharpness=exposure.sharpness,
         include_bias=exposure.is_choice,
@@ -186,7 +186,19 @@ def batch_likelihood(
     return BatchLikelihood(terms.total - over_catalogue, terms.log_likelihood)
 
 
-def clicked_before(batch: Interactions) -> TakenItems:
+def _own_items(batch: Interactions, exposure: Exposure) -> ItemLists:
+    """Return the items of the other sum of the exposure term: what was clicked, or shown."""
+    if exposure.is_choice:
+        is_click = batch.clicks >= 0
+        offsets = torch.nn.functional.pad(is_click.cumsum(0), (1, 0))
+        return ItemLists(offsets, batch.clicked_items[is_click])
+    rows = batch.slate_items
+    if batch.several is not None:
+        rows = torch.where(batch.several.taken, -1, rows)
+    return ItemLists(batch.slate_offsets, rows)
+
+
+def clicked_before(batch: Interactions) -> ItemLists:
     """Return what the user of each interaction had clicked before it, in her last 1,000 of them.
 
     An item that she clicks again is left out of what she clicked before: it was a choice.
@@ -201,4 +213,4 @@ def clicked_before(batch: Interactions) -> TakenItems:
     index = owner - ends[owner] + torch.arange(len(owner), device=owner.device)
     rows = clicked[index]
     rows = torch.where(rows == clicked[owner], -1, rows)
-    return TakenItems(torch.cat([ends.new_zeros(1), ends]), rows)
+    return ItemLists(torch.cat([ends.new_zeros(1), ends]), rows)

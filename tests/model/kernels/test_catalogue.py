@@ -1,4 +1,5 @@
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
@@ -11,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from slatewise.data.ragged import Int64Array
 from slatewise.model.kernels.backend import RelevanceFunction, is_distance
-from slatewise.model.kernels.catalogue import TakenItems, catalogue_log_sum, catalogue_terms
+from slatewise.model.kernels.catalogue import ItemLists, catalogue_log_sum, catalogue_terms
 from slatewise.model.relevance.distance import DISTANCE, many_distances
 from slatewise.model.relevance.dot import Dot
 from tests.model.kernels.batches import Cosine
@@ -33,11 +35,11 @@ class Case:
     candidates: Tensor
     catalogue: int
     state_of: Tensor
-    clicked: Tensor
+    own: ItemLists
     weights: Tensor
     sharpness: float
     include_bias: bool = False
-    taken: TakenItems | None = None
+    taken: ItemLists | None = None
     relevance: RelevanceFunction = DISTANCE
 
     def total(self, backend: Any = "auto") -> Tensor:
@@ -80,9 +82,13 @@ def random_case(
     include_bias: bool = False,
     sharpness: float = 2.0,
     with_taken: bool = False,
+    most_own: int = 1,
     relevance: RelevanceFunction = DISTANCE,
 ) -> Case:
-    """Draw a case, some of whose clicks are on candidates and some of whose weights are 0."""
+    """Draw a case, some of whose own items are candidates and some of whose weights are 0.
+
+    An interaction has up to `most_own` of them: one is an item that was clicked, many are a slate.
+    """
     rng = np.random.default_rng(seed)
     states = max(1, count // 3)
 
@@ -91,14 +97,12 @@ def random_case(
 
     weights = rng.exponential(size=count) * (rng.random(count) > 0.2)
     candidates = rng.permutation(rows)[: rows if whole else drawn]
-    clicked = rng.integers(-1, rows, count)
+    own = [rng.integers(-1, rows, rng.integers(0, most_own + 1)) for _ in range(count)]
     taken = None
     if with_taken:  # none for some, twice the same for others, one candidate left for all
         of_each = [rng.choice(candidates[1:], rng.integers(0, 4)) for _ in range(count)]
-        of_each = [np.where(one == clicked[n], -1, one) for n, one in enumerate(of_each)]
-        offsets = np.cumsum([0, *map(len, of_each)])
-        found = np.concatenate([np.empty(0, np.int64), *of_each])
-        taken = TakenItems(torch.from_numpy(offsets), torch.from_numpy(found).int())
+        of_each = [np.where(np.isin(one, own[n]), -1, one) for n, one in enumerate(of_each)]
+        taken = lists(of_each)
     return Case(
         states=normal(states, dims),
         items=normal(rows, dims + with_bias),
@@ -106,13 +110,26 @@ def random_case(
         candidates=torch.from_numpy(candidates),
         catalogue=rows if whole else 3 * rows,
         state_of=torch.from_numpy(rng.integers(0, states, count)),
-        clicked=torch.from_numpy(clicked).int(),
+        own=lists(own),
         weights=torch.from_numpy(weights).float(),
         sharpness=sharpness,
         include_bias=include_bias,
         taken=taken,
         relevance=relevance,
     )
+
+
+def lists(of_each: Sequence[Sequence[int] | Int64Array]) -> ItemLists:
+    """Put items of each interaction side by side."""
+    offsets = np.cumsum([0, *map(len, of_each)])
+    rows = np.concatenate([np.empty(0, np.int64), *map(np.asarray, of_each)]).astype(np.int32)
+    return ItemLists(torch.from_numpy(offsets), torch.from_numpy(rows))
+
+
+def of_each(found: ItemLists) -> list[list[int]]:
+    """Return the items of each interaction, without those that are none."""
+    parts = torch.split(found.rows, found.offsets.diff().tolist())
+    return [[item for item in part.tolist() if item >= 0] for part in parts]
 
 
 def _relevant(case: Case, state: list[float], row: list[float]) -> float:
@@ -127,20 +144,19 @@ def by_hand(case: Case) -> float:
     """Transcribe the estimate, one number at a time."""
     total, chosen = 0.0, case.candidates.tolist()
     stands_for = case.catalogue / len(chosen)
-    for n, click in enumerate(case.clicked.tolist()):
+    for n, own in enumerate(of_each(case.own)):
         state = case.states[case.state_of[n]].tolist()
         relevance = [
             math.exp(case.include_bias * sum(v[len(state) :]) + _relevant(case, state, v))
             ** case.sharpness
             for v in case.items.tolist()
         ]
-        apart = click if click >= 0 and len(chosen) < case.catalogue else -1
-        gone = {apart}
+        apart = own if len(chosen) < case.catalogue else []
+        gone = {*apart}
         if case.taken is not None:
-            starts = case.taken.offsets.tolist()
-            gone |= {*case.taken.rows[starts[n] : starts[n + 1]].tolist()}
+            gone |= {*of_each(case.taken)[n]}
         inside = stands_for * sum(relevance[i] for i in chosen if i not in gone)
-        inside += relevance[apart] if apart >= 0 else 0.0
+        inside += sum(relevance[i] for i in apart)
         if case.no_click is not None:
             inside += math.exp(case.sharpness * float(case.no_click[n]))
         total += float(case.weights[n]) * math.log(inside)
@@ -160,6 +176,7 @@ cases = st.builds(
     include_bias=st.booleans(),
     sharpness=st.sampled_from([0.5, 1.0, 2.0]),
     with_taken=st.booleans(),
+    most_own=st.sampled_from([1, 6]),
     relevance=st.sampled_from([DISTANCE, Dot()]),
 )
 
@@ -199,10 +216,10 @@ def test_the_reference_gradient_is_that_of_finite_differences(
     whole: bool, include_bias: bool, relevance: RelevanceFunction
 ) -> None:
     bias = {"with_bias": True, "include_bias": include_bias}
-    case = random_case(1, whole=whole, relevance=relevance, **bias).double()
-    on_candidate = torch.isin(case.clicked, case.candidates)
+    case = random_case(1, whole=whole, relevance=relevance, most_own=3, **bias).double()
+    on_candidate = torch.isin(case.own.rows, case.candidates)
     assert on_candidate.any()
-    assert whole or not on_candidate[case.clicked >= 0].all()
+    assert whole or not on_candidate[case.own.rows >= 0].all()
 
     def total(*inputs: Tensor) -> Tensor:
         return replace(case, **dict(zip(DIFFERENTIABLE, inputs, strict=True))).total("torch")
@@ -218,7 +235,7 @@ def test_the_fused_gradient_is_that_of_finite_differences(
     with_taken: bool, include_bias: bool, relevance: RelevanceFunction
 ) -> None:
     bias = {"with_bias": True, "include_bias": include_bias, "with_taken": with_taken}
-    case = random_case(2, dims=2, rows=6, relevance=relevance, **bias)
+    case = random_case(2, dims=2, rows=6, relevance=relevance, most_own=3, **bias)
     _, gradients = case.gradients("numba")
     exact = case.double()
     for name, gradient in gradients.items():
@@ -234,19 +251,20 @@ def test_the_fused_gradient_is_that_of_finite_differences(
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_several_clicks_on_candidates_in_one_state_are_each_left_out_once(backend: str) -> None:
-    """Also where the item clicked is nearly all of the sum, and stands for many."""
+def test_own_candidates_of_one_state_are_each_left_out_once(backend: str) -> None:
+    """Also where an own item is nearly all of the sum, and stands for many, or comes twice."""
     case = random_case(3, count=9)
     near = case.items.clone()
     near[case.candidates[0]] = case.states[0] + 0.01
-    clicked = case.candidates[[0, 0, 1, 1, 0, 2, 3, 0, 1]].int()
+    numbers = [[0], [0, 1], [1], [1, 2, 3], [0, 0], [2], [3], [], [1]]
+    own = lists([case.candidates[one].numpy() for one in numbers])
     case = replace(
         case,
         items=near,
         no_click=None,
         catalogue=1_000_000,
         state_of=torch.zeros(9, dtype=torch.int64),
-        clicked=clicked,
+        own=own,
         weights=torch.ones(9),
     )
     total, gradients = case.gradients(backend)
@@ -279,7 +297,7 @@ def test_distances_that_hide_the_rest_do_not_underflow(backend: str) -> None:
         states=torch.full((1, 2), 0.5),
         items=items,
         candidates=torch.tensor([0, 1]),
-        clicked=torch.zeros(1, dtype=torch.int32),
+        own=lists([[0]]),
         weights=torch.ones(1),
     )
     total, gradients = case.gradients(backend)
@@ -350,15 +368,24 @@ def test_gradients_are_handed_out_once() -> None:
         total.backward()
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("state_of", 99), ("state_of", -1), ("clicked", 12), ("clicked", -2)]
-)
-def test_an_index_out_of_range_is_an_error_not_a_crash(name: str, value: int) -> None:
+@pytest.mark.parametrize("value", [99, -1])
+def test_a_state_out_of_range_is_an_error_not_a_crash(value: int) -> None:
     case = random_case(12)
-    wrong = getattr(case, name).clone()
+    wrong = case.state_of.clone()
     wrong[5] = value
     with pytest.raises(IndexError, match="interaction 5"):
-        replace(case, **{name: wrong}).total("numba")
+        replace(case, state_of=wrong).total("numba")
+
+
+@pytest.mark.parametrize("wrong", [[12], [3, -2]])
+def test_an_item_out_of_range_is_an_error_not_a_crash(wrong: list[int]) -> None:
+    case = random_case(12)
+    own = [[0]] * 5 + [wrong] + [[1]] * 8
+    with pytest.raises(IndexError, match="interaction 5"):
+        replace(case, own=lists(own)).total("numba")
+    short = ItemLists(lists(own).offsets, lists(own).rows[:5])
+    with pytest.raises(IndexError, match="interaction 5"):
+        replace(case, own=short).total("numba")
 
 
 def test_wrong_shapes_and_settings_are_refused() -> None:
@@ -380,11 +407,11 @@ def test_wrong_shapes_and_settings_are_refused() -> None:
 def test_the_sum_over_the_catalogue_is_unbiased(drawn: int, sharpness: float) -> None:
     """Over every set of candidates there is, each as likely: no sampling error is left.
 
-    Interactions without a click, and with each item clicked: inside the candidates or outside.
+    Interactions with no own items, with each alone, and with half: inside the candidates or not.
     """
-    case = random_case(14, count=7, rows=6).double()
+    case = random_case(14, count=8, rows=6).double()
     items = len(case.items)
-    clicked = torch.arange(-1, items)
+    own = lists([[], *([n] for n in range(items)), [0, 2, 5]])
     sums = [
         catalogue_log_sum(
             case.states,
@@ -392,7 +419,7 @@ def test_the_sum_over_the_catalogue_is_unbiased(drawn: int, sharpness: float) ->
             candidates=torch.tensor(rows),
             catalogue=items,
             state_of=case.state_of,
-            clicked=clicked,
+            own=own,
             sharpness=sharpness,
         ).exp()
         for rows in combinations(range(items), drawn)
@@ -412,22 +439,24 @@ def test_any_relevance_is_summed_by_the_reference() -> None:
             replace(case, relevance=relevance).total("numba")
 
 
-def test_a_clicked_item_is_always_in_the_sum() -> None:
-    """So that no click is ever more probable than certain."""
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_own_items_are_always_in_the_sum(backend: str) -> None:
+    """So that no click is more probable than certain, and no slate likelier than all there is."""
     case = random_case(15, count=12)
-    clicked = torch.arange(12).int()
-    own = -torch.linalg.vector_norm(case.states[case.state_of] - case.items, dim=1)
+    own = [[n] for n in range(10)] + [[0, 3, 7], [*range(12)]]
+    away = torch.cdist(case.states[case.state_of], case.items)
     for candidates in ([0, 1], [5, 9], [11]):
-        for n in range(12):
+        for n, items in enumerate(own):
             one = replace(
                 case,
                 no_click=None,
                 candidates=torch.tensor(candidates),
-                clicked=clicked,
+                own=lists(own),
                 weights=torch.eye(12)[n],
                 sharpness=1.0,
             )
-            assert float(one.total("numba")) >= float(own[n]) - 1e-5
+            least = torch.logsumexp(-away[n, items], 0)
+            assert float(one.total(backend)) >= float(least) - 1e-5
 
 
 @given(shift=st.floats(-50, 50), seed=st.integers(0, 2**32 - 1))

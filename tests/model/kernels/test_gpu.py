@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from slatewise.model.kernels.catalogue import catalogue_log_sum
+from slatewise.model.kernels.catalogue import ItemLists, catalogue_log_sum
 from slatewise.model.kernels.items import draw_items
 from slatewise.model.kernels.means import row_means
 from slatewise.model.kernels.slate import slate_terms
@@ -203,7 +203,8 @@ def test_choices_are_those_of_the_reference(case: dict[str, Any]) -> None:
     lengths = torch.randint(1, 44, (count,), generator=rng(1))
     offsets = torch.nn.functional.pad(lengths.cumsum(0), (1, 0))
     total = int(offsets[-1])
-    cells = torch.randint(num_items, (total,), generator=rng(2), dtype=torch.int32)
+    slates = [torch.randperm(num_items, generator=rng(2 + 100 * n)) for n in range(count)]
+    cells = torch.cat([s[:n] for s, n in zip(slates, lengths.tolist(), strict=True)]).int()
     clicks = (torch.rand(count, generator=rng(3)) * lengths).int()
     clicks = torch.where(torch.rand(count, generator=rng(4)) < 0.6, clicks, -1)
     weights = torch.rand(count, generator=rng(5)) * (torch.rand(count, generator=rng(6)) < 0.9)
@@ -265,14 +266,18 @@ def test_choices_are_those_of_the_reference(case: dict[str, Any]) -> None:
     )
     wanted = reference.total
     if candidates is not None and lambdas is not None:
-        chosen = cells[(offsets[:-1] + clicks.clamp(min=0))]
+        if kind == "all-item":
+            chosen = cells[(offsets[:-1] + clicks.clamp(min=0))]
+            own = ItemLists(torch.arange(count + 1), torch.where(clicks >= 0, chosen, -1))
+        else:
+            own = ItemLists(offsets, cells if taken is None else torch.where(taken, -1, cells))
         over = catalogue_log_sum(
             z,
             table,
             candidates=candidates,
             catalogue=num_items,
             state_of=state_of.to(DEVICE),
-            clicked=torch.where(clicks >= 0, chosen, -1).to(DEVICE),
+            own=ItemLists(*(part.to(DEVICE) for part in own)),
             sharpness=kappa,
             include_bias=kind == "all-item",
             relevance=relevance,

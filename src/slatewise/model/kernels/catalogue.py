@@ -20,20 +20,27 @@ from slatewise.model.kernels.backend import (
     takes_numba,
 )
 from slatewise.model.kernels.checks import check_items
-from slatewise.model.kernels.slate import split_bias
+from slatewise.model.kernels.slate import segment_log_sums, split_bias
 from slatewise.model.relevance.distance import DISTANCE
 
 _NEVER = -1e30
 """A score that no sum notices; of infinity, gradients would not be finite where nothing is left."""
 
 
-class TakenItems(NamedTuple):
-    """Items that are no choice in an interaction, as those that its user clicked before."""
+class ItemLists(NamedTuple):
+    """Some items of each interaction."""
 
     offsets: Tensor
     """[N + 1] int64: those of interaction n are `rows[offsets[n] : offsets[n + 1]]`"""
     rows: Tensor
-    """[G] rows of `items`, -1 for none; the item that was clicked is not among its own"""
+    """[G] rows of `items`, -1 for none"""
+
+    @property
+    def there(self) -> tuple[Tensor, Tensor]:
+        """The interaction and the row of each item that is one: [G'] int64."""
+        owner = torch.repeat_interleave(self.offsets.diff(), output_size=len(self.rows))
+        is_item = self.rows >= 0
+        return owner[is_item], self.rows[is_item].long()
 
 
 def catalogue_terms(
@@ -44,20 +51,22 @@ def catalogue_terms(
     candidates: Tensor,
     catalogue: int,
     state_of: Tensor,
-    clicked: Tensor,
+    own: ItemLists,
     weights: Tensor,
     sharpness: float = 1.0,
     include_bias: bool = False,
-    taken: TakenItems | None = None,
+    taken: ItemLists | None = None,
     relevance: RelevanceFunction = DISTANCE,
     backend: Backend = "auto",
 ) -> Tensor:
     """Return sum_n weights_n log(Σ_I exp(κ r) + β_n^κ), the sum over the catalogue estimated: [].
 
     r is -||z - v|| or another relevance, plus b with `include_bias`. Candidates stand for
-    the catalogue, each for I / K items; the clicked item is counted itself, and not among them. So
-    the sum inside the logarithm is unbiased, also without what is `taken`: every item that is left
-    is a candidate as often as any other.
+    the catalogue, each for I / K items; an interaction's `own` items are counted themselves, and
+    not among them. So the sum inside the logarithm is unbiased, also without what is `taken`: every
+    item that is left is a candidate as often as any other. It is never less than the sum over the
+    own items, with which it is compared. Were they left to chance as well, vectors could gather
+    where candidates are missed, and the likelihood would rise without end.
 
     Args:
         states: [M, D] user states z.
@@ -66,11 +75,12 @@ def catalogue_terms(
         candidates: [K] distinct rows of `items`, drawn uniformly or all there are.
         catalogue: I, the number of items they stand for.
         state_of: [N] int64, the state before each interaction.
-        clicked: [N] the row of `items` that was clicked, -1 for none.
+        own: items that are counted themselves.
         weights: [N] a constant: no gradient flows to it.
         sharpness: positive exponent κ of the relevance.
         include_bias: whether b counts.
-        taken: items left out of the sum of an interaction; none by default.
+        taken: items left out of the sum of an interaction, none of its own among them; none by
+            default.
         relevance: r, of a state and a vector.
         backend: `numba` is a fused pass between two matrix products, in float32 on the CPU, whose
             gradients are worked out on the way and handed out by one backward pass (a second one
@@ -83,7 +93,7 @@ def catalogue_terms(
     if not 1 <= len(candidates) <= catalogue:
         raise ValueError(f"{len(candidates)} candidates cannot stand for {catalogue} items")
     check_items(states, items)
-    count, weights = len(clicked), weights.detach()
+    count, weights = len(own.offsets) - 1, weights.detach()
     for name, tensor in (("no_click", no_click), ("state_of", state_of), ("weights", weights)):
         if tensor is not None and tensor.shape != (count,):
             raise ValueError(f"{name} must be [{count}], not {list(tensor.shape)}")
@@ -92,7 +102,7 @@ def catalogue_terms(
         inputs = [states, items, no_click]
         if not torch.is_grad_enabled():  # autograd would still ask for gradients
             inputs = [None if tensor is None else tensor.detach() for tensor in inputs]
-        constants = (candidates, catalogue, state_of, clicked, weights, sharpness, include_bias)
+        constants = (candidates, catalogue, state_of, own, weights, sharpness, include_bias)
         return _Fused.apply(*inputs, *constants, taken, relevance.name)  # type: ignore[no-any-return,no-untyped-call]
     log_sum = catalogue_log_sum(
         states,
@@ -100,7 +110,7 @@ def catalogue_terms(
         candidates=candidates,
         catalogue=catalogue,
         state_of=state_of,
-        clicked=clicked,
+        own=own,
         sharpness=sharpness,
         include_bias=include_bias,
         taken=taken,
@@ -121,10 +131,10 @@ def catalogue_log_sum(
     candidates: Tensor,
     catalogue: int,
     state_of: Tensor,
-    clicked: Tensor,
+    own: ItemLists,
     sharpness: float,
     include_bias: bool = False,
-    taken: TakenItems | None = None,
+    taken: ItemLists | None = None,
     relevance: RelevanceFunction = DISTANCE,
 ) -> Tensor:
     """Estimate log Σ_I exp(κ r) for each interaction; arguments as in `catalogue_terms`: [N]."""
@@ -142,24 +152,28 @@ def catalogue_log_sum(
             torch.arange(count, device=state_of.device),
             states.index_select(0, state_of),
         )
-        owner = torch.repeat_interleave(taken.offsets.diff())  # [G]
-        column = torch.where(taken.rows >= 0, column_of[taken.rows.long()], -1).long()
+        owner, rows = taken.there
+        column = column_of[rows].long()
         gone = torch.zeros_like(scores, dtype=torch.bool)
         gone[owner[column >= 0], column[column >= 0]] = True
         scores = scores.masked_fill(gone, _NEVER)
     log_sum = torch.logsumexp(scores, dim=1).index_select(0, state_of)  # [N]
     if len(candidates) == catalogue:
         return log_sum
-    # Where the clicked item is also a candidate, it must not be counted twice.
-    both = torch.nonzero((clicked >= 0) & (column_of[clicked] >= 0)).squeeze(1)
+    # Where an own item is also a candidate, it must not be counted twice.
+    owner, rows = own.there
+    column = column_of[rows].long()
+    both, number = torch.unique(owner[column >= 0], return_inverse=True)
     again = scores.index_select(0, state_of[both])
-    again = again.scatter(1, column_of[clicked[both]].long()[:, None], -torch.inf)
-    log_sum = log_sum.index_copy(0, both, torch.logsumexp(again, dim=1))
-    chosen, bias = split_bias(items.index_select(0, clicked.clamp(min=0).long()), dims)
-    own = sharpness * relevance.pairs(states.index_select(0, state_of), chosen)
+    twice = torch.zeros_like(again, dtype=torch.bool)
+    twice[number, column[column >= 0]] = True
+    rest = torch.logsumexp(again.masked_fill(twice, _NEVER), dim=1)
+    log_sum = log_sum.index_copy(0, both, rest)
+    vectors, bias = split_bias(items.index_select(0, rows), dims)
+    found = relevance.pairs(states.index_select(0, state_of[owner]), vectors)
     if bias is not None and include_bias:
-        own = own + sharpness * bias
-    return torch.where(clicked >= 0, torch.logaddexp(own, log_sum), log_sum)
+        found = found + bias
+    return torch.logaddexp(segment_log_sums(sharpness * found, owner, len(log_sum)), log_sum)
 
 
 def _columns_of(candidates: Tensor, rows: int) -> Tensor:
@@ -171,7 +185,7 @@ def _columns_of(candidates: Tensor, rows: int) -> Tensor:
     return column_of
 
 
-def _columns_taken(taken: TakenItems | None, column_of: Tensor) -> tuple[Tensor, Tensor]:
+def _columns_taken(taken: ItemLists | None, column_of: Tensor) -> tuple[Tensor, Tensor]:
     """Return the candidates that are no choice by interaction; nothing at all where all are."""
     if taken is None:
         return torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int32)
@@ -195,11 +209,11 @@ class _Fused(torch.autograd.Function):
         candidates: Tensor,
         catalogue: int,
         state_of: Tensor,
-        clicked: Tensor,
+        own: ItemLists,
         weights: Tensor,
         sharpness: float,
         include_bias: bool,
-        taken: TakenItems | None,
+        taken: ItemLists | None,
         relevance: str,
     ) -> Tensor:
         states, items = plain(states), plain(items)
@@ -208,14 +222,16 @@ class _Fused(torch.autograd.Function):
         columns = _columns_of(candidates, len(items))
         column_of = columns if len(candidates) < catalogue else nothing.int()
         starts, gone = _columns_taken(taken, columns)
-        clicked, weights = plain(clicked, torch.int32), plain(weights)
+        weights = plain(weights)
+        apart = plain(own.offsets, torch.int64), plain(own.rows, torch.int32)
         # Interactions of a state share its relevances, which are most of the work; states of which
         # none counts, such as the last of every user, cost nothing.
         first, following = torch.full((len(states),), -1), torch.empty_like(state_of)
-        chain = (plain(state_of, torch.int64), clicked, weights, first, following)
+        chain = (plain(state_of, torch.int64), *apart, weights, first, following)
         fault = loops("catalogue").chain_by_state(*(part.numpy() for part in chain), len(items))
         if fault >= 0:
-            raise IndexError(f"interaction {fault}: state or clicked item out of range")
+            raise IndexError(f"interaction {fault}: state or own item out of range")
+        room = torch.empty(3, int(own.offsets.diff().max()) if len(weights) else 0)
         counted = torch.nonzero(first >= 0).squeeze(1)
         dims = states.shape[1]
         has_bias = include_bias and items.shape[1] > dims
@@ -237,8 +253,8 @@ class _Fused(torch.autograd.Function):
             slopes = torch.mm(here, vectors.T, out=products[: len(block)])
             mass, of_here = torch.empty(len(block)), torch.zeros_like(here)
             inputs = [slopes, here, vectors, norms, biases, items, no_click, column_of]
-            inputs += [first.index_select(0, block), following, clicked, weights, starts, gone]
-            outputs = [mass, column_mass, of_biases, of_here]
+            inputs += [first.index_select(0, block), following, *apart, weights, starts, gone]
+            outputs = [room, mass, column_mass, of_biases, of_here]
             outputs += gradients[1:] if wanted else [items, no_click]
             total += kernel(
                 *(part.numpy() for part in inputs),

@@ -195,20 +195,22 @@ def _reference(
         utility, exposing = (torch.where(taken, _NEVER, each) for each in (utility, exposing))
     choices, of_choice = torch.cat([utility, no_click]), torch.cat([of_cell, each])  # [F + N]
     chosen = torch.where(clicks >= 0, offsets[:-1] + clicks, num_cells + each)  # [N]
-    log_likelihood = choices.index_select(0, chosen) - _logsumexp(choices, of_choice, count)
+    log_likelihood = choices.index_select(0, chosen) - segment_log_sums(choices, of_choice, count)
     if stops is not None and enough is not None:
         # Whether the click was the last: "enough" against what is left behind it.
         index = torch.arange(num_cells, device=clicks.device)
         behind = torch.where(index == chosen.index_select(0, of_cell), _NEVER, utility)
-        total = _logsumexp(torch.cat([behind, enough]), of_choice, count)
+        total = segment_log_sums(torch.cat([behind, enough]), of_choice, count)
         log_likelihood = log_likelihood + torch.where(stops, enough - total, 0.0)
     terms = log_likelihood
     exposed = torch.zeros_like(log_likelihood)
     if exposure_weights is not None:
         if include_no_click:
-            exposed = _logsumexp(sharpness * torch.cat([exposing, no_click]), of_choice, count)
+            exposed = segment_log_sums(
+                sharpness * torch.cat([exposing, no_click]), of_choice, count
+            )
         else:
-            exposed = _logsumexp(sharpness * exposing, of_cell, count)
+            exposed = segment_log_sums(sharpness * exposing, of_cell, count)
         counted = exposure_weights != 0  # an empty slate has -inf
         terms = terms + torch.where(counted, exposure_weights * exposed, 0.0)
     total = torch.where(weights != 0, weights * terms, 0.0).sum()
@@ -222,7 +224,7 @@ def split_bias(items: Tensor, dims: int) -> tuple[Tensor, Tensor | None]:
     return items[..., :dims], items[..., dims]
 
 
-def _logsumexp(values: Tensor, segments: Tensor, count: int) -> Tensor:
+def segment_log_sums(values: Tensor, segments: Tensor, count: int) -> Tensor:
     """Return logsumexp of each segment's values, -inf for none."""
     highest = values.new_full((count,), -torch.inf)
     highest = highest.scatter_reduce(0, segments, values.detach(), "amax")

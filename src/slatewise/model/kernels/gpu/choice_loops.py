@@ -114,6 +114,21 @@ def _log_add(one, other):
 
 
 @triton.jit
+def _of_own(
+    is_click, item, there, exposing, kappa, log_own, own_share, again, twice, is_candidate,
+    IS_CHOICE: tl.constexpr,
+):  # fmt: skip
+    """Return what own items, the one clicked or all shown, are of the sum over the catalogue."""
+    if IS_CHOICE:
+        found = tl.where(is_click, (1.0 - tl.where(twice, again, 0.0)) * own_share, 0.0)
+    else:
+        also = tl.load(is_candidate + item, mask=there, other=0) != 0
+        part = tl.exp(kappa * exposing - log_own)
+        found = part * (1.0 - tl.where(also, again, 0.0)) * own_share
+    return found
+
+
+@triton.jit
 def choice_kernel(
     states, table, no_click, cells, starts, lengths, clicks, weights, state_of, features,
     feature_weights, positions, factors, taken, stops, enough, lambdas, log_sums, is_candidate,
@@ -150,7 +165,7 @@ def choice_kernel(
         twice = False
         if EXPOSURE and SUMS:
             everything = tl.load(log_sums + state)
-            if SAMPLED:
+            if SAMPLED and IS_CHOICE:
                 clicked = tl.load(cells + start + click, mask=click >= 0, other=0)
                 twice = tl.load(is_candidate + clicked) != 0
         # Sums over the slate, piece by piece: of choices, of what is left behind a click, and of
@@ -163,6 +178,7 @@ def choice_kernel(
         left = tl.full([], 1.0, tl.float32)
         shown_top = tl.full([], -1e30, tl.float32)
         shown = tl.full([], 0.0, tl.float32)
+        doubled = tl.full([], 0.0, tl.float32)  # the part of it that candidates are, too
         if EXPOSURE and IS_CHOICE:
             shown_top = kappa * none
             shown = tl.full([], 1.0, tl.float32)
@@ -184,12 +200,14 @@ def choice_kernel(
             left_top = higher
         if EXPOSURE:
             higher = tl.maximum(shown_top, kappa * tl.max(exposing, 0))
-            shown = shown * tl.exp(shown_top - higher) + tl.sum(
-                tl.exp(kappa * exposing - higher), 0
-            )
+            part = tl.exp(kappa * exposing - higher)
+            shown = shown * tl.exp(shown_top - higher) + tl.sum(part, 0)
+            if SUMS and SAMPLED and not IS_CHOICE:
+                also = tl.load(is_candidate + item, mask=there, other=0) != 0
+                doubled += tl.sum(tl.where(also, part, 0.0), 0)
             shown_top = higher
         for first in range(SHORT, length, LONG):
-            _, _, _, _, further, exposed = _utilities(
+            item_, there_, _, _, further, exposed = _utilities(
                 z, table, cells, features, feature_weights, positions, taken, start, length, first,
                 factor, LAST, C, D, P, LONG, DP, PP, DISTANCE, BIAS, IS_CHOICE, FEATURES,
                 POSITIONS, TAKEN,
@@ -207,9 +225,12 @@ def choice_kernel(
                 left_top = higher
             if EXPOSURE:
                 higher = tl.maximum(shown_top, kappa * tl.max(exposed, 0))
-                shown = shown * tl.exp(shown_top - higher) + tl.sum(
-                    tl.exp(kappa * exposed - higher), 0
-                )
+                part_ = tl.exp(kappa * exposed - higher)
+                shown = shown * tl.exp(shown_top - higher) + tl.sum(part_, 0)
+                if SUMS and SAMPLED and not IS_CHOICE:
+                    also_ = tl.load(is_candidate + item_, mask=there_, other=0) != 0
+                    doubled *= tl.exp(shown_top - higher)
+                    doubled += tl.sum(tl.where(also_, part_, 0.0), 0)
                 shown_top = higher
         log_total = top + tl.log(total)
         result = tl.where(click >= 0, chosen, none) - log_total
@@ -222,7 +243,10 @@ def choice_kernel(
             tl.store(of_enough + n, weight * stopping * (1.0 - tl.exp(rest - log_left)))
         tl.store(within + n, result)
         exposure = 0.0
-        of_own = tl.full([], 0.0, tl.float32)
+        # How much an own item is of the sum over the catalogue, and a candidate among them less.
+        own_share = tl.full([], 0.0, tl.float32)
+        again = tl.full([], 0.0, tl.float32)
+        log_own = shown_top
         log_shown = shown_top
         if EXPOSURE:
             exposure = tl.load(lambdas + n)
@@ -234,25 +258,31 @@ def choice_kernel(
                 of_sum = tl.full([], 1.0, tl.float32)
                 over = everything
                 if SAMPLED:
-                    mine = tl.where(click >= 0, kappa * own, -1e30)
-                    high = tl.maximum(everything, mine)
-                    # A clicked item that is a candidate too must not be counted twice: a candidate
+                    # An own item that is a candidate too must not be counted twice: a candidate
                     # stands for `multiplicity` items, so 1 − multiplicity is added, not 1. Where
-                    # the rest then vanishes in rounding (`drowned`), the clicked item is the whole
-                    # sum; else a logarithm of 0, or of less, would follow.
-                    alone = tl.exp(mine - high)
-                    share = tl.where(twice, 1.0 - multiplicity, 1.0) * alone
+                    # the rest then vanishes in rounding (`drowned`), own items are the whole sum;
+                    # else a logarithm of 0, or of less, would follow.
+                    if IS_CHOICE:
+                        log_own = tl.where(click >= 0, kappa * own, -1e30)
+                        fraction = tl.where(twice, 1.0, 0.0)
+                    else:
+                        log_own = log_shown
+                        fraction = doubled / shown
+                    high = tl.maximum(everything, log_own)
+                    alone = tl.exp(log_own - high)
+                    share = (1.0 - multiplicity * fraction) * alone
                     rough = tl.exp(everything - high)
                     drowned = rough + share < alone
                     summed = tl.where(drowned, alone, rough + share)
                     over = high + tl.log(summed)
                     of_sum = tl.where(drowned, 0.0, rough / summed)
-                    of_own = tl.where(drowned, 1.0, share / summed)
+                    own_share = tl.where(drowned, 1.0, alone / summed)
+                    again = tl.where(drowned, 0.0, multiplicity)
                 if IS_CHOICE:
                     choice = _log_add(over, kappa * none)
                     of_none -= exposure * kappa * tl.exp(kappa * none - choice)
                     of_sum *= tl.exp(over - choice)
-                    of_own *= tl.exp(over - choice)
+                    own_share *= tl.exp(over - choice)
                     over = choice
                 result -= exposure * over
                 if GRADIENT:
@@ -269,7 +299,11 @@ def choice_kernel(
             of_exposing = tl.zeros([SHORT], tl.float32)
             if EXPOSURE:
                 of_exposing = tl.exp(kappa * exposing - log_shown)
-                of_exposing -= tl.where(is_click, of_own, 0.0)
+                if SUMS and SAMPLED:
+                    of_exposing -= _of_own(
+                        is_click, item, there, exposing, kappa, log_own, own_share, again, twice,
+                        is_candidate, IS_CHOICE,
+                    )  # fmt: skip
                 of_exposing *= weight * exposure * kappa
             of_state, of_factor = _add_gradients(
                 z, item, there, along, relevance, tl.where(there, weight * of_utility, 0.0),
@@ -291,7 +325,11 @@ def choice_kernel(
                 of_exposed = tl.zeros([LONG], tl.float32)
                 if EXPOSURE:
                     of_exposed = tl.exp(kappa * exposed - log_shown)
-                    of_exposed -= tl.where(is_click_, of_own, 0.0)
+                    if SUMS and SAMPLED:
+                        of_exposed -= _of_own(
+                            is_click_, item_, there_, exposed, kappa, log_own, own_share, again,
+                            twice, is_candidate, IS_CHOICE,
+                        )  # fmt: skip
                     of_exposed *= weight * exposure * kappa
                 more, more_factor = _add_gradients(
                     z, item_, there_, along_, relevance_,

@@ -102,15 +102,35 @@ def _fill_relevances(remoteness: Any, nearest: Any, sharpness: Any, relevances: 
 
 
 @part
-def _sum_without(relevances: Any, column: Any) -> Any:
-    """Sum up again: taking the one off the sum would cost digits where it is most of it."""
-    kept = relevances[column]
-    relevances[column] = _ZERO
+def _sum_without(relevances: Any, columns: Any, kept: Any) -> Any:
+    """Sum up again without some columns, -1 for none; `kept` is room for as many numbers.
+
+    Taking them off the sum would cost digits where they are most of it.
+    """
+    for j in range(len(columns)):
+        if columns[j] >= 0:
+            kept[j] = relevances[columns[j]]
+            relevances[columns[j]] = _ZERO
     total = _ZERO
     for k in range(len(relevances)):
         total += relevances[k]
-    relevances[column] = kept
+    for j in range(len(columns) - 1, -1, -1):  # backwards: a column may come twice
+        if columns[j] >= 0:
+            relevances[columns[j]] = kept[j]
     return total
+
+
+@part
+def _add_without(slope: Any, columns: Any, kept: Any, apart: Any) -> None:
+    """Add a slope to all candidates [K] but some columns."""
+    for j in range(len(columns)):
+        if columns[j] >= 0:
+            kept[j] = apart[columns[j]]
+    for k in range(len(apart)):
+        apart[k] += slope
+    for j in range(len(columns)):
+        if columns[j] >= 0:
+            apart[columns[j]] = kept[j]
 
 
 @part
@@ -143,16 +163,25 @@ def _put_down(slopes: Any, row: Any, column_mass: Any) -> Any:
 
 @reordered
 def chain_by_state(
-    state_of: Any, clicked: Any, weights: Any, first: Any, following: Any, rows: Any
+    state_of: Any,
+    own_starts: Any,
+    own_rows: Any,
+    weights: Any,
+    first: Any,
+    following: Any,
+    rows: Any,
 ) -> Any:
     """Chain the interactions that count to their states; return the first out of range, or -1.
 
     `first` [M] is all -1 and gets one interaction of each state, `following` [N] the next of each.
     """
     for n in range(len(state_of)):
-        at = state_of[n]
-        if at < 0 or at >= len(first) or clicked[n] < -1 or clicked[n] >= rows:
+        at, start, end = state_of[n], own_starts[n], own_starts[n + 1]
+        if at < 0 or at >= len(first) or start < 0 or end < start or end > len(own_rows):
             return np.int64(n)
+        for g in range(start, end):
+            if own_rows[g] < -1 or own_rows[g] >= rows:
+                return np.int64(n)
         if weights[n] != 0:
             following[n] = first[at]
             first[at] = n
@@ -169,10 +198,11 @@ def catalogue_kernel(  # noqa: PLR0915 - one loop is the point
     it ends up with the slopes of the total in the relevance of each candidate, over the distance if
     it is one. `mass` [B] and `column_mass` [K] get their sums. `norms` [K] are ‖v‖², or empty for
     products; `biases` [K] count with `has_bias`. `column_of` [R] is the candidate that each item
-    is, -1 for none, and empty where the candidates are the catalogue. The gradients of the clicked
-    items, which count by themselves, are added to those of states and items. `taken` [G] are the
-    candidates that are no choice, from `taken_starts[n]` on in interaction n, -1 for none; both are
-    empty where all are.
+    is, -1 for none, and empty where the candidates are the catalogue. Items `own_rows`, from
+    `own_starts[n]` on in interaction n, -1 for none, count by themselves; their gradients are added
+    to those of states and items. `taken` [G] are the candidates that are no choice, in the same way
+    by `taken_starts`; both are empty where all are. `room` [3, J] is for the longest list of own
+    items.
     """
     is_dot = {"distance": False, "dot": True}[relevance]
 
@@ -188,13 +218,15 @@ def catalogue_kernel(  # noqa: PLR0915 - one loop is the point
         column_of: Any,
         first: Any,
         following: Any,
-        clicked: Any,
+        own_starts: Any,
+        own_rows: Any,
         weights: Any,
         taken_starts: Any,
         taken: Any,
         log_weight: Any,
         sharpness: Any,
         want_gradients: Any,
+        room: Any,
         mass: Any,
         column_mass: Any,
         bias_gradient: Any,
@@ -206,6 +238,8 @@ def catalogue_kernel(  # noqa: PLR0915 - one loop is the point
         distances, relevances = np.empty(count, np.float32), np.empty(count, np.float32)
         apart = np.zeros(count, np.float32)
         remoteness = np.empty(count, np.float32) if has_bias else distances
+        own_distances, own_parts, kept = room[0], room[1], room[2]
+        own_columns = np.empty(room.shape[1], np.int64)
         # The interaction in which a candidate was last found to be gone.
         gone = np.full(count if len(taken_starts) > 0 else 0, np.int64(-1))
         for m in range(len(states)):
@@ -219,55 +253,68 @@ def catalogue_kernel(  # noqa: PLR0915 - one loop is the point
             top = log_weight - sharpness * nearest
             common, n = _ZERO, first[m]
             while n >= 0:
-                known = len(column_of) > 0 and clicked[n] >= 0
-                row = np.int64(clicked[n]) if known else np.int64(0)
-                own_distance: Any = _ZERO
-                own, at = -_INFINITY, np.int64(-1)
-                if known:
-                    if is_dot:
-                        own_distance = -_product(states[m], items[row])
-                    else:
-                        own_distance = math.sqrt(_squared_distance(states[m], items[row]))
-                    own, at = -sharpness * own_distance, np.int64(column_of[row])
-                    if has_bias:
-                        own += sharpness * items[row, dims]
+                start = own_starts[n]
+                length = own_starts[n + 1] - start if len(column_of) > 0 else np.int64(0)
+                any_twice = False
                 nothing = sharpness * no_click[n] if len(no_click) > 0 else -_INFINITY
-                # Relative to the greatest of the three, so that no exponential overflows.
-                highest = max(top, own, nothing)
-                unit = exponential(top - highest)
-                own_part, nothing_part = exponential(own - highest), exponential(nothing - highest)
+                highest = max(top, nothing)
+                for j in range(length):
+                    row, at, own = np.int64(own_rows[start + j]), np.int64(-1), -_INFINITY
+                    if row >= 0:
+                        if is_dot:
+                            own_distances[j] = -_product(states[m], items[row])
+                        else:
+                            square = _squared_distance(states[m], items[row])
+                            own_distances[j] = math.sqrt(square)
+                        own, at = -sharpness * own_distances[j], np.int64(column_of[row])
+                        if has_bias:
+                            own += sharpness * items[row, dims]
+                    any_twice = any_twice or at >= 0
+                    own_columns[j], own_parts[j] = at, own
+                    highest = max(highest, own)
+                # Relative to the greatest of all, so that no exponential overflows.
+                unit, nothing_part = exponential(top - highest), exponential(nothing - highest)
+                own_sum = _ZERO
+                for j in range(length):
+                    own_parts[j] = exponential(own_parts[j] - highest)
+                    own_sum += own_parts[j]
+                columns = own_columns[:length]
                 some_gone = len(gone) > 0 and taken_starts[n] < taken_starts[n + 1]
                 if some_gone:
                     for g in range(taken_starts[n], taken_starts[n + 1]):
                         if taken[g] >= 0:
                             gone[taken[g]] = n
-                    if at >= 0:
-                        gone[at] = n
+                    for j in range(length):
+                        if columns[j] >= 0:
+                            gone[columns[j]] = n
                     others = _sum_left(relevances, gone, n)
+                elif any_twice:
+                    others = _sum_without(relevances, columns, kept)
                 else:
-                    others = everything if at < 0 else _sum_without(relevances, at)
-                whole = unit * others + own_part + nothing_part
+                    others = everything
+                whole = unit * others + own_sum + nothing_part
                 total += np.float64(weights[n]) * (np.float64(highest) + math.log(whole))
                 if want_gradients:
                     share = weights[n] * sharpness / whole
                     # Slopes of the candidates wait until the state is done, so that they are
-                    # written once a state. A clicked candidate is left out of its own sum.
+                    # written once a state. Own candidates are left out of the sum.
                     if some_gone:
                         _add_left(share * unit, gone, n, apart)
-                    elif at < 0:
-                        common += share * unit
+                    elif any_twice:
+                        _add_without(share * unit, columns, kept, apart)
                     else:
-                        kept = apart[at]
-                        apart += share * unit
-                        apart[at] = kept
+                        common += share * unit
                     if len(no_click) > 0:
                         no_click_gradient[n] = share * nothing_part
-                    if known:
-                        slope = share * own_part
+                    for j in range(length):
+                        row = np.int64(own_rows[start + j])
+                        if row < 0:
+                            continue
+                        slope = share * own_parts[j]
                         if has_bias:
                             items_gradient[row, dims] += slope
                         if not is_dot:
-                            slope /= own_distance if own_distance > 0 else _INFINITY
+                            slope /= own_distances[j] if own_distances[j] > 0 else _INFINITY
                         for d in range(dims):
                             if is_dot:
                                 items_gradient[row, d] += slope * states[m, d]
