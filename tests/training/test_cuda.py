@@ -1,12 +1,15 @@
 """Whole fits on a GPU, as `--device cuda` runs them: compiled, from the first step to the run."""
 
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from slatewise.data import SlateDataset
+from slatewise.data.interactions import Interactions
 from slatewise.data.preparation import prepare
 from slatewise.errors import SlatewiseError
 from slatewise.model.config import ModelConfig
@@ -20,6 +23,7 @@ from slatewise.training import StoppedError, TrainingConfig, fit, load
 from slatewise.training.dense import DenseSteps
 from slatewise.training.loop import Progress
 from slatewise.training.peers import Peers
+from tests.training.test_peers import together
 
 pytestmark = [
     pytest.mark.skipif(
@@ -131,33 +135,92 @@ def test_stopped_and_resumed_it_ends_near_one_that_was_left_alone(
         fit(dataset, config, TRAINING, run=run, resume=True)
 
 
+def steps_of(
+    config: ModelConfig, dataset: SlateDataset, log: Interactions, **options: Any
+) -> DenseSteps:
+    groups = torch.tensor(dataset.item_groups, dtype=torch.int64, device="cuda")
+    interactions = resident(log, "cuda")
+    posterior = Posterior(
+        config,
+        groups,
+        dataset.group_names,
+        int(dataset.interactions().scroll_lengths.max()),
+        torch.Generator().manual_seed(0),
+        dataset.source_names,
+    )
+    exposure = Exposure.of(config, dataset.source_names)
+    return DenseSteps(posterior, interactions, TRAINING, exposure, **options)
+
+
+def described(config: ModelConfig, dataset: SlateDataset) -> Interactions:
+    return FittedTerms.fit(config, dataset).in_training(dataset).describe_all(dataset)
+
+
+def losses_of(steps: DenseSteps, *batches: Tensor) -> list[float]:
+    """Take a step for each batch, always with the same noise."""
+    return [
+        steps.step(users, torch.Generator().manual_seed(n), 0.02).loss
+        for n, users in enumerate(batches)
+    ]
+
+
+def assert_alike(one: DenseSteps, other: DenseSteps) -> None:
+    """Adam makes a step of full size of a gradient that is nearly nothing, whatever its sign."""
+    found = other.posterior.tensors()
+    for name, tensor in one.posterior.tensors().items():
+        wrong = (tensor - found[name]).abs() > 1e-3
+        assert float(wrong.float().mean()) < 0.03, name
+
+
 @variants
 def test_compiled_steps_are_eager_steps(config: ModelConfig, dataset: SlateDataset) -> None:
     """Three steps from one start with the same noise, the last with a batch to be filled up."""
-    terms = FittedTerms.fit(config, dataset)
-    interactions = resident(terms.in_training(dataset).describe_all(dataset), "cuda")
-    groups = torch.tensor(dataset.item_groups, dtype=torch.int64, device="cuda")
-    exposure = Exposure.of(config, dataset.source_names)
-    ends = []
-    for compiled in (False, True):
-        posterior = Posterior(
-            config,
-            groups,
-            dataset.group_names,
-            int(interactions.scroll_lengths.max()),
-            torch.Generator().manual_seed(0),
-            dataset.source_names,
-        )
-        steps = DenseSteps(posterior, interactions, TRAINING, exposure, compiled=compiled)
-        batches = (steps.users[:64], steps.users[64:128], steps.users[128:150])
-        losses = [
-            steps.step(users, torch.Generator().manual_seed(n), 0.02).loss
-            for n, users in enumerate(batches)
-        ]
-        ends.append((losses, {k: t.clone() for k, t in posterior.tensors().items()}))
-    (losses, tensors), (compiled_losses, compiled_tensors) = ends
-    assert compiled_losses == pytest.approx(losses, rel=1e-4)
-    # Adam makes a step of full size of a gradient that is nearly nothing, whatever its sign.
-    for name, tensor in tensors.items():
-        wrong = (tensor - compiled_tensors[name]).abs() > 1e-3
-        assert float(wrong.float().mean()) < 0.03, name
+    log = described(config, dataset)
+    plain, compiled = (steps_of(config, dataset, log, compiled=one) for one in (False, True))
+    batches = plain.users[:64], plain.users[64:128], plain.users[128:150]
+    assert losses_of(compiled, *batches) == pytest.approx(losses_of(plain, *batches), rel=1e-4)
+    assert_alike(plain, compiled)
+
+
+WORKERS = pytest.mark.parametrize("name", ["slate-gru-hier", "source-aware-linear-hier", "terms"])
+
+
+@WORKERS
+def test_two_workers_take_the_steps_of_one(name: str, dataset: SlateDataset) -> None:
+    """Each with half of the users of every step, both on this GPU."""
+    config, log = VARIANTS[name], described(VARIANTS[name], dataset)
+    alone = steps_of(config, dataset, log)
+    ours = [alone.users[first : first + 60] for first in (0, 60)]
+    losses = losses_of(alone, *ours)
+
+    def worker(peers: Peers) -> tuple[list[float], DenseSteps]:
+        share = peers.share(dataset.num_users)
+        steps = steps_of(config, dataset, log.of_users(share), peers=peers)
+        batches = [torch.nonzero(torch.isin(share, users.cpu())).squeeze(1) for users in ours]
+        return losses_of(steps, *(batch.cuda() for batch in batches)), steps
+
+    for found, steps in together(2, worker):
+        assert steps._graph is None  # threads cannot meet in a recorded step
+        assert found == pytest.approx(losses, rel=1e-4)
+        assert_alike(alone, steps)
+
+
+@WORKERS
+def test_what_workers_exchange_is_recorded_with_the_step(name: str, dataset: SlateDataset) -> None:
+    """By NCCL, of which a worker alone is all there is: it sums up what it has."""
+    config, log = VARIANTS[name], described(VARIANTS[name], dataset)
+    alone = steps_of(config, dataset, log)
+    batches = alone.users[:64], alone.users[64:128]
+    with socket.socket() as free:
+        free.bind(("", 0))
+        address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+    Peers.join(0, 1, address, "cuda")
+    peers = Peers(0, 2, on_gpus=True)
+    try:
+        steps = steps_of(config, dataset, log, peers=peers)
+        found = losses_of(steps, *batches)
+    finally:
+        peers.leave()
+    assert steps._graph is not None
+    assert found == pytest.approx(losses_of(alone, *batches), rel=1e-4)
+    assert_alike(alone, steps)

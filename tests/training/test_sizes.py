@@ -122,6 +122,18 @@ def test_within_slates_nothing_changes_but_the_batch() -> None:
     assert training.batch_users == 512
 
 
+def test_a_gpu_takes_more_users_a_step_where_an_epoch_still_has_many_steps() -> None:
+    training = TrainingConfig()
+    for likelihood in ("slate", "source-aware"):
+        sizes = [training.batch(users, likelihood, "cuda") for users in (640, 230_000, 2_300_000)]
+        assert sizes == [40 if likelihood == "slate" else 32, 3_593, 30_000]
+        assert training.batch(2_300_000, likelihood) == 512
+    assert TrainingConfig(batch_users=7).batch(2_300_000, "slate", "cuda") == 7
+    assert settled(ModelConfig(), training, FRONT_PAGE, device="cuda")[1].batch_users == max(
+        512, FRONT_PAGE.users // 64
+    )
+
+
 @pytest.fixture(scope="module")
 def clicks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A log of clicks only, from 40 users on 12 items."""

@@ -55,7 +55,7 @@ def plan_fit(
             reasons = (f"{name} ({why})" for name, why in missing.items())
             notes.append(f"Terms left out: {', '.join(reasons)}.")
     training = sizes.with_optimisation(training, found, dataset)
-    model, training = sizes.settled(found, training, size)
+    model, training = sizes.settled(found, training, size, device=device)
     return FittingPlan(model, training, tuple(notes))
 
 

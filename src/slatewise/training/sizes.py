@@ -147,6 +147,7 @@ def settled(
     training: TrainingConfig,
     size: LogSize,
     start: ModelConfig | None = None,
+    device: str = "cpu",
 ) -> tuple[ModelConfig, TrainingConfig]:
     """Return both configurations with nothing left open.
 
@@ -166,7 +167,7 @@ def settled(
     model = model.changed(**{k: v for k, v in usual.items() if not model.is_given(k)})
     return model, training.model_copy(
         update={
-            "batch_users": training.batch(size.users, model.likelihood),
+            "batch_users": training.batch(size.users, model.likelihood, device),
             "learning_rate": training.rate,
         }
     )

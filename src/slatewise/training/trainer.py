@@ -83,6 +83,7 @@ def fit(
         training or TrainingConfig(),
         LogSize.of(dataset),
         None if start is None else start.config,
+        device,
     )
     for term in model.terms:
         own = TERMS[term].seed_setting
