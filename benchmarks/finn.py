@@ -30,7 +30,9 @@ SCALE = 1.0
 LADDER = tuple(
     (batch, stages) for batch in (3_000, 10_000, 30_000) for stages in ("joint", "two-step")
 )
-SLATES = 100_000
+SLATES, ON_CPU = 100_000, 5_000
+"""Users who get slates: of the paper's model on the device, and of the other on the CPU, where a
+network ranks candidates again."""
 DIMENSIONS = 25
 """As many as the world has."""
 TRAINING: dict[str, Any] = {}
@@ -39,6 +41,7 @@ MODEL: dict[str, Any] = {}
 MINIATURE = {
     "SCALE": 0.0005,
     "SLATES": 20,
+    "ON_CPU": 10,
     "DIMENSIONS": 3,
     "TRAINING": {"max_epochs": 2},
     "MODEL": {"network_units": 4, "network_members": 1},
@@ -147,7 +150,6 @@ def _job(folder: Path, scale: float, device: str, keep: Path | None) -> tuple[li
         stage("simulate", log, "--preset", "finn", "--scale", str(scale)),
         stage("prepare", log, log, dataset),
     ]
-    users = _histories(folder / "users.parquet", Path(log), SLATES)
     truth = truth_log_likelihood(Path(log), SlateDataset.open(dataset))
     learned: list[Row] = []
     for model, (settings, options) in models.items():
@@ -155,11 +157,13 @@ def _job(folder: Path, scale: float, device: str, keep: Path | None) -> tuple[li
         config, slates = folder / f"{model}.toml", str(folder / f"slates-{model}.parquet")
         config.write_text(_section("model", settings) + _section("training", TRAINING))
         asked = (*options, "--config", str(config), "--device", device)
-        out = ("--users", users, "--out", slates, "--k", "20", *where)
+        count, ranks = (SLATES, where) if model == PAPERS else (min(SLATES, ON_CPU), ())
+        users = _histories(folder / f"users-{model}.parquet", Path(log), count)
+        out = ("--users", users, "--out", slates, "--k", "20", *ranks)
         stages += [
             stage("train", dataset, run, *asked, model=model),
             stage("evaluate", run, dataset, *where, "--json", model=model, into=found),
-            stage("recommend", run, *out, model=model),
+            stage("recommend", run, *out, model=model) | {"slates": count},
         ]
         learned += _learned(model, json.loads(found.read_text()), truth)
     return stages, learned

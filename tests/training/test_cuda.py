@@ -210,12 +210,12 @@ def test_what_workers_exchange_is_recorded_with_the_step(name: str, dataset: Sla
     """By NCCL, of which a worker alone is all there is: it sums up what it has."""
     config, log = VARIANTS[name], described(VARIANTS[name], dataset)
     alone = steps_of(config, dataset, log)
-    batches = alone.users[:64], alone.users[64:128]
     with socket.socket() as free:
         free.bind(("", 0))
         address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
     Peers.join(0, 1, address, "cuda")
     peers = Peers(0, 2, on_gpus=True)
+    batches = peers.batches(alone.users, len(alone.users), 64)[:2]
     try:
         steps = steps_of(config, dataset, log, peers=peers)
         found = losses_of(steps, *batches)

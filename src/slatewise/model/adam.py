@@ -64,8 +64,10 @@ class Adam:
 
     def _state_of(self, parameter: Tensor) -> dict[str, Tensor]:
         if parameter not in self.state:
+            # A fused step is counted where it is taken.
+            where = parameter.device if self._fused else None
             self.state[parameter] = {
-                "step": torch.zeros(()),
+                "step": torch.zeros((), device=where),
                 "exp_avg": torch.zeros_like(parameter),
                 "exp_avg_sq": torch.zeros_like(parameter),
             }
