@@ -11,7 +11,8 @@ Clicks alone are judged by the share of next clicks of the test part among the 2
 slates by the log-likelihood of what happened, after calibration. Values are of one seed each;
 `gain` is the mean over the seeds of one model minus that of another, paired by user, with its 95 %
 interval over users. With `--keep` a benchmark that was interrupted goes on where it ended, row by
-row, and `--kept` shows what there is.
+row, and `--kept` shows what there is. Of networks every setting is kept: `network_trials.py` fits
+them side by side, on a GPU too, to the datasets in that folder.
 """
 
 import json
@@ -32,6 +33,7 @@ import polars as pl
 
 from harness import Row, Target, circumstances, kept, parse, parser, report
 from neighbours import Neighbours
+from network_trials import SLOWEST, Trial, as_kept, best_of
 from slatewise import ModelRecommender, SlateDataset, evaluate, load
 from slatewise.cli import app
 from slatewise.data.preparation import prepare
@@ -130,9 +132,10 @@ def main() -> None:
     arguments.add_argument("--what", nargs="+", default=WHAT, choices=WHAT)
     arguments.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     arguments.add_argument("--trials", type=int, nargs="+", default=[1, 8])
+    arguments.add_argument("--device", default="cpu", help="what networks of others train on")
     arguments.add_argument("--kept", action="store_true", help="show what is kept, make nothing")
     options = parse(arguments, globals())
-    sequences.EPOCHS, boosting.ROUNDS = EPOCHS, ROUNDS
+    boosting.ROUNDS = ROUNDS
     with tempfile.TemporaryDirectory() as scratch:
         home = options.keep or Path(scratch)
         if options.small:
@@ -161,7 +164,7 @@ def _measured(options: Any, home: Path) -> Iterator[Row]:
         seeds = [0] if what in (BASELINES, NEIGHBOURS) else options.seeds
         for trials, seed in product(tried, seeds):
             title = f"{what} {seed}" + (f" of {trials}" if what in OTHERS else "")
-            make = partial(_judged, dataset, what, seed, trials, folder)
+            make = partial(_judged, dataset, what, seed, trials, folder, options.device)
             with suppress(_MissingError):
                 row = kept(folder / "rows", title, _refused if options.kept else make)
                 for model, one in row["models"].items():
@@ -203,7 +206,12 @@ def _some_users(data: Path, log: Log, copy: Path) -> Path:
 
 
 def _judged(
-    dataset: Callable[[], SlateDataset], what: str, seed: int, trials: int, folder: Path
+    dataset: Callable[[], SlateDataset],
+    what: str,
+    seed: int,
+    trials: int,
+    folder: Path,
+    device: str,
 ) -> Row:
     """Fit one model, or all baselines, and judge the test part."""
     log, more = dataset(), dict[str, Any]()
@@ -212,6 +220,9 @@ def _judged(
     found = dict[str, Evaluation]()
     if what in (OF_SLATES if _clicks_only(log) else OF_CLICKS):
         pass
+    elif what in SLOWEST:
+        tried = [Trial(folder, what, seed, number) for number in range(trials)]
+        return best_of(tried, device=device, epochs=EPOCHS)
     elif what in FITS:
         found = {what: _trained(log, what, seed, folder, more)}
     elif what == NEIGHBOURS:
@@ -267,9 +278,7 @@ def _has(found: Evaluation, measure: str) -> bool:
 def _kept_estimate(found: Evaluation, measure: str) -> Row:
     """Return an estimate with its resamples, of which paired differences are made later."""
     after = found.calibrated
-    one = (after if after is not None and _has(after, measure) else found)[measure]
-    about = {"value": one.value, "count": one.count, "sample": one.sample}
-    return about | {"replicates": one.replicates.tolist()}
+    return as_kept((after if after is not None and _has(after, measure) else found)[measure])
 
 
 def _mean(rows: Sequence[Row]) -> Estimate:
@@ -298,6 +307,7 @@ def _rows(found: list[Row], log: str) -> Iterator[Row]:
             "cpu_s": float(np.mean([one["cpu_s"] for one in rows])),
             "exact": values,
             "mean": mean.to_json(),
+            "device": rows[0].get("device", "cpu"),
             "commits": sorted({one["commit"] for one in rows}),
             "dates": sorted(one["date"] for one in rows),
         }
