@@ -2,10 +2,11 @@
 
 `--data` is a folder of development logs, which is not part of this repository: `retailrocket` and
 `tafeng` hold clicks alone, `kuairand` and `openbandit` slates of one item, each as log.parquet and
-items.parquet. `--worlds` adds simulated logs. What is fitted is what the commands fit: `train` with
-its defaults, `train --auto` where a log has slates, and `evaluate --against`, with the usual
-settings of each model of others and with the best of `--trials` by the validation part. All have
-the same split and see the same past.
+items.parquet. `--worlds` adds simulated logs, and some that share nothing with the simulator
+(`other_worlds.py`). What is fitted is what the commands fit: `train` with its defaults,
+`train --auto` where a log has slates, and `evaluate --against`, with the usual settings of each
+model of others and with the best of `--trials` by the validation part. All have the same split and
+see the same past.
 
 Clicks alone are judged by the share of next clicks of the test part among the 20 best of all items,
 slates by the log-likelihood of what happened, after calibration. Values are of one seed each;
@@ -31,6 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
+import other_worlds
 from harness import Row, Target, circumstances, kept, parse, parser, report
 from neighbours import Neighbours
 from network_trials import SLOWEST, Trial, as_kept, best_of
@@ -71,11 +73,18 @@ LOGS = {
     "tafeng": Log("tafeng", BY_USER),
 }
 """In the order in which they are measured."""
-WORLDS: dict[str, dict[str, int]] = {
-    "news": {"users": 400},
-    "demo": {"users": 400},
-    "video": {"users": 200},
-    "market": {"users": 400},
+WORLDS: dict[str, tuple[str, dict[str, Any]]] = {
+    "news": ("news", {"users": 400}),
+    "demo": ("demo", {"users": 400}),
+    "video": ("video", {"users": 200}),
+    "market": ("market", {"users": 400}),
+    "demo, outside": (
+        "demo",
+        {"seed": 77, "truth": "outside", "users": 1_000, "search_share": 0.3}
+        | {"max_slate": 12, "mean_scroll": 6.0, "catalogue": {"items": 700, "groups": 15}},
+    ),
+    "market, other": ("market", {"seed": 78, "users": 900, "search_share": 0.2, "days": 14}),
+    "video, outside": ("video", {"seed": 79, "truth": "outside", "users": 700}),
 }
 """Presets of simulated logs, split by time, and what of them is changed."""
 TRAIN, AUTO, BASELINES = "train", "train --auto", "baselines"
@@ -109,7 +118,7 @@ OF_SLATES, OF_CLICKS = (
 """What is fitted only to logs of slates, and only to clicks alone: `--auto` has no choice there."""
 MINIATURE = {
     "LOGS": {"clicks": Log("clicks", BY_USER)},
-    "WORLDS": {"tiny": {"users": 60}},
+    "WORLDS": {"tiny": ("tiny", {"users": 60})},
     "FITS": FITS | {TRAIN: ("--terms", "history"), AUTO: ()},
     "SETTINGS": "[training]\nmax_epochs = 1\n",
     **{"EPOCHS": 1, "ROUNDS": 5, "seeds": [0], "trials": [1], "worlds": ["tiny"]},
@@ -128,7 +137,9 @@ def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--data", type=Path, help="the folder of development logs")
     arguments.add_argument("--logs", nargs="+", help="of these: " + "; ".join(LOGS))
-    arguments.add_argument("--worlds", nargs="*", default=[], choices=[*WORLDS, "tiny"])
+    arguments.add_argument(
+        "--worlds", nargs="*", default=[], choices=[*WORLDS, *other_worlds.WORLDS]
+    )
     arguments.add_argument("--what", nargs="+", default=WHAT, choices=WHAT)
     arguments.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     arguments.add_argument("--trials", type=int, nargs="+", default=[1, 8])
@@ -188,8 +199,16 @@ def _prepared(name: str, data: Path, folder: Path) -> SlateDataset:
             source = _some_users(data, LOGS[name], source)
         else:
             source /= name
-            write_log(load_config(name, **WORLDS[name]), source)
+            _write_world(name, source)
         return prepare(source, source, out, division=split)
+
+
+def _write_world(name: str, folder: Path) -> None:
+    if name in other_worlds.WORLDS:
+        other_worlds.write(name, folder, seed=0)
+    else:
+        preset, changed = WORLDS[name]
+        write_log(load_config(preset, **changed), folder)
 
 
 def _some_users(data: Path, log: Log, copy: Path) -> Path:
@@ -359,7 +378,7 @@ def _targets(rows: list[Row]) -> Iterator[Target]:
 def _clicks_of_tiny(home: Path) -> Path:
     """Write the clicks of a tiny world as a log of clicks alone; return the folder of such logs."""
     world, log = home / "tiny", home / "data" / "clicks"
-    write_log(load_config("tiny", **WORLDS["tiny"]), world)
+    _write_world("tiny", world)
     log.mkdir(parents=True)
     rows = pl.read_parquet(world / "log.parquet").filter(pl.col("click").is_not_null())
     rows.with_columns(slate=pl.concat_list("click")).write_parquet(log / "log.parquet")

@@ -15,7 +15,7 @@ from slatewise.evaluation.baselines import boosting, sequences
 from tests.parts import all_parts, parts_of
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
-SHARED = {"drawing", "harness", "load", "neighbours", "rivals", "shop"}
+SHARED = {"drawing", "harness", "load", "neighbours", "other_worlds", "rivals", "shop"}
 """Modules of the folder that measure nothing themselves."""
 BENCHMARKS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in SHARED)
 
