@@ -71,8 +71,11 @@ LOGS = {
     "openbandit, bts": Log("openbandit/bts", BY_TIME),
     "retailrocket": Log("retailrocket", BY_USER),
     "tafeng": Log("tafeng", BY_USER),
+    "margarine": Log(
+        "margarine", BY_USER.model_copy(update={"valid_share": 0.2, "test_share": 0.2})
+    ),
 }
-"""In the order in which they are measured."""
+"""In the order in which they are measured; `margarine` are purchases of R's package bayesm."""
 WORLDS: dict[str, tuple[str, dict[str, Any]]] = {
     "news": ("news", {"users": 400}),
     "demo": ("demo", {"users": 400}),
@@ -167,7 +170,8 @@ def main() -> None:
 
 def _measured(options: Any, home: Path) -> Iterator[Row]:
     """Yield a row for each log, model, seed and number of trials: what was found, and where."""
-    logs = [] if options.data is None else options.logs or list(LOGS)
+    there = [n for n, log in LOGS.items() if options.data and (options.data / log.folder).exists()]
+    logs = options.logs or there
     for what, name in product(options.what, [*logs, *options.worlds]):
         folder = home / re.sub("[^a-z0-9]+", "-", name)
         dataset = cache(partial(_prepared, name, options.data, folder))
