@@ -16,6 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from harness import Row, Target, parse, parser, report, slatewise
+from slatewise.selection.record import ANOTHER_SEED
 
 PRESET = "news"
 SETTINGS = ""
@@ -48,7 +49,7 @@ def main() -> None:
     whole = sum(row["cpu_s"] for row in rows)
     rows.append({"stage": "all", "cpu_s": whole, "seconds": sum(row["seconds"] for row in rows)})
     gains = {one["name"]: one["gain"] for one in found["comparisons"]}
-    others = [gain for name, gain in gains.items() if name != "itself by another seed"]
+    others = [gain for name, gain in gains.items() if name != ANOTHER_SEED]
     report(
         options,
         f"train --auto on {meta['counts']['interactions']:,} slates",
