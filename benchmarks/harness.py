@@ -86,7 +86,10 @@ def kept(folder: Path | None, name: str, make: Callable[[], Row]) -> Row:
     file = folder / f"{re.sub('[^a-z0-9]+', '-', name.lower()).strip('-')}.json"
     if not file.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        file.write_text(as_json(make()))
+        made = as_json(make())
+        draft = file.with_suffix(f".{os.getpid()}")  # a file that is there is whole
+        draft.write_text(made)
+        draft.replace(file)
     row: Row = json.loads(file.read_text())
     return row
 

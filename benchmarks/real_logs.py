@@ -2,16 +2,18 @@
 
 `--data` is a folder of development logs, which is not part of this repository: `retailrocket` and
 `tafeng` hold clicks alone, `kuairand` and `openbandit` slates of one item, each as log.parquet and
-items.parquet. `--worlds` adds simulated logs. What is fitted is what the commands fit: `train` with
-its defaults, `train --auto` where a log has slates, and `evaluate --against`, with the usual
-settings of each model of others and with the best of `--trials` by the validation part. All have
-the same split and see the same past.
+items.parquet. `--worlds` adds simulated logs, and some that share nothing with the simulator
+(`other_worlds.py`). What is fitted is what the commands fit: `train` with its defaults,
+`train --auto` where a log has slates, and `evaluate --against`, with the usual settings of each
+model of others and with the best of `--trials` by the validation part. All have the same split and
+see the same past.
 
 Clicks alone are judged by the share of next clicks of the test part among the 20 best of all items,
 slates by the log-likelihood of what happened, after calibration. Values are of one seed each;
 `gain` is the mean over the seeds of one model minus that of another, paired by user, with its 95 %
 interval over users. With `--keep` a benchmark that was interrupted goes on where it ended, row by
-row, and `--kept` shows what there is.
+row, and `--kept` shows what there is. Of networks every setting is kept: `network_trials.py` fits
+them side by side, on a GPU too, to the datasets in that folder.
 """
 
 import json
@@ -30,8 +32,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
+import other_worlds
 from harness import Row, Target, circumstances, kept, parse, parser, report
 from neighbours import Neighbours
+from network_trials import SLOWEST, Trial, as_kept, best_of
 from slatewise import ModelRecommender, SlateDataset, evaluate, load
 from slatewise.cli import app
 from slatewise.data.preparation import prepare
@@ -67,13 +71,23 @@ LOGS = {
     "openbandit, bts": Log("openbandit/bts", BY_TIME),
     "retailrocket": Log("retailrocket", BY_USER),
     "tafeng": Log("tafeng", BY_USER),
+    "margarine": Log(
+        "margarine", BY_USER.model_copy(update={"valid_share": 0.2, "test_share": 0.2})
+    ),
 }
-"""In the order in which they are measured."""
-WORLDS: dict[str, dict[str, int]] = {
-    "news": {"users": 400},
-    "demo": {"users": 400},
-    "video": {"users": 200},
-    "market": {"users": 400},
+"""In the order in which they are measured; `margarine` are purchases of R's package bayesm."""
+WORLDS: dict[str, tuple[str, dict[str, Any]]] = {
+    "news": ("news", {"users": 400}),
+    "demo": ("demo", {"users": 400}),
+    "video": ("video", {"users": 200}),
+    "market": ("market", {"users": 400}),
+    "demo, outside": (
+        "demo",
+        {"seed": 77, "truth": "outside", "users": 1_000, "search_share": 0.3}
+        | {"max_slate": 12, "mean_scroll": 6.0, "catalogue": {"items": 700, "groups": 15}},
+    ),
+    "market, other": ("market", {"seed": 78, "users": 900, "search_share": 0.2, "days": 14}),
+    "video, outside": ("video", {"seed": 79, "truth": "outside", "users": 700}),
 }
 """Presets of simulated logs, split by time, and what of them is changed."""
 TRAIN, AUTO, BASELINES = "train", "train --auto", "baselines"
@@ -107,7 +121,7 @@ OF_SLATES, OF_CLICKS = (
 """What is fitted only to logs of slates, and only to clicks alone: `--auto` has no choice there."""
 MINIATURE = {
     "LOGS": {"clicks": Log("clicks", BY_USER)},
-    "WORLDS": {"tiny": {"users": 60}},
+    "WORLDS": {"tiny": ("tiny", {"users": 60})},
     "FITS": FITS | {TRAIN: ("--terms", "history"), AUTO: ()},
     "SETTINGS": "[training]\nmax_epochs = 1\n",
     **{"EPOCHS": 1, "ROUNDS": 5, "seeds": [0], "trials": [1], "worlds": ["tiny"]},
@@ -126,13 +140,16 @@ def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--data", type=Path, help="the folder of development logs")
     arguments.add_argument("--logs", nargs="+", help="of these: " + "; ".join(LOGS))
-    arguments.add_argument("--worlds", nargs="*", default=[], choices=[*WORLDS, "tiny"])
+    arguments.add_argument(
+        "--worlds", nargs="*", default=[], choices=[*WORLDS, *other_worlds.WORLDS]
+    )
     arguments.add_argument("--what", nargs="+", default=WHAT, choices=WHAT)
     arguments.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     arguments.add_argument("--trials", type=int, nargs="+", default=[1, 8])
+    arguments.add_argument("--device", default="cpu", help="what networks of others train on")
     arguments.add_argument("--kept", action="store_true", help="show what is kept, make nothing")
     options = parse(arguments, globals())
-    sequences.EPOCHS, boosting.ROUNDS = EPOCHS, ROUNDS
+    boosting.ROUNDS = ROUNDS
     with tempfile.TemporaryDirectory() as scratch:
         home = options.keep or Path(scratch)
         if options.small:
@@ -153,7 +170,8 @@ def main() -> None:
 
 def _measured(options: Any, home: Path) -> Iterator[Row]:
     """Yield a row for each log, model, seed and number of trials: what was found, and where."""
-    logs = [] if options.data is None else options.logs or list(LOGS)
+    there = [n for n, log in LOGS.items() if options.data and (options.data / log.folder).exists()]
+    logs = options.logs or there
     for what, name in product(options.what, [*logs, *options.worlds]):
         folder = home / re.sub("[^a-z0-9]+", "-", name)
         dataset = cache(partial(_prepared, name, options.data, folder))
@@ -161,7 +179,7 @@ def _measured(options: Any, home: Path) -> Iterator[Row]:
         seeds = [0] if what in (BASELINES, NEIGHBOURS) else options.seeds
         for trials, seed in product(tried, seeds):
             title = f"{what} {seed}" + (f" of {trials}" if what in OTHERS else "")
-            make = partial(_judged, dataset, what, seed, trials, folder)
+            make = partial(_judged, dataset, what, seed, trials, folder, options.device)
             with suppress(_MissingError):
                 row = kept(folder / "rows", title, _refused if options.kept else make)
                 for model, one in row["models"].items():
@@ -185,8 +203,16 @@ def _prepared(name: str, data: Path, folder: Path) -> SlateDataset:
             source = _some_users(data, LOGS[name], source)
         else:
             source /= name
-            write_log(load_config(name, **WORLDS[name]), source)
+            _write_world(name, source)
         return prepare(source, source, out, division=split)
+
+
+def _write_world(name: str, folder: Path) -> None:
+    if name in other_worlds.WORLDS:
+        other_worlds.write(name, folder, seed=0)
+    else:
+        preset, changed = WORLDS[name]
+        write_log(load_config(preset, **changed), folder)
 
 
 def _some_users(data: Path, log: Log, copy: Path) -> Path:
@@ -203,7 +229,12 @@ def _some_users(data: Path, log: Log, copy: Path) -> Path:
 
 
 def _judged(
-    dataset: Callable[[], SlateDataset], what: str, seed: int, trials: int, folder: Path
+    dataset: Callable[[], SlateDataset],
+    what: str,
+    seed: int,
+    trials: int,
+    folder: Path,
+    device: str,
 ) -> Row:
     """Fit one model, or all baselines, and judge the test part."""
     log, more = dataset(), dict[str, Any]()
@@ -212,6 +243,9 @@ def _judged(
     found = dict[str, Evaluation]()
     if what in (OF_SLATES if _clicks_only(log) else OF_CLICKS):
         pass
+    elif what in SLOWEST:
+        tried = [Trial(folder, what, seed, number) for number in range(trials)]
+        return best_of(tried, device=device, epochs=EPOCHS)
     elif what in FITS:
         found = {what: _trained(log, what, seed, folder, more)}
     elif what == NEIGHBOURS:
@@ -267,9 +301,7 @@ def _has(found: Evaluation, measure: str) -> bool:
 def _kept_estimate(found: Evaluation, measure: str) -> Row:
     """Return an estimate with its resamples, of which paired differences are made later."""
     after = found.calibrated
-    one = (after if after is not None and _has(after, measure) else found)[measure]
-    about = {"value": one.value, "count": one.count, "sample": one.sample}
-    return about | {"replicates": one.replicates.tolist()}
+    return as_kept((after if after is not None and _has(after, measure) else found)[measure])
 
 
 def _mean(rows: Sequence[Row]) -> Estimate:
@@ -298,6 +330,7 @@ def _rows(found: list[Row], log: str) -> Iterator[Row]:
             "cpu_s": float(np.mean([one["cpu_s"] for one in rows])),
             "exact": values,
             "mean": mean.to_json(),
+            "device": rows[0].get("device", "cpu"),
             "commits": sorted({one["commit"] for one in rows}),
             "dates": sorted(one["date"] for one in rows),
         }
@@ -349,7 +382,7 @@ def _targets(rows: list[Row]) -> Iterator[Target]:
 def _clicks_of_tiny(home: Path) -> Path:
     """Write the clicks of a tiny world as a log of clicks alone; return the folder of such logs."""
     world, log = home / "tiny", home / "data" / "clicks"
-    write_log(load_config("tiny", **WORLDS["tiny"]), world)
+    _write_world("tiny", world)
     log.mkdir(parents=True)
     rows = pl.read_parquet(world / "log.parquet").filter(pl.col("click").is_not_null())
     rows.with_columns(slate=pl.concat_list("click")).write_parquet(log / "log.parquet")

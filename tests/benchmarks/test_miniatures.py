@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from slatewise.evaluation.baselines import boosting, sequences
 from tests.parts import all_parts, parts_of
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
-SHARED = {"drawing", "harness", "load", "neighbours", "rivals", "shop"}
+SHARED = {"drawing", "harness", "load", "neighbours", "other_worlds", "rivals", "shop"}
 """Modules of the folder that measure nothing themselves."""
 BENCHMARKS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in SHARED)
 
@@ -23,6 +24,8 @@ BENCHMARKS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not i
 def _as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let a benchmark import its neighbours, and undo what it does to the process."""
     monkeypatch.syspath_prepend(str(FOLDER))
+    monkeypatch.setattr(sequences, "EPOCHS", sequences.EPOCHS)  # put back in the end
+    monkeypatch.setattr(boosting, "ROUNDS", boosting.ROUNDS)
     threads, known = torch.get_num_threads(), set(sys.modules)
     yield
     torch.set_num_threads(threads)

@@ -331,7 +331,8 @@ class Case:
                 found[name] = term.met(history, np.arange(ITEMS))[1] @ weights
             elif term.ranks == "all items":
                 known, rows = self.states(time)[name].features(time)[:ITEMS], np.arange(ITEMS)
-                found[name] = term.of_rows(known, rows, self.dataset.item_groups) @ weights
+                now = np.full(ITEMS, time)
+                found[name] = term.of_rows(known, rows, self.dataset.item_groups, now) @ weights
         return found
 
     def states(self, time: int) -> Mapping[str, ItemState]:

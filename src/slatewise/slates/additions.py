@@ -129,7 +129,8 @@ class RankingTerms:
 
             def all_of_rows(known: Floats, rows: Ints, groups: npt.NDArray[np.integer]) -> Floats:
                 said = zip(self._of_all.values(), np.split(known, ends, axis=1), strict=True)
-                parts = [term.of_rows(own, rows, groups) for term, own in said]
+                now = np.full(len(rows), features.time)
+                parts = [term.of_rows(own, rows, groups, now) for term, own in said]
                 return np.concatenate(parts, axis=1)
 
             items.set_features(features.of_all, all_of_rows)

@@ -51,7 +51,8 @@ def test_a_click_long_after_a_moment_does_not_count_for_it(
     for hours in (0, 1, 1_000):
         monkeypatch.setattr(item_side, "SOON", hours * 3_600 * SECOND)
         rng = np.random.default_rng(1)
-        found, _, _ = item_side.next_clicks(log, index, groups, torch.zeros(ITEMS, 0), rng)
+        columns = torch.zeros(ITEMS, 0)
+        found, _, _ = item_side.next_clicks(log, index, groups, columns, {}, rng)
         counts.append(found.clicks.sum(1))
     assert bool((counts[0] >= 1).all())
     assert bool((counts[2] == item_side.TOGETHER).all())

@@ -8,6 +8,7 @@ import torch
 
 from slatewise import ModelConfig, Recommender, TrainingConfig, fit
 from slatewise.data import SlateDataset
+from slatewise.features.popularity import AGE, SECOND
 from slatewise.model.terms.item_network import ItemNetworkTerm
 from slatewise.model.terms.popularity import PopularityTerm
 from slatewise.selection.candidates import candidates_of, first_stage_of
@@ -54,8 +55,22 @@ def test_it_ranks_all_items_and_says_nothing_within_slates(
             assert (again.means[name] != in_slates.means[name]).all()
 
 
-def test_it_says_that_it_reads_no_dates(term: ItemNetworkTerm) -> None:
-    assert "Rankings of all items do not read 'made': it is a date." in term.notes
+def test_it_reads_dates_as_ages_at_the_time_of_a_ranking(
+    dataset: SlateDataset, term: ItemNetworkTerm
+) -> None:
+    assert "It reads 'made' as the age of an item." in term.notes
+    assert "made" in term.reads_items
+    made = dataset.items["made"].to_numpy() * SECOND
+    item = int(np.argmin(made))
+    rows, groups = np.full(3, item), np.repeat(dataset.item_groups[item], 3)
+    # Before its date, an hour after it, and long after; of the same popularity.
+    times = made[item] + 3_600 * SECOND * np.array([-5, 1, 999])
+    known = np.ones((3, len(term.popularity.names)), np.float32)
+    _, two, three = term.of_rows(known, rows, groups, times)
+    assert np.abs(two - three).max() > 1e-4
+    known[:, term.popularity.names.index(AGE)] = np.log1p(1)
+    one, two, _ = term.of_rows(known, rows, groups, times)
+    np.testing.assert_allclose(one, two, atol=1e-5)  # not known then: first seen an hour ago
 
 
 def test_a_saved_model_ranks_by_the_same_network(dataset: SlateDataset, tmp_path: Path) -> None:
@@ -85,8 +100,9 @@ def test_what_it_says_at_a_time_is_what_a_state_says_then(
     dataset: SlateDataset, term: ItemNetworkTerm
 ) -> None:
     every, state = np.arange(ITEMS), term.state_after(dataset)
-    there = term.of_rows(state.features(END)[:ITEMS], every, dataset.item_groups)
-    np.testing.assert_allclose(there, term.at_times(dataset)(every, np.full(ITEMS, END)), atol=1e-5)
+    then = np.full(ITEMS, END)
+    there = term.of_rows(state.features(END)[:ITEMS], every, dataset.item_groups, then)
+    np.testing.assert_allclose(there, term.at_times(dataset)(every, then), atol=1e-5)
 
 
 def test_it_is_for_logs_with_hours_many_interactions_and_items_that_come_and_go(
@@ -120,8 +136,9 @@ def test_what_the_shop_says_of_a_later_item_counts(
     less = term.on_items(rest, dataset.item_groups[:-1])
     (row,) = dataset.items.tail(1).rows(named=True)
     known, last = np.ones((1, len(term.popularity.names)), np.float32), np.array([ITEMS - 1])
-    wanted = term.of_rows(known, last, group)
+    then = np.array([END])
+    wanted = term.of_rows(known, last, group, then)
     told = less.with_items(group, less.facts_of([row])[0])
-    np.testing.assert_allclose(told.of_rows(known, last, group), wanted, atol=1e-5)
+    np.testing.assert_allclose(told.of_rows(known, last, group, then), wanted, atol=1e-5)
     silent = less.with_items(group, {})
-    assert np.abs(silent.of_rows(known, last, group) - wanted).max() > 1e-3
+    assert np.abs(silent.of_rows(known, last, group, then) - wanted).max() > 1e-3

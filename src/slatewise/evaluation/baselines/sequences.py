@@ -117,8 +117,8 @@ class Windows:
 class NextClick:
     """A trained network as a recommender: a `Predictor` and a `Ranker`."""
 
-    def __init__(self, encoder: Encoder, choice: Choice) -> None:
-        self.encoder, self.choice = encoder.eval(), choice
+    def __init__(self, encoder: Encoder, choice: Choice, score: Score) -> None:
+        self.encoder, self.choice, self.score = encoder.eval(), choice, score
 
     @classmethod
     def fit(
@@ -136,21 +136,36 @@ class NextClick:
         That is, of the first `trials` settings in `TRIALS` and their epochs. `progress` hears of
         the epochs.
         """
+        tried = TRIALS[:trials]
+        total = len(tried) * EPOCHS
+        shifted = (partial(_shifted, progress, n * EPOCHS, total) for n in range(len(tried)))
+        fitted = (
+            cls.with_settings(kind, dataset, one, seed=seed, device=device, progress=heard)
+            for one, heard in zip(tried, shifted, strict=True)
+        )
+        best = max(fitted, key=lambda one: one.score)  # the first of equals
+        progress(total, total)
+        return best
+
+    @classmethod
+    def with_settings(
+        cls,
+        kind: type[Encoder],
+        dataset: SlateDataset,
+        settings: Settings,
+        *,
+        seed: int = 0,
+        device: str = "cpu",
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> Self:
+        """Train with one setting; keep the epoch that finds most validation clicks."""
         draft = Choice(1.0, 0.0, np.zeros(len(dataset.source_names)))
-        windows, tried = Windows.of(_training(dataset)), TRIALS[:trials]
-        best, model = _NOTHING, None
         judged = _validation(dataset, np.random.default_rng(seed))
-        for number, settings in enumerate(tried):
-            done, total = number * EPOCHS, len(tried) * EPOCHS
-            with torch.random.fork_rng(_numbers(device)):  # weights, dropout and negatives
-                torch.manual_seed(seed)
-                one = cls(kind(dataset.num_items, settings).to(device), draft)
-                rng = np.random.default_rng([seed, 1])
-                score = one._train(windows, judged, rng, partial(_shifted, progress, done, total))
-            if score > best:
-                best, model = score, one
-        assert model is not None  # any score is better than nothing
-        progress(len(tried) * EPOCHS, len(tried) * EPOCHS)
+        with torch.random.fork_rng(_numbers(device)):  # weights, dropout and negatives
+            torch.manual_seed(seed)
+            model = cls(kind(dataset.num_items, settings).to(device), draft, _NOTHING)
+            rng = np.random.default_rng([seed, 1])
+            model.score = model._train(Windows.of(_training(dataset)), judged, rng, progress)
         scored = scored_interactions(judged, "validation") & judged.first_choices
         slates, scores = Slates.of(judged, scored), model._log_scores(judged, scored)
         model.choice = Choice.fit(slates, scores, len(dataset.source_names))

@@ -84,12 +84,23 @@ def with_ages(
     past: PastFeatures,
 ) -> PastTable:
     """Return the table, which `past` made, with ages of items [F] at times [F] by their dates."""
-    if (dates := tensors.get("item_dates")) is None:
+    if "item_dates" not in tensors:
         return table
-    instead = past.first_seen(table).numpy()
+    found = ages_at(tensors, items.long().numpy(), times.numpy(), past.first_seen(table))
+    return PastTable(torch.cat([table.items, found], 1), table.slates)
+
+
+def ages_at(
+    tensors: Mapping[str, Tensor], items: Int64Array, times: Int64Array, first_seen: Tensor
+) -> Tensor:
+    """Return the ages of items [F] at times [F] by each column of dates, if there is one: [F, K].
+
+    `first_seen` [F] stands for an age that is not known.
+    """
+    if (dates := tensors.get("item_dates")) is None:
+        return torch.empty(len(items), 0)
     means = tensors["usual_ages"].numpy()
-    found = ages(dates.numpy(), items.long().numpy(), times.numpy(), instead, means)
-    return PastTable(torch.cat([table.items, torch.from_numpy(found)], 1), table.slates)
+    return torch.from_numpy(ages(dates.numpy(), items, times, first_seen.numpy(), means))
 
 
 def with_rates(tensors: Mapping[str, Tensor], table: PastTable, items: Tensor) -> PastTable:

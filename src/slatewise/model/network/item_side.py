@@ -10,8 +10,8 @@ It learns the next clicks among all items: those seen lately, which most clicks 
 uniform sample that stands for the rest. A few clicks in a row, of any users, share a moment and its
 candidates, at a fraction of the cost.
 
-Shapes: M moments, B clicks after each, K candidates, I items, P features that change with time, C
-that stay, H units of a hidden layer, L last units.
+Shapes: M moments, B clicks after each, K candidates, I items, P features that change with time (of
+popularity, and ages by dates), C that stay, H units of a hidden layer, L last units.
 """
 
 from collections.abc import Mapping
@@ -25,11 +25,11 @@ from torch import Tensor, nn
 
 from slatewise.data.interactions import Interactions
 from slatewise.data.ragged import Int64Array
-from slatewise.features.popularity import SECOND
+from slatewise.features.popularity import AGE, SECOND, Popularity
 from slatewise.features.popularity_index import PopularityIndex
 from slatewise.model.network.architecture import CLIP
 from slatewise.model.network.fitting import FittedNetwork, fit_members
-from slatewise.model.network.inputs import SAME, parts_of
+from slatewise.model.network.inputs import SAME, ages_at, parts_of
 
 LAST: Final = 4
 """L, last units: each is a column of the ranked table; eight made a ranking 1.5 times as slow."""
@@ -166,22 +166,39 @@ def _is_repeated(items: Int64Array) -> npt.NDArray[np.bool_]:
     return out
 
 
+def changing(
+    popularity: Popularity,
+    known: Tensor,
+    dates: Mapping[str, Tensor],
+    items: Int64Array,
+    times: Int64Array,
+) -> Tensor:
+    """Return what changes with time of items [F] at times [F], by their popularity: [F, P]."""
+    names = popularity.names
+    seen = known[:, names.index(f"views_{popularity.settings.half_lives[-1]:g}h")] != 0
+    first_seen = known[:, names.index(AGE)].masked_fill(~seen, torch.nan)
+    return torch.cat([known, ages_at(dates, items, times, first_seen)], 1)
+
+
 def next_clicks(
     log: Interactions,
     index: PopularityIndex,
     groups: Tensor,
     columns: Tensor,
+    dates: Mapping[str, Tensor],
     rng: np.random.Generator,
 ) -> tuple[NextClicks, int, dict[str, Tensor]]:
     """Return moments of a log, how many are of the training part, and the scales of features.
 
-    Of items in groups [I] with columns [I, C].
+    Of items in groups [I] with columns [I, C], and dates as `usable_dates` returns them.
     """
     rows, cut = drawn_moments(log, rng)
     items, log_weights = candidates_of(log, rows, len(groups), rng)
     times = log.times.numpy()[rows]
     moments = np.repeat(times[:, 0], items.shape[1])
-    found = torch.from_numpy(index.features(items.ravel(), moments)).view(*items.shape, -1)
+    known = torch.from_numpy(index.features(items.ravel(), moments))
+    found = changing(index.popularity, known, dates, items.ravel(), moments)
+    found = found.view(*items.shape, -1)
     scales = feature_scales(found[:cut])
     soon = times - times[:, :1] <= SOON
     matches = log.clicked_items.numpy()[rows][:, :, None] == items[:, None]  # [M, B, K]

@@ -19,10 +19,12 @@ from slatewise.features.popularity import HALF_LIVES, Popularity, PopularityConf
 from slatewise.features.popularity_index import PopularityIndex
 from slatewise.features.popularity_state import PopularityState
 from slatewise.features.turnover import items_stay
+from slatewise.model.network.inputs import log_to_fit, usable_dates
 from slatewise.model.network.item_columns import ItemMatrix, column_notes
 from slatewise.model.network.item_side import (
     LAST,
     ItemNetwork,
+    changing,
     fit_item_network,
     next_clicks,
     standardised,
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 
 LEAST: Final = 2_000
 """Training clicks below which linear terms do better."""
+DATED: Final = 500_000
+"""Items seen by which it is told whether a date says an age."""
 _AT_ONCE: Final = 1 << 16
 """Items that go through the network at a time."""
 
@@ -104,8 +108,11 @@ class ItemNetworkTerm(ReadsItems, FeatureTerm):
         groups = torch.from_numpy(dataset.item_groups.astype(np.int64))
         rng = np.random.default_rng([settings.item_network_seed, 9])
         index = PopularityIndex.of(popularity, dataset)
+        dates, skipped, dated = usable_dates(
+            matrix.dates, log_to_fit(dataset, DATED)[0], clock_times=True
+        )
         clicks, training, scales = next_clicks(
-            dataset.interactions(), index, groups, matrix.values, rng
+            dataset.interactions(), index, groups, matrix.values, dates, rng
         )
         fitted = fit_item_network(
             *(clicks.to(device), training),
@@ -119,8 +126,8 @@ class ItemNetworkTerm(ReadsItems, FeatureTerm):
             units=settings.item_network_units,
             validation=(fitted.validation[0], max(fitted.validation)),
             encoder=matrix.encoder,
-            skipped=matrix.skipped,
-            dates=tuple(matrix.dates),
+            skipped=matrix.skipped | skipped,
+            dates=dated,
         )
         network = fitted.network.cpu()
         with torch.no_grad():
@@ -130,7 +137,7 @@ class ItemNetworkTerm(ReadsItems, FeatureTerm):
         # Of mean 0 and size 1: all that ranks is differences, and one prior goes for all weights.
         term._tensors.update(
             {f"net.{name}": value for name, value in network.state_dict().items()}
-            | {**scales, **matrix.tensors, "item_groups": groups.int()}
+            | {**scales, **matrix.tensors, **dates, "item_groups": groups.int()}
             | {"centre": found.mean(0), "size": found.std(0).clamp(min=1e-6)}
         )
         return term
@@ -145,8 +152,10 @@ class ItemNetworkTerm(ReadsItems, FeatureTerm):
             self._network.load_state_dict(own)
         return self._network
 
-    def of_rows(self, known: Floats, rows: Int64Array, groups: npt.NDArray[np.integer]) -> Floats:
-        """Return the last units [R, L] of items in rows [R] of the model, with popularity [R, P].
+    def of_rows(
+        self, known: Floats, rows: Int64Array, groups: npt.NDArray[np.integer], times: Int64Array
+    ) -> Floats:
+        """Return the last units of items in rows [R] of the model, with popularity [R, P].
 
         Items that nobody described have the mean of all columns, and no group if theirs is new.
         """
@@ -154,9 +163,12 @@ class ItemNetworkTerm(ReadsItems, FeatureTerm):
         with torch.inference_mode():
             for first in range(0, len(rows), _AT_ONCE):
                 some = slice(first, first + _AT_ONCE)
-                features = standardised(tensors, torch.from_numpy(known[some]))
+                own = of_items(tensors, self._later, rows[some], self.groups)
+                now = torch.from_numpy(known[some])
+                here = np.arange(len(now))
+                features = changing(self.popularity, now, own, here, times[some])
+                features = standardised(tensors, features)
                 if "item_columns" in tensors:
-                    own = of_items(tensors, self._later, rows[some], self.groups)
                     features = torch.cat([features, own["item_columns"][:-1]], 1)
                 of = torch.from_numpy(groups[some].astype(np.int64)).clamp(max=self.groups)
                 units = self.network.units(features, of)
@@ -170,7 +182,7 @@ class ItemNetworkTerm(ReadsItems, FeatureTerm):
         groups = self._tensors["item_groups"].numpy()  # as it knows them: a log has its own numbers
 
         def look_up(items: Int64Array, times: Int64Array) -> Floats:
-            return self.of_rows(index.features(items, times), items, groups[items])
+            return self.of_rows(index.features(items, times), items, groups[items], times)
 
         return look_up
 
@@ -205,8 +217,7 @@ class ItemNetworkTerm(ReadsItems, FeatureTerm):
     @property
     def notes(self) -> list[str]:
         """Which columns of items it reads, and which not."""
-        left = [f"Rankings of all items do not read '{name}': it is a date." for name in self.dates]
-        return column_notes(self.encoder, self.skipped) + left
+        return column_notes(self.encoder, self.skipped, self._dates_read)
 
     def words(self, column: str) -> str:
         """Return the meaning of a unit."""
