@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from slatewise.training.trainer import Observer
 
 
-def joined_peers(ray: str | None, workers: int, device: str, *, auto: bool) -> "Peers":
+def joined_peers(ray: str | None, workers: int, *, auto: bool) -> "Peers":
     """Join the workers that `torchrun` started; only the first prints.
 
     Refuses options that do not go together.
@@ -30,8 +30,6 @@ def joined_peers(ray: str | None, workers: int, device: str, *, auto: bool) -> "
         raise SlatewiseError(
             f"--workers {workers} asks for a cluster.", "Name it with --ray, or --ray local."
         )
-    if ray is not None and device != "cpu":
-        raise SlatewiseError("a cluster trains on CPUs.", "Leave out --device.")
     peers = Peers.of_environment()
     if auto and peers.size > 1:
         raise SlatewiseError(
