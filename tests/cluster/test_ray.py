@@ -1,6 +1,7 @@
 """A local Ray of two workers: one start for all tests of this module."""
 
 import os
+import re
 import signal
 import threading
 import time
@@ -158,11 +159,11 @@ def test_a_worker_has_a_gpu_and_its_error_ends_all(
             raise SlatewiseError(f"{job.device} {ray.get_gpu_ids()}", "Look elsewhere.")
 
     monkeypatch.setattr("slatewise.cluster.training.TrainingWorker", Refusing)
-    heard: list[str] = []
-    job = TrainingJob(dataset.path, tmp_path / "run", MODEL, TRAINING, device="cuda")
-    with pytest.raises(SlatewiseError, match=r"^cuda \[[01]\]\nLook elsewhere\.$"):
-        job.train(2, notice=heard.append)
-    assert not heard
+    options = ["--ray", "local", "--workers", "2", "--device", "cuda", "--terms", "none"]
+    done = CliRunner().invoke(app, ["train", str(dataset.path), str(tmp_path / "run"), *options])
+    assert isinstance(done.exception, SlatewiseError)
+    assert re.match(r"cuda \[[01]\]\nLook elsewhere\.$", str(done.exception))
+    assert "A worker was lost" not in done.output
 
 
 def test_ctrl_c_ends_waiting_for_a_larger_cluster(dataset: SlateDataset, tmp_path: Path) -> None:
