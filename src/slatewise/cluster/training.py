@@ -104,7 +104,7 @@ class TrainingJob:
         GPU if it trains there.
         """
         ray = ray_module()
-        kind = "CPU" if self.device == "cpu" else "GPU"
+        kind = "GPU" if self.device.startswith("cuda") else "CPU"
         there = int(ray.cluster_resources().get(kind, 0))
         if there < size:
             notice(f"The cluster has {there} {kind}s for {size} workers: training waits for more.")
@@ -127,7 +127,7 @@ class TrainingJob:
 
     def _attempt(self, ray: Any, size: int, observer: Observer) -> None:
         # Two threads: one trains, the other tells how far it is.
-        gpus = int(self.device != "cpu")
+        gpus = int(self.device.startswith("cuda"))
         remote = ray.remote(TrainingWorker).options(num_cpus=1, num_gpus=gpus, max_concurrency=2)
         self.workers = [remote.remote() for _ in range(size)]
         try:
