@@ -83,16 +83,17 @@ def test_a_killed_worker_and_ctrl_c_change_nothing(
     """The run goes on from its checkpoint, and ends where two undisturbed workers end."""
     monkeypatch.setattr("slatewise.cluster.training._LOOK", 0.02)  # an epoch takes no longer
     run = tmp_path / "run"
-    killed: list[Progress] = []
-    workers: list[psutil.Process] = []
+    lost: list[psutil.Process] = []
+    stopped: list[psutil.Process] = []
 
     def observe(at: Progress) -> None:
-        if not killed and 0 < at.step < at.steps:
+        workers = training_processes()
+        if not lost and 0 < at.step < at.steps:
             assert capfd.readouterr() == ("", "")
-            training_processes()[0].kill()
-            killed.append(at)
-        elif killed and at.epoch > killed[0].epoch:
-            workers.extend(training_processes())
+            workers[1].kill()
+            lost.extend(workers)
+        elif lost and not set(workers) & set(lost):
+            stopped.extend(workers)
             os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(StoppedError, match="stopped"):
@@ -101,8 +102,8 @@ def test_a_killed_worker_and_ctrl_c_change_nothing(
         )
     said = "A worker was lost: new ones go on from the checkpoint.\n"
     assert capfd.readouterr().out.count(said) == 1  # Ray also says how it was lost
-    assert len(workers) == 2
-    assert not psutil.wait_procs(workers, timeout=60)[1]
+    assert len(lost) == len(stopped) == 2
+    assert not psutil.wait_procs([*lost, *stopped], timeout=60)[1]
 
     (tmp_path / "run.toml").write_text(SETTINGS)
     options = ["--ray", "local", "--workers", 2, "--seed", 4, "--resume"]
