@@ -1,24 +1,25 @@
 """A local Ray of two workers: one start for all tests of this module."""
 
 import os
+import re
 import signal
+import threading
+import time
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import ray
 import torch
 from typer.testing import CliRunner
 
 from slatewise.cli import app
-from slatewise.cluster import (
-    TrainingJob,
-    connected,
-    iterate_on_cluster,
-    map_on_cluster,
-    run_on_cluster,
-)
+from slatewise.cli.cluster import on_ray
+from slatewise.cluster import TrainingJob, iterate_on_cluster, map_on_cluster, run_on_cluster
+from slatewise.cluster.training import TrainingWorker
 from slatewise.data import SlateDataset
 from slatewise.data.preparation import prepare
 from slatewise.errors import SlatewiseError
@@ -26,7 +27,7 @@ from slatewise.experiments.store import StudyResult
 from slatewise.experiments.study import Bench, Study, StudyConfig, Summary, Unit, run_study
 from slatewise.model.config import ModelConfig
 from slatewise.simulation import load_config, write_log
-from slatewise.training import fit, runs
+from slatewise.training import StoppedError, fit, runs
 from slatewise.training.config import TrainingConfig
 from slatewise.training.loop import Progress
 from slatewise.training.peers import Peers
@@ -35,8 +36,20 @@ from tests.data.test_parts import assert_same_files, damaged_log
 from tests.training.test_peers import together
 
 pytestmark = pytest.mark.filterwarnings("ignore:::ray")
-MODEL = ModelConfig(dimensions=3, dynamics="linear")
-TRAINING = TrainingConfig(batch_users=75, max_epochs=12, patience=12, optimisation="joint")
+SETTINGS = """
+[model]
+dimensions = 3
+dynamics = "linear"
+likelihood = "slate"
+terms = []
+[training]
+batch_users = 75
+max_epochs = 12
+patience = 12
+optimisation = "joint"
+"""
+MODEL = ModelConfig(**tomllib.loads(SETTINGS)["model"])
+TRAINING = TrainingConfig(**tomllib.loads(SETTINGS)["training"])
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -44,6 +57,7 @@ def cluster() -> Iterator[None]:
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     ray.init(
         num_cpus=2,
+        num_gpus=2,  # asked for and given out, if not there
         include_dashboard=False,
         log_to_driver=False,
         logging_level="error",
@@ -60,28 +74,41 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> SlateDataset:
     return prepare(folder / "log" / "log.parquet", folder / "log" / "items.parquet", folder / "ds")
 
 
-def test_a_worker_killed_in_mid_epoch_changes_nothing(
-    dataset: SlateDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_killed_worker_and_ctrl_c_change_nothing(
+    dataset: SlateDataset,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     """The run goes on from its checkpoint, and ends where two undisturbed workers end."""
     monkeypatch.setattr("slatewise.cluster.training._LOOK", 0.02)  # an epoch takes no longer
-    job = TrainingJob(
-        dataset.path, tmp_path / "run", MODEL, TRAINING, seed=4, checkpoint_seconds=0.0
-    )
-    killed: list[tuple[int, int]] = []
-    heard: list[str] = []
+    run = tmp_path / "run"
+    lost: list[psutil.Process] = []
+    stopped: list[psutil.Process] = []
 
     def observe(at: Progress) -> None:
-        if not killed and 0 < at.step < at.steps:
-            process = ray.get(job.workers[1].process.remote())
-            os.kill(process, signal.SIGKILL)
-            killed.append((at.epoch, at.step))
+        workers = training_processes()
+        if not lost and 0 < at.step < at.steps:
+            assert capfd.readouterr() == ("", "")
+            workers[1].kill()
+            lost.extend(workers)
+        elif lost and not set(workers) & set(lost):
+            stopped.extend(workers)
+            os.kill(os.getpid(), signal.SIGINT)
 
-    with connected("local"):
-        job.train(2, observe, heard.append)
-    assert len(killed) == len(heard) == 1
-    assert job.resume
-    found = runs.load(tmp_path / "run")
+    with pytest.raises(StoppedError, match="stopped"):
+        on_ray("local", 2)(
+            dataset, MODEL, TRAINING, run=run, observer=observe, seed=4, checkpoint_seconds=0.0
+        )
+    said = "A worker was lost: new ones go on from the checkpoint.\n"
+    assert capfd.readouterr().out.count(said) == 1  # Ray also says how it was lost
+    assert len(lost) == len(stopped) == 2
+    assert not psutil.wait_procs([*lost, *stopped], timeout=60)[1]
+
+    (tmp_path / "run.toml").write_text(SETTINGS)
+    options = ["--ray", "local", "--workers", 2, "--seed", 4, "--resume"]
+    command("train", dataset.path, run, "--config", tmp_path / "run.toml", *options)
+    found = runs.load(run)
 
     def undisturbed(peers: Peers) -> dict[str, torch.Tensor]:
         return fit(dataset, MODEL, TRAINING, seed=4, peers=peers).posterior.tensors()
@@ -91,6 +118,12 @@ def test_a_worker_killed_in_mid_epoch_changes_nothing(
         assert torch.equal(tensor, expected[name]), name
     alone = fit(dataset, MODEL, TRAINING, seed=4).metrics["validation_log_likelihood"]
     assert found.metrics["validation_log_likelihood"] == pytest.approx(alone, abs=0.02)
+
+
+def training_processes() -> list[psutil.Process]:
+    """Return the workers of this module's cluster."""
+    started = psutil.Process().children(recursive=True)
+    return [process for process in started if process.name().startswith("ray::TrainingWo")]
 
 
 @pytest.mark.parametrize(
@@ -115,12 +148,36 @@ def test_what_new_workers_start_from_is_said(
     assert tries == [False, checkpoint]
 
 
-def test_an_error_of_a_worker_is_told_once(dataset: SlateDataset, tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "notes.txt").write_text("mine")
-    job = TrainingJob(dataset.path, tmp_path / "run", MODEL, TRAINING)
-    with pytest.raises(SlatewiseError, match="exists already"):
-        job.train(1)
+def test_a_worker_has_a_gpu_and_its_error_ends_all(
+    dataset: SlateDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Trying again would not help."""
+
+    class Refusing(TrainingWorker):
+        def train(self, rank: int, size: int, address: str, job: TrainingJob) -> None:
+            if rank == 0:
+                time.sleep(600)
+            raise SlatewiseError(f"{job.device} {ray.get_gpu_ids()}", "Look elsewhere.")
+
+    monkeypatch.setattr("slatewise.cluster.training.TrainingWorker", Refusing)
+    options = ["--ray", "local", "--workers", "2", "--device", "cuda", "--terms", "none"]
+    done = CliRunner().invoke(app, ["train", str(dataset.path), str(tmp_path / "run"), *options])
+    assert isinstance(done.exception, SlatewiseError)
+    assert re.match(r"cuda \[[01]\]\nLook elsewhere\.$", str(done.exception))
+    assert "A worker was lost" not in done.output
+
+
+def test_ctrl_c_ends_waiting_for_a_larger_cluster(dataset: SlateDataset, tmp_path: Path) -> None:
+    heard: list[str] = []
+
+    def notice(text: str) -> None:
+        heard.append(text)
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+    job = TrainingJob(dataset.path, tmp_path / "run", MODEL, TRAINING, device="cuda")
+    with pytest.raises(KeyboardInterrupt):
+        job.train(3, notice=notice)
+    assert heard == ["The cluster has 2 GPUs for 3 workers: training waits for more."]
 
 
 def test_tasks_run_side_by_side_and_errors_come_back() -> None:
@@ -176,26 +233,12 @@ def command(*words: object) -> str:
     return done.output
 
 
-def test_commands_run_on_the_cluster(dataset: SlateDataset, tmp_path: Path) -> None:
-    """What `--ray` prepares and trains is what one machine does."""
+def test_a_log_is_prepared_on_the_cluster(dataset: SlateDataset, tmp_path: Path) -> None:
+    """What `--ray` prepares is what one machine does."""
     log = dataset.path.parent / "log"
     files = log / "log.parquet", log / "items.parquet"
     command("prepare", *files, tmp_path / "ds", "--ray", "local")
     assert SlateDataset.open(tmp_path / "ds").content_hash == dataset.content_hash
-    quick = "max_epochs = 1\nbatch_users = 75\n"
-    settings = f"[model]\ndimensions = 3\nlikelihood = 'slate'\n[training]\n{quick}"
-    (tmp_path / "run.toml").write_text(settings)
-    options = ["--config", tmp_path / "run.toml", "--ray", "local", "--workers", 2, "--seed", 4]
-    options += ["--terms", "none"]
-    command("train", dataset.path, tmp_path / "run", *options)
-    model, training = ModelConfig(dimensions=3), TrainingConfig(max_epochs=1, batch_users=75)
-
-    def worker(peers: Peers) -> dict[str, torch.Tensor]:
-        return fit(dataset, model, training, seed=4, peers=peers).posterior.tensors()
-
-    expected, _ = together(2, worker)
-    for name, tensor in runs.load(tmp_path / "run").posterior.tensors().items():
-        assert torch.equal(tensor, expected[name]), name
 
 
 def test_a_search_runs_on_the_cluster(dataset: SlateDataset, tmp_path: Path) -> None:

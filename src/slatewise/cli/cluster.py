@@ -30,8 +30,6 @@ def joined_peers(ray: str | None, workers: int, device: str, *, auto: bool) -> "
         raise SlatewiseError(
             f"--workers {workers} asks for a cluster.", "Name it with --ray, or --ray local."
         )
-    if ray is not None and device != "cpu":
-        raise SlatewiseError("a cluster trains on CPUs.", "Leave out --device.")
     peers = Peers.of_environment(device)
     if auto and peers.size > 1:
         raise SlatewiseError(

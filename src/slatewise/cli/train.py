@@ -101,7 +101,8 @@ def train(
     from slatewise.training.config import TrainingConfig  # noqa: PLC0415
 
     if not auto and peers.rank == 0:  # before what takes minutes; --auto has checks of its own
-        require_device(device)
+        if ray is None:  # else the machines of the cluster have it
+            require_device(device)
         runs.require_room(run, resume=resume)
     document = _read_settings(config)
     asked = {
@@ -145,12 +146,13 @@ def train(
             board.show(at)
 
     with _Bar(plan.model.name, plan.training.patience) as bar, _stopping_cleanly(StoppedError, run):
-        here = partial(fit, device=device, peers=peers, doing=bar.tell)
+        here = partial(fit, peers=peers, doing=bar.tell)
         fitted = (here if ray is None else on_ray(ray, workers))(
             opened,
             plan.model,
             plan.training,
             seed=seed,
+            device=device,
             item_features=described,
             run=run,
             resume=resume,

@@ -1,5 +1,9 @@
 """Independent tasks, side by side on a cluster.
 
+The parts of a preparation are such tasks too, and not Ray Data: each gives tables with an account
+of what was wrong in them, which Ray Data pickles into a column of its own tables. The dataset is
+the same and takes longer, and errors of ours come wrapped.
+
 After an error, tasks that were begun end by themselves, or with the program: Ray 2.60 ends the
 whole program if a task is cancelled while its result is on the way.
 """

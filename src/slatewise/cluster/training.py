@@ -1,4 +1,9 @@
-"""One model trained by several workers of a Ray cluster."""
+"""One model trained by several workers of a Ray cluster.
+
+They are plain actors. Ray Train 2.60 does not end at Ctrl-C while it waits for processors, and if
+the driver is killed, an actor stays for good on a cluster without Ray's dashboard. It also starts
+six more processes, and its reports make all workers wait for each other.
+"""
 
 import os
 import socket
@@ -12,6 +17,7 @@ from slatewise.data.dataset import SlateDataset
 from slatewise.errors import SlatewiseError
 from slatewise.model.config import ModelConfig
 from slatewise.model.item_features import ItemFeatures
+from slatewise.model.parts import require_device
 from slatewise.training import fit, runs
 from slatewise.training.config import TrainingConfig
 from slatewise.training.loop import Progress
@@ -47,13 +53,15 @@ class TrainingWorker:
 
     def train(self, rank: int, size: int, address: str, job: "TrainingJob") -> None:
         """Train together with the other workers."""
-        peers = Peers.join(rank, size, address)
+        require_device(job.device)
+        peers = Peers.join(rank, size, address, job.device)
         try:
             fit(
                 SlateDataset.open(job.dataset),
                 job.model,
                 job.training,
                 seed=job.seed,
+                device=job.device,
                 item_features=job.item_features,
                 run=job.run,
                 resume=job.resume,
@@ -77,6 +85,7 @@ class TrainingJob:
     model: ModelConfig
     training: TrainingConfig
     seed: int = 0
+    device: str = "cpu"
     item_features: ItemFeatures | None = None
     resume: bool = False
     checkpoint_seconds: float | None = None
@@ -91,9 +100,14 @@ class TrainingJob:
     ) -> None:
         """Train with several workers; if some die, resume from the checkpoint with new ones.
 
-        Dataset and run must be on storage that all machines share.
+        Dataset and run must be on storage that all machines share. Each worker has a core, and a
+        GPU if it trains there.
         """
         ray = ray_module()
+        kind = "GPU" if self.device.startswith("cuda") else "CPU"
+        there = int(ray.cluster_resources().get(kind, 0))
+        if there < size:
+            notice(f"The cluster has {there} {kind}s for {size} workers: training waits for more.")
         for restart in range(RESTARTS + 1):
             try:
                 self._attempt(ray, size, observer)
@@ -113,10 +127,12 @@ class TrainingJob:
 
     def _attempt(self, ray: Any, size: int, observer: Observer) -> None:
         # Two threads: one trains, the other tells how far it is.
-        remote = ray.remote(TrainingWorker).options(num_cpus=1, max_concurrency=2)
+        gpus = int(self.device.startswith("cuda"))
+        remote = ray.remote(TrainingWorker).options(num_cpus=1, num_gpus=gpus, max_concurrency=2)
         self.workers = [remote.remote() for _ in range(size)]
         try:
-            address = ray.get(self.workers[0].address.remote())
+            # All have started, before the first waits for the others to join.
+            address, *_ = ray.get([worker.address.remote() for worker in self.workers])
             handed = replace(self, workers=[])
             running = [
                 worker.train.remote(rank, size, address, handed)
