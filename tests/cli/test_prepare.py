@@ -84,6 +84,17 @@ def test_prepare_says_what_integer_times_are_taken_for(
     assert "column 'time'" not in text
 
 
+def test_prepare_says_how_dates_are_read(
+    run: Run, files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    frame = pl.read_parquet(files[0])
+    day = (pl.col("time") + 10).cast(pl.String)
+    frame.with_columns(time=day + ".05.2024").write_parquet(files[0])
+    code, text, _ = run(*options(files, tmp_path / "out"))
+    assert (code, "dates of column 'time' are read as %d.%m.%Y" in text) == (0, True)
+    assert "2024-05-10" in run("describe", tmp_path / "out")[1]
+
+
 def test_prepare_notes_times_that_are_too_coarse(
     run: Run, files: tuple[Path, Path], tmp_path: Path
 ) -> None:

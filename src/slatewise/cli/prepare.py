@@ -49,6 +49,10 @@ _ORDER = (
     "The integers of column '{column}' are taken as an order: nothing is counted in hours, and "
     "there is no popularity. Of numbers since 1970, give the unit: --time-unit s, ms, us or ns."
 )
+_WRITTEN = (
+    "The dates of column '{column}' are read as {format}. If they are not written so, give "
+    "--map 'time_format=...'."
+)
 _UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 _COARSE = (
     "Most interactions have the time of their user's one before. Among them the order of rows in "
@@ -303,8 +307,11 @@ def _show_notes(dataset: SlateDataset) -> None:
     """Print what a person should know beside the numbers."""
     report, counts = dataset.meta["report"], dataset.meta["counts"]
     parts = split_counts(dataset)
+    column = dataset.meta["input"]["log"]["format"]["time"]
+    if guessed := dataset.meta["guessed_time_format"]:
+        said = _WRITTEN.format(column=column, format=guessed)
+        console.print(said, style="bold yellow", soft_wrap=True, markup=False)
     if guessed := dataset.meta["guessed_time_unit"]:
-        column = dataset.meta["input"]["log"]["format"]["time"]
         note = _ORDER if guessed == ORDER else _GUESSED
         said = note.format(column=column, unit=_UNITS.get(guessed))
         console.print(said, style="bold yellow", soft_wrap=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from slatewise.data import parsing
+from slatewise.data import parsing, time_text
 from slatewise.data.formats import LogFormat
 from slatewise.data.own_split import parse_parts
 from slatewise.data.tables import ROW, Table, open_tables
@@ -32,8 +32,13 @@ class Log:
         self._columns = self._choose_columns(head)
         self.guessed_unit = self._guess_unit()
         """what integer times are taken for, where the format does not say: a unit, or an order"""
-        if self.guessed_unit is not None:
-            self.layout = layout = layout.model_copy(update={"time_unit": self.guessed_unit})
+        self.guessed_format = self._guess_format()
+        """how dates such as 17.05.2024 or 20240517 are read, where the format does not say"""
+        if self.guessed_format is not None:
+            self.guessed_unit = None
+        guessed = {"time_unit": self.guessed_unit, "time_format": self.guessed_format}
+        known = {name: value for name, value in guessed.items() if value is not None}
+        self.layout = layout = layout.model_copy(update=known)
         self.user_type = parsing.id_type(head.schema[layout.user_id])
         item_column = layout.item_id if self.has_impressions else layout.slate
         self.item_type = parsing.id_type(head.schema[item_column])
@@ -98,6 +103,26 @@ class Log:
         spans = [table.span(self.layout.time) for table in self.tables]
         ends = [end for span in spans if span is not None for end in span]
         return (parsing.plausible_unit(min(ends), max(ends)) if ends else None) or parsing.ORDER
+
+    def _guess_format(self) -> str | None:
+        """Return the format of dates that only the whole column explains, which is read for it."""
+        given = self.layout.time_unit or self.layout.time_format
+        times = self._first(self.layout.time) if given is None else None
+        if times is None:
+            return None
+        if parsing.are_integers(times):
+            return time_text.DAYS if self._are_days(times) else None
+        if not time_text.formats_of(times):
+            return None
+        found = [table.greatest(self.layout.time, time_text.YEAR_LAST) for table in self.tables]
+        return time_text.format_of(times, (max(f for f, _ in found), max(s for _, s in found)))
+
+    def _are_days(self, times: pl.Series) -> bool:
+        """Return whether integers are dates, by the first of them and the ends of all."""
+        if self.guessed_unit != parsing.ORDER or not time_text.are_days(times):
+            return False
+        spans = [table.span(self.layout.time) for table in self.tables]
+        return time_text.are_days(pl.Series([end for span in spans for end in span or ()]))
 
     def batches(self, item_type: parsing.IdType) -> Iterator[pl.DataFrame]:
         """Stream the rows in file order, with item ids of the given type.
@@ -324,14 +349,15 @@ def _time_remedy(layout: LogFormat, times: pl.Series) -> str:
     """Return what to do about a column in which some time cannot be read."""
     if layout.time_format is not None:
         return f"time_format is '{layout.time_format}': correct it, or the time."
-    formats = parsing.suggested_formats(times)
+    formats = time_text.formats_of(times)
     if formats:
         options = " or ".join(f"--map 'time_format={one}'" for one in formats)
         which = ", as the day or the month comes first" if len(formats) > 1 else ""
         return f"Give the format of the times: {options}{which}."
     return (
-        "Write timestamps as 2024-05-17 12:30:00, or integers that grow with time; "
-        "of a number since 1970, give the unit with --time-unit."
+        "Write timestamps as 2024-05-17 12:30:00, or integers that grow with time; of other text, "
+        "give the format, such as --map 'time_format=%d.%m.%y %H:%M', and of numbers since 1970 "
+        "the unit with --time-unit."
     )
 
 
