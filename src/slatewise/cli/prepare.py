@@ -54,6 +54,10 @@ _WRITTEN = (
     "--map 'time_format=...'."
 )
 _UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+_NO_CLICK = (
+    "No slate has a click: a model has nothing to learn from. If column '{column}' does not hold "
+    "the clicks, name theirs with --map click=COLUMN."
+)
 _COARSE = (
     "Most interactions have the time of their user's one before. Among them the order of rows in "
     "the log counts as the order of events: if it is not, log finer times."
@@ -315,6 +319,10 @@ def _show_notes(dataset: SlateDataset) -> None:
         note = _ORDER if guessed == ORDER else _GUESSED
         said = note.format(column=column, unit=_UNITS.get(guessed))
         console.print(said, style="bold yellow", soft_wrap=True)
+    if not counts["clicks"]:
+        click = dataset.meta["input"]["log"]["format"]["click"]
+        said = _NO_CLICK.format(column=click)
+        console.print(said, style="bold yellow", soft_wrap=True, markup=False)
     if not dataset.meta["grouped"]:
         bare = dataset.meta["input"]["items"] is None
         why = "There is no items table" if bare else "The items table has no column 'group'"

@@ -348,3 +348,41 @@ def test_signing_in_says_which_part_is_the_token(visit: Visit) -> None:
     form.wait_for()
     assert "it is what follows the colon" in form.inner_text()
     require_accessible(visitor)
+
+
+def test_a_reliability_curve_leaves_out_points_of_few_slates(visit: Visit) -> None:
+    visitor = visit(None)
+    bins = [
+        {"predicted": 0.2, "observed": 1.0, "count": 1},
+        {"predicted": 0.3, "observed": 0.29, "count": 20},
+        {"predicted": 0.4, "observed": 0.42, "count": 300},
+        {"predicted": 0.7, "observed": 0.0, "count": 3},
+    ]
+
+    def with_bins(route: "Route") -> None:
+        answer = route.fetch()
+        found = answer.json()
+        for night in found["nights"]["main"]:
+            night["scores"]["new"]["reliability"] = bins
+        route.fulfill(response=answer, json=found)
+
+    visitor.page.route("**/v1/nights", with_bins)
+    visitor.enter(TOKENS["read"])
+    visitor.show("Learn")
+    card = visitor.page.locator("#panel-learn .card").filter(has_text="Reliability")
+    card.locator(".point").first.wait_for()
+    plot = card.locator(".js-plotly-plot")
+    assert plot.evaluate("(plot) => plot.data[1].x") == [0.3, 0.4]
+    card.locator("summary").click()
+    expect(card.locator("tbody tr")).to_have_count(len(bins))
+
+
+def test_slates_beside_each_other_leave_room_for_groups(visit: Visit) -> None:
+    visitor = visit(width=1024)
+    visitor.show("Try")
+    names = visitor.page.locator("#panel-try .what")
+    names.first.wait_for()
+    assert min(names.evaluate_all("(all) => all.map((one) => one.clientWidth)")) >= 100
+    # Bars are averages over the posterior, which is not what greedy ranks by.
+    greedy = visitor.page.locator(".slate").filter(has_text="Greedy")
+    expect(greedy).to_contain_text("at the means of the posterior")
