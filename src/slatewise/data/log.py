@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from slatewise.data import parsing, time_text
+from slatewise.data import parsing, time_columns, time_text
 from slatewise.data.formats import LogFormat
 from slatewise.data.own_split import parse_parts
 from slatewise.data.tables import ROW, Table, open_tables
@@ -27,18 +27,15 @@ class Log:
         self.tables = open_tables(path, "log")
         self._split = split
         head = self.tables[0]
-        self.layout = layout = _with_short_names(layout, head)
+        self.layout = layout = with_short_names(layout, head)
         self.has_impressions = _has_impressions(head, layout)
         self._columns = self._choose_columns(head)
-        self.guessed_unit = self._guess_unit()
+        guessed = time_columns.guessed(self.tables, layout)
+        self.guessed_unit = guessed.get("time_unit")
         """what integer times are taken for, where the format does not say: a unit, or an order"""
-        self.guessed_format = self._guess_format()
+        self.guessed_format = guessed.get("time_format")
         """how dates such as 17.05.2024 or 20240517 are read, where the format does not say"""
-        if self.guessed_format is not None:
-            self.guessed_unit = None
-        guessed = {"time_unit": self.guessed_unit, "time_format": self.guessed_format}
-        known = {name: value for name, value in guessed.items() if value is not None}
-        self.layout = layout = layout.model_copy(update=known)
+        self.layout = layout = layout.model_copy(update=guessed)
         self.user_type = parsing.id_type(head.schema[layout.user_id])
         item_column = layout.item_id if self.has_impressions else layout.slate
         self.item_type = parsing.id_type(head.schema[item_column])
@@ -79,50 +76,11 @@ class Log:
 
     def clock_times(self) -> bool:
         """Return whether times are clock times and not only an order, judging by the first rows."""
-        times = self._first(self.layout.time)
+        times = time_columns.first_of(self.tables, self.layout.time)
         if times is None:
             return False
         is_text = self.layout.time_format is not None
         return is_text or parsing.are_clock_times(times, self.layout.time_unit)
-
-    def _first(self, column: str) -> pl.Series | None:
-        """Return the first values of a column; None if there are no rows."""
-        for batch in self.tables[0].batches([column], 100):
-            return batch[column]
-        return None
-
-    def _guess_unit(self) -> str | None:
-        """Return the unit of integer times by their range in all files, which is read for it."""
-        given = self.layout.time_unit or self.layout.time_format
-        times = self._first(self.layout.time) if given is None else None
-        if times is None or not parsing.are_integers(times):
-            return None
-        known = parsing.whole_numbers(times).drop_nulls().to_list()
-        if known and parsing.plausible_unit(min(known), max(known)) is None:
-            return parsing.ORDER  # one that does not fit is enough
-        spans = [table.span(self.layout.time) for table in self.tables]
-        ends = [end for span in spans if span is not None for end in span]
-        return (parsing.plausible_unit(min(ends), max(ends)) if ends else None) or parsing.ORDER
-
-    def _guess_format(self) -> str | None:
-        """Return the format of dates that only the whole column explains, which is read for it."""
-        given = self.layout.time_unit or self.layout.time_format
-        times = self._first(self.layout.time) if given is None else None
-        if times is None:
-            return None
-        if parsing.are_integers(times):
-            return time_text.DAYS if self._are_days(times) else None
-        if not time_text.formats_of(times):
-            return None
-        found = [table.greatest(self.layout.time, time_text.YEAR_LAST) for table in self.tables]
-        return time_text.format_of(times, (max(f for f, _ in found), max(s for _, s in found)))
-
-    def _are_days(self, times: pl.Series) -> bool:
-        """Return whether integers are dates, by the first of them and the ends of all."""
-        if self.guessed_unit != parsing.ORDER or not time_text.are_days(times):
-            return False
-        spans = [table.span(self.layout.time) for table in self.tables]
-        return time_text.are_days(pl.Series([end for span in spans for end in span or ()]))
 
     def batches(self, item_type: parsing.IdType) -> Iterator[pl.DataFrame]:
         """Stream the rows in file order, with item ids of the given type.
@@ -214,7 +172,9 @@ class Log:
         clicks = self.tables[0].schema.get(self.layout.click)
         if self.has_impressions or isinstance(clicks, pl.List | pl.Array):
             return True
-        first = self._first(self.layout.click) if clicks == pl.String else None
+        first = (
+            time_columns.first_of(self.tables, self.layout.click) if clicks == pl.String else None
+        )
         return first is not None and bool(first.str.contains(r"^\s*\[").any())
 
     @property
@@ -229,7 +189,7 @@ class Log:
         columns = {
             "row": batch[ROW].cast(pl.Int64),
             "user": parsing.parse_ids(batch, layout.user_id, self.user_type, table.path),
-            "time": _parse_times(table, batch, layout),
+            "time": parse_times(table, batch, layout),
         }
         if self.has_impressions:
             columns["item"] = parsing.parse_ids(batch, layout.item_id, item_type, table.path)
@@ -331,7 +291,8 @@ class Log:
         )
 
 
-def _parse_times(table: Table, batch: pl.DataFrame, layout: LogFormat) -> pl.Series:
+def parse_times(table: Table, batch: pl.DataFrame, layout: LogFormat) -> pl.Series:
+    """Convert the column of times of a batch."""
     convert: Callable[[pl.Series], pl.Series] = partial(
         parsing.times, unit=layout.time_unit, text_format=layout.time_format
     )
@@ -361,7 +322,7 @@ def _time_remedy(layout: LogFormat, times: pl.Series) -> str:
     )
 
 
-def _with_short_names(layout: LogFormat, table: Table) -> LogFormat:
+def with_short_names(layout: LogFormat, table: Table) -> LogFormat:
     """Take `user` for `user_id` and `item` for `item_id` where only the short name is there."""
     short = {
         field: name
