@@ -36,7 +36,7 @@ function model(name, nights, learned, several) {
   const judged = nights.find((night) => night.scores?.new?.reliability);
   const trainedHere = learned.versions.find((version) => version.reliability.length);
   const bins = judged?.scores.new.reliability ?? trainedHere?.reliability ?? [];
-  const shown = bins.some((bin) => bin.count >= LEAST) ? bins.filter((bin) => bin.count >= LEAST) : bins;
+  const shown = bins.filter((bin) => bin.count >= LEAST);
   reliability.draw(() => ({
     traces: [
       { x: [0, 1], y: [0, 1], mode: "lines", type: "scatter", line: { dash: "dot", width: 1, color: armColour(5) }, hoverinfo: "skip", name: "as predicted" },
@@ -44,7 +44,7 @@ function model(name, nights, learned, several) {
         marker: { color: armColour(0), size: shown.map((bin) => 5 + 9 * Math.sqrt(bin.count / Math.max(...shown.map((one) => one.count)))) }, customdata: shown.map((bin) => bin.count), cliponaxis: false, hovertemplate: "predicted %{x:.1%}, observed %{y:.1%}, %{customdata:,} slates<extra></extra>" },
     ],
     layout: { xaxis: { tickformat: ".0%", range: [0, 1.05 * top(shown)], title: { text: "predicted" } }, yaxis: { tickformat: ".0%", range: [0, 1.05 * top(shown)], title: { text: "observed" } } },
-  }), [{ name: "predicted", number: true, of: (bin) => percent(bin.predicted) }, { name: "observed", number: true, of: (bin) => percent(bin.observed) }, { name: "slates", number: true, of: (bin) => count(bin.count) }], bins);
+  }), [{ name: "predicted", number: true, of: (bin) => percent(bin.predicted) }, { name: "observed", number: true, of: (bin) => percent(bin.observed) }, { name: "slates", number: true, of: (bin) => count(bin.count) }], bins, shown);
 
   const span = (bin) => (bin.least === bin.most ? count(bin.least) : `${count(bin.least)}–${count(bin.most)}`);
   const x = learned.scales.map((bin) => count(bin.least));

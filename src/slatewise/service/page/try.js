@@ -87,7 +87,7 @@ export function tryOut(panel, shared) {
       seen.set(slate.strategy, new Set(slate.items.map((item) => item.id)));
       return h("section", { class: "card slate" }, h("h2", { text: title }), h("p", { class: "muted", text: words }),
         slate.items.length ? h("ol", { class: "items", "data-strategy": slate.strategy }, slate.items.map((item) => row(item, most, old && !old.has(item.id))))
-          : h("p", { class: "empty", text: "Nothing is on offer. Add items with PUT /v1/items." }));
+          : h("p", { class: "empty", text: "Nothing is on offer. Add items under Operate, or with PUT /v1/items." }));
     }));
     before = seen;
     canvas.setUser(trial.path, trial.spread, trial.slates.flatMap((slate) => slate.items.map((item) => [item.x, item.y])));
