@@ -390,4 +390,4 @@ def test_slates_beside_each_other_leave_room_for_groups(visit: Visit) -> None:
     assert min(names.evaluate_all("(all) => all.map((one) => one.clientWidth)")) >= 100
     # Bars are averages over the posterior, which is not what greedy ranks by.
     greedy = visitor.page.locator(".slate").filter(has_text="Greedy")
-    expect(greedy).to_contain_text("at the means of the posterior")
+    expect(greedy).to_contain_text("highest utility")

@@ -65,7 +65,7 @@ def _example(result: StudyResult) -> Iterator[Table]:
         shown,
         "What she would be shown next",
         caption="Item (group), expected relevance exp(utility) ± its posterior standard "
-        "deviation. Greedy takes the best at the posterior's means; Thompson sampling draws one "
+        "deviation. Greedy takes the highest utility, without a draw; Thompson sampling draws one "
         "posterior sample for the slate; in-slate Thompson sampling draws one for every position, "
         "so that items of which little is known get a place.",
         file="example_slates",

@@ -8,7 +8,7 @@ import { tip, untip } from "./tip.js";
 
 const K = 8;
 const NAMES = {
-  greedy: ["Greedy", "highest relevance at the means of the posterior"],
+  greedy: ["Greedy", "highest utility, without a draw"],
   thompson: ["Thompson", "highest relevance in one draw of the posterior"],
   "in-slate-thompson": ["In-slate Thompson", "a new draw for each position"],
 };
