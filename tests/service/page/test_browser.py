@@ -197,6 +197,19 @@ def test_an_operator_hides_items_weighs_arms_erases_and_rolls_back(visit: Visit)
     assert not unquiet(visitor)
 
 
+@pytest.mark.parametrize("weight", ["-1", ""])
+def test_a_weight_that_is_none_is_not_sent(weight: str, visit: Visit) -> None:
+    visitor = visit()
+    visitor.show("Operate")
+    page = visitor.page
+    page.get_by_label("Weight of explore").fill(weight)
+    page.get_by_role("button", name="Set weights").click()
+    field = page.get_by_label("Weight of explore")
+    assert field.evaluate("(field) => document.activeElement === field")
+    assert not any(url.endswith("/v1/arms") for url in visitor.asked)
+    expect(page.get_by_text("The arms are those of the settings")).to_be_visible()
+
+
 def test_an_operator_adds_and_removes_an_item(visit: Visit, shop: str) -> None:
     visitor = visit("write")
     visitor.show("Operate")
