@@ -38,10 +38,11 @@ endif
 	$(BIN)/slatewise report demo/studies
 
 # The live service, driven by simulated users: two arms, six days, a retraining every night. With
-# STAY=1 the shop stays open at the end, and its page shows it.
+# STAY=1 the shop stays open at the end, and its page shows it, at PORT.
 STAY ?=
+PORT ?= 8000
 serve-demo: $(READY)
-	$(BIN)/python examples/live_marketplace.py $(if $(STAY),--stay --port 8000)
+	$(BIN)/python examples/live_marketplace.py $(if $(STAY),--stay --port $(PORT))
 
 # Three workers keep two cores busy while a server starts. With one thread each, none waits for another's.
 # Pictures of the page stay in build/screenshots.

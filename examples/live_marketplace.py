@@ -109,7 +109,10 @@ def _wait_until_ready(client: httpx.Client, process: subprocess.Popen[bytes], lo
         except httpx.TransportError:
             pass
         time.sleep(0.1)
-    sys.exit(f"The server did not start:\n{log.read_text(errors='replace')}")
+    sys.exit(
+        f"The server did not start:\n{log.read_text(errors='replace')}\n"
+        "With make, choose the port so: make serve-demo STAY=1 PORT=8001"
+    )
 
 
 class Decided:

@@ -84,6 +84,17 @@ def test_prepare_says_what_integer_times_are_taken_for(
     assert "column 'time'" not in text
 
 
+def test_prepare_says_how_dates_are_read(
+    run: Run, files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    frame = pl.read_parquet(files[0])
+    day = (pl.col("time") + 10).cast(pl.String)
+    frame.with_columns(time=day + ".05.2024").write_parquet(files[0])
+    code, text, _ = run(*options(files, tmp_path / "out"))
+    assert (code, "dates of column 'time' are read as %d.%m.%Y" in text) == (0, True)
+    assert "2024-05-10" in run("describe", tmp_path / "out")[1]
+
+
 def test_prepare_notes_times_that_are_too_coarse(
     run: Run, files: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -327,7 +338,7 @@ def test_only_listed_items_are_kept_where_asked(run: Run, tmp_path: Path) -> Non
     assert any(
         line.startswith("slate has items that are not in the items table 4") for line in lines
     )
-    assert "clicked, or saw nothing but, items outside the items table −2 as asked" in lines
+    assert "saw only, or clicked, items outside the items table −2 as asked" in lines
     dataset = SlateDataset.open(out)
     assert dataset.num_items == 2
     kept = {"ann": [(1, ("a", "b"), "b", "web"), (4, ("b",), None, "web")]}
@@ -358,6 +369,19 @@ def test_describe_counts_slates_with_several_clicks_once(run: Run, tmp_path: Pat
     assert re.search(r"items seen per slate +3\.0", text)
     assert "3, some with several clicks" in text
     assert "Sources 'Web' and 'web' differ only in case" in text
+    assert "Every slate has a click" not in text
+
+
+def test_a_log_without_any_click_is_pointed_out(
+    run: Run, files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    frame = pl.read_parquet(files[0])
+    nothing = pl.lit(None, dtype=frame.schema["click"])
+    frame.with_columns(click=nothing).write_parquet(files[0])
+    code, text, _ = run(*options(files, tmp_path / "out"))
+    assert (code, "No slate has a click" in text, "--map click=COLUMN" in text) == (0, True, True)
+    text = run("describe", tmp_path / "out")[1]
+    assert "No slate has a click" in text
     assert "Every slate has a click" not in text
 
 

@@ -5,6 +5,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from slatewise.data.formats import LogFormat
+from slatewise.errors import InputError
 from slatewise.slates import Recommender, bulk
 from slatewise.training import save
 from tests.cli.conftest import Run
@@ -125,6 +127,21 @@ def test_a_mapping_names_the_columns_of_a_log_of_users(
     code, _, errors = run("recommend", made, "--clicks", "a03", "--mapping", mapping)
     assert code == 2
     assert "Give --users or --log too" in errors
+
+
+@pytest.mark.parametrize(
+    ("item", "field"), [("sku", "item_id"), ("chosen", "click")], ids=["item", "click"]
+)
+def test_a_mapping_names_the_columns_of_a_table_of_clicks(
+    item: str, field: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "clicks.csv"
+    file.write_text(f"visitor,{item},when\nbo,a03,17.05.2024\nbo,a04,02.03.2024\nann,,\n")
+    names = LogFormat(user_id="visitor", time="when").mapped([f"{field}={item}"])
+    read = bulk.read_histories(file, str, names)
+    assert dict(read.iter_rows()) == {"bo": ["a04", "a03"], "ann": []}
+    with pytest.raises(InputError, match="no column 'user_id'"):
+        bulk.read_histories(file, str)
 
 
 def test_clicks_are_taken_in_the_order_of_their_times(tmp_path: Path) -> None:

@@ -172,7 +172,7 @@ def test_a_recommender_is_judged_on_what_it_does(dataset: SlateDataset, co_click
         evaluate(OnlyPredicts(co_click, drop=1), dataset)
     with pytest.raises(SlatewiseError, match="not those of the scored clicks"):
         evaluate(OnlyRanks(co_click, drop=1), dataset)
-    with pytest.raises(SlatewiseError, match="judged on nothing"):
+    with pytest.raises(SlatewiseError, match="neither predicts nor ranks"):
         evaluate(object(), dataset)  # type: ignore[arg-type]
     assert table({"a": predicted, "b": ranked})[0]["hitrate@20"] == ""
 

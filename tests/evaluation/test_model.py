@@ -170,3 +170,9 @@ def test_more_relevant_items_rank_first(world: tuple[SlateDataset, SlateModel]) 
     exclude[ranked[:, 0]] = True
     again = ModelRecommender(model).rank(batch, 10, exclude=exclude)
     assert not torch.isin(again, ranked[:, 0]).any()
+
+
+def test_a_model_is_judged_as_its_recommender(world: tuple[SlateDataset, SlateModel]) -> None:
+    dataset, model = world
+    wrapped = evaluate(ModelRecommender(model, log=dataset), dataset)
+    assert evaluate(model, dataset).to_json() == wrapped.to_json()

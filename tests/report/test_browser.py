@@ -151,14 +151,24 @@ def test_the_page_and_its_figures_are_dark_where_that_is_wanted(
     context.close()
 
 
-def test_wide_tables_say_that_they_go_on(browser: "Browser", report: Path) -> None:
-    page, _, _ = opened(browser, report, 1400)
-    wide = page.evaluate(
+def test_wide_tables_say_that_they_go_on(phone: Opened) -> None:
+    wide = phone.page.evaluate(
         "[...document.querySelectorAll('section > .scroll')].map("
         "(e) => [e.scrollWidth > e.clientWidth + 1, e.classList.contains('wide')])"
     )
     assert any(overflows for overflows, _ in wide)
     assert all(overflows == said for overflows, said in wide)
+
+
+@pytest.mark.parametrize("width", [1024, 1400])
+def test_tables_fit_a_screen(browser: "Browser", report: Path, width: int) -> None:
+    page, _, _ = opened(browser, report, width)
+    beyond = page.evaluate(
+        "[...document.querySelectorAll('section > .scroll')]"
+        ".filter((e) => e.scrollWidth > e.clientWidth + 1)"
+        ".map((e) => e.querySelector('th:nth-child(2)').textContent)"
+    )
+    assert beyond == []
     page.close()
 
 

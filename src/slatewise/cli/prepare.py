@@ -49,7 +49,15 @@ _ORDER = (
     "The integers of column '{column}' are taken as an order: nothing is counted in hours, and "
     "there is no popularity. Of numbers since 1970, give the unit: --time-unit s, ms, us or ns."
 )
+_WRITTEN = (
+    "The dates of column '{column}' are read as {format}. If they are not written so, give "
+    "--map 'time_format=...'."
+)
 _UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+_NO_CLICK = (
+    "No slate has a click: a model has nothing to learn from. If column '{column}' does not hold "
+    "the clicks, name theirs with --map click=COLUMN."
+)
 _COARSE = (
     "Most interactions have the time of their user's one before. Among them the order of rows in "
     "the log counts as the order of events: if it is not, log finer times."
@@ -303,11 +311,18 @@ def _show_notes(dataset: SlateDataset) -> None:
     """Print what a person should know beside the numbers."""
     report, counts = dataset.meta["report"], dataset.meta["counts"]
     parts = split_counts(dataset)
+    column = dataset.meta["input"]["log"]["format"]["time"]
+    if guessed := dataset.meta["guessed_time_format"]:
+        said = _WRITTEN.format(column=column, format=guessed)
+        console.print(said, style="bold yellow", soft_wrap=True, markup=False)
     if guessed := dataset.meta["guessed_time_unit"]:
-        column = dataset.meta["input"]["log"]["format"]["time"]
         note = _ORDER if guessed == ORDER else _GUESSED
         said = note.format(column=column, unit=_UNITS.get(guessed))
         console.print(said, style="bold yellow", soft_wrap=True)
+    if not counts["clicks"]:
+        click = dataset.meta["input"]["log"]["format"]["click"]
+        said = _NO_CLICK.format(column=click)
+        console.print(said, style="bold yellow", soft_wrap=True, markup=False)
     if not dataset.meta["grouped"]:
         bare = dataset.meta["input"]["items"] is None
         why = "There is no items table" if bare else "The items table has no column 'group'"

@@ -45,7 +45,7 @@ def recommend(
     ] = None,
     mapping: Annotated[
         Path | None,
-        typer.Option(help=r"TOML file with \[log]: columns of the log in --users and --log."),
+        typer.Option(help=r"TOML file with \[log]: columns of --users and --log."),
     ] = None,
     at: Annotated[
         datetime | None,
@@ -215,7 +215,7 @@ def _visitors(
         dataset = stack.enter_context(logs.opened_log(users, recommender, names))
         _print_repairs(dataset)
         return True, logs.LoggedUsers(dataset, recommender)
-    clicks = bulk.read_histories(users, type(recommender.items.ids[0]))
+    clicks = bulk.read_histories(users, type(recommender.items.ids[0]), names)
     return False, bulk.ClickingUsers(clicks, recommender)
 
 

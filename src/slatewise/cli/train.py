@@ -59,7 +59,7 @@ def train(
     ] = None,
     auto: Annotated[
         bool,
-        typer.Option("--auto", help="First choose the terms that improve held-out likelihood."),
+        typer.Option("--auto", help="First choose the terms by held-out likelihood."),
     ] = False,
     item_features: Annotated[
         Path | None, typer.Option(help="Table with item_id and a column for each item feature.")

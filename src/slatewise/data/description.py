@@ -77,10 +77,13 @@ def describe(dataset: SlateDataset) -> dict[str, Any]:
 def _hints(sources: list[str], *, clicked: Int64Array, slates: Int64Array) -> list[str]:
     """Return what a person should look at before training."""
     hints = []
-    if int(clicked.sum()) == int(slates.sum()):
+    if not clicked.any():
+        hints.append("No slate has a click: a model has nothing to learn from. Check the column.")
+    elif int(clicked.sum()) == int(slates.sum()):
         hints.append(
-            "Every slate has a click: nothing says how often nothing is clicked, so chances are "
-            "those of a click that is made. If slates without a click were left out, add them."
+            "Every slate has a click: the log does not show how often a slate gets none, so "
+            "predicted chances assume that there is a click. If slates without a click were left "
+            "out, add them."
         )
     spellings: dict[str, list[str]] = {}
     for name in sources:

@@ -66,7 +66,8 @@ class LogFormat(_Format):
     """Unit of a numeric time since 1970, or `order`; without it, integers have the unit in which
     all are times of the years 1990 to 2040, and are only an order if there is none."""
     time_format: str | None = None
-    """How text times are written, such as %d.%m.%Y %H:%M; without it, as in ISO 8601."""
+    """How text times are written, such as %d.%m.%y %H:%M; without it, what is clear by itself or by
+    all dates of the column is read."""
 
     @model_validator(mode="after")
     def _check_time_format(self) -> Self:

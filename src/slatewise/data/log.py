@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from slatewise.data import parsing
+from slatewise.data import parsing, time_columns, time_text
 from slatewise.data.formats import LogFormat
 from slatewise.data.own_split import parse_parts
 from slatewise.data.tables import ROW, Table, open_tables
@@ -27,13 +27,15 @@ class Log:
         self.tables = open_tables(path, "log")
         self._split = split
         head = self.tables[0]
-        self.layout = layout = _with_short_names(layout, head)
+        self.layout = layout = with_short_names(layout, head)
         self.has_impressions = _has_impressions(head, layout)
         self._columns = self._choose_columns(head)
-        self.guessed_unit = self._guess_unit()
+        guessed = time_columns.guessed(self.tables, layout)
+        self.guessed_unit = guessed.get("time_unit")
         """what integer times are taken for, where the format does not say: a unit, or an order"""
-        if self.guessed_unit is not None:
-            self.layout = layout = layout.model_copy(update={"time_unit": self.guessed_unit})
+        self.guessed_format = guessed.get("time_format")
+        """how dates such as 17.05.2024 or 20240517 are read, where the format does not say"""
+        self.layout = layout = layout.model_copy(update=guessed)
         self.user_type = parsing.id_type(head.schema[layout.user_id])
         item_column = layout.item_id if self.has_impressions else layout.slate
         self.item_type = parsing.id_type(head.schema[item_column])
@@ -74,30 +76,11 @@ class Log:
 
     def clock_times(self) -> bool:
         """Return whether times are clock times and not only an order, judging by the first rows."""
-        times = self._first(self.layout.time)
+        times = time_columns.first_of(self.tables, self.layout.time)
         if times is None:
             return False
         is_text = self.layout.time_format is not None
         return is_text or parsing.are_clock_times(times, self.layout.time_unit)
-
-    def _first(self, column: str) -> pl.Series | None:
-        """Return the first values of a column; None if there are no rows."""
-        for batch in self.tables[0].batches([column], 100):
-            return batch[column]
-        return None
-
-    def _guess_unit(self) -> str | None:
-        """Return the unit of integer times by their range in all files, which is read for it."""
-        given = self.layout.time_unit or self.layout.time_format
-        times = self._first(self.layout.time) if given is None else None
-        if times is None or not parsing.are_integers(times):
-            return None
-        known = parsing.whole_numbers(times).drop_nulls().to_list()
-        if known and parsing.plausible_unit(min(known), max(known)) is None:
-            return parsing.ORDER  # one that does not fit is enough
-        spans = [table.span(self.layout.time) for table in self.tables]
-        ends = [end for span in spans if span is not None for end in span]
-        return (parsing.plausible_unit(min(ends), max(ends)) if ends else None) or parsing.ORDER
 
     def batches(self, item_type: parsing.IdType) -> Iterator[pl.DataFrame]:
         """Stream the rows in file order, with item ids of the given type.
@@ -189,7 +172,9 @@ class Log:
         clicks = self.tables[0].schema.get(self.layout.click)
         if self.has_impressions or isinstance(clicks, pl.List | pl.Array):
             return True
-        first = self._first(self.layout.click) if clicks == pl.String else None
+        first = (
+            time_columns.first_of(self.tables, self.layout.click) if clicks == pl.String else None
+        )
         return first is not None and bool(first.str.contains(r"^\s*\[").any())
 
     @property
@@ -204,7 +189,7 @@ class Log:
         columns = {
             "row": batch[ROW].cast(pl.Int64),
             "user": parsing.parse_ids(batch, layout.user_id, self.user_type, table.path),
-            "time": _parse_times(table, batch, layout),
+            "time": parse_times(table, batch, layout),
         }
         if self.has_impressions:
             columns["item"] = parsing.parse_ids(batch, layout.item_id, item_type, table.path)
@@ -306,7 +291,8 @@ class Log:
         )
 
 
-def _parse_times(table: Table, batch: pl.DataFrame, layout: LogFormat) -> pl.Series:
+def parse_times(table: Table, batch: pl.DataFrame, layout: LogFormat) -> pl.Series:
+    """Convert the column of times of a batch."""
     convert: Callable[[pl.Series], pl.Series] = partial(
         parsing.times, unit=layout.time_unit, text_format=layout.time_format
     )
@@ -324,18 +310,19 @@ def _time_remedy(layout: LogFormat, times: pl.Series) -> str:
     """Return what to do about a column in which some time cannot be read."""
     if layout.time_format is not None:
         return f"time_format is '{layout.time_format}': correct it, or the time."
-    formats = parsing.suggested_formats(times)
+    formats = time_text.formats_of(times)
     if formats:
         options = " or ".join(f"--map 'time_format={one}'" for one in formats)
         which = ", as the day or the month comes first" if len(formats) > 1 else ""
         return f"Give the format of the times: {options}{which}."
     return (
-        "Write timestamps as 2024-05-17 12:30:00, or integers that grow with time; "
-        "of a number since 1970, give the unit with --time-unit."
+        "Write timestamps as 2024-05-17 12:30:00, or integers that grow with time; of other text, "
+        "give the format, such as --map 'time_format=%d.%m.%y %H:%M', and of numbers since 1970 "
+        "the unit with --time-unit."
     )
 
 
-def _with_short_names(layout: LogFormat, table: Table) -> LogFormat:
+def with_short_names(layout: LogFormat, table: Table) -> LogFormat:
     """Take `user` for `user_id` and `item` for `item_id` where only the short name is there."""
     short = {
         field: name

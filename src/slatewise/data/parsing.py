@@ -5,7 +5,6 @@ after, and names the row of the first value that was lost.
 """
 
 import json
-import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
@@ -16,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from slatewise.data import time_text
 from slatewise.data.tables import BYTES_PER_ITEM, ROW
 from slatewise.errors import InputError
 
@@ -31,14 +31,10 @@ the same span in one unit is none in another."""
 _PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _INTEGER = r"^\s*-?\d+\s*$"
 _WHOLE = r"^\s*(-?\d+)\.0\s*$"
-_YEAR_LAST: Final = re.compile(
-    r"\s*(\d{1,2})([./-])(\d{1,2})\2\d{4}( \d{1,2}:\d{2}(:\d{2})?( [APap][Mm])?)?\s*"
-)
 _FIRST, _LAST = (
     (moment - datetime(1970, 1, 1)) // timedelta(microseconds=1)
     for moment in (datetime.min, datetime.max)
 )
-_DATETIME_FORMATS = ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%d")
 
 
 def parse(
@@ -226,7 +222,7 @@ def times(values: pl.Series, unit: str | None, text_format: str | None = None) -
     if values.dtype in (pl.Duration, pl.Time):
         raise pl.exceptions.SchemaError
     if text_format is not None and not values.dtype.is_temporal():
-        moments = _formatted_times(names(values), text_format).to_physical()
+        moments = time_text.in_format(names(values), text_format).to_physical()
     elif are_clock_times(values, unit):
         moments = _clock_times(values, unit)
     else:
@@ -239,7 +235,7 @@ def _clock_times(values: pl.Series, unit: str | None) -> pl.Series:
     if values.dtype == pl.String:
         if unit is not None:
             return _clock_times(values.cast(pl.Float64, strict=False), unit)
-        return _text_times(values).to_physical()
+        return time_text.moments(values).to_physical()
     if values.dtype.is_temporal():
         unit = values.dtype.time_unit if isinstance(values.dtype, pl.Datetime) else "d"
         values = values.to_physical()
@@ -284,38 +280,6 @@ def plausible_unit(first: int, last: int) -> str | None:
         if _EARLIEST * per_second <= first and last < _LATEST * per_second:
             return unit
     return None
-
-
-def _formatted_times(values: pl.Series, text_format: str) -> pl.Series:
-    """Read text in the format given; times with a zone become UTC."""
-    text = pl.lit(values.str.strip_chars())
-    moments = text.str.to_datetime(text_format, strict=False, time_unit="us")
-    return pl.select(moments.dt.replace_time_zone(None)).to_series()
-
-
-def suggested_formats(times: pl.Series) -> list[str]:
-    """Return the formats that dates with the year last may have: day first, month first.
-
-    There is one where a number above 12 leaves no choice, none where other times are written.
-    """
-    texts = times.drop_nulls().to_list() if times.dtype == pl.String else []
-    dates = [found for text in texts if (found := _YEAR_LAST.fullmatch(text))]
-    if not dates:
-        return []
-    _, mark, _, clock, seconds, half = dates[0].groups()
-    hours = f" {'%I' if half else '%H'}:%M{':%S' if seconds else ''}{' %p' if half else ''}"
-    orders = [("%d", "%m")] if all(int(date[3]) <= 12 for date in dates) else []
-    orders += [("%m", "%d")] if all(int(date[1]) <= 12 for date in dates) else []
-    return [f"{one}{mark}{two}{mark}%Y{hours if clock else ''}" for one, two in orders]
-
-
-def _text_times(values: pl.Series) -> pl.Series:
-    text = pl.lit(values.str.strip_chars().str.replace("T", " ", literal=True))
-    zoned = text.str.to_datetime(
-        "%Y-%m-%d %H:%M:%S%.f%#z", strict=False, time_unit="us", time_zone="UTC"
-    ).dt.replace_time_zone(None)
-    local = [text.str.to_datetime(f, strict=False, time_unit="us") for f in _DATETIME_FORMATS]
-    return pl.select(pl.coalesce(*local, zoned)).to_series()
 
 
 def names(values: pl.Series) -> pl.Series:

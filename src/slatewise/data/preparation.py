@@ -140,6 +140,7 @@ def prepare(
                     "grouped": table.has_groups,
                     "clock_times": source.clock_times(),
                     "guessed_time_unit": source.guessed_unit,
+                    "guessed_time_format": source.guessed_format,
                     "report": report.to_json(),
                 },
             )

@@ -115,7 +115,7 @@ class Reduction(Enum):
     NO_CLICK_SAMPLED = "without a click, not in the sample"
     CLICK_BEYOND_CAP = "clicked beyond the longest slate kept"
     LATE = "after the user's first interactions kept"
-    UNLISTED_CLICK = "clicked, or saw nothing but, items outside the items table"
+    UNLISTED_CLICK = "saw only, or clicked, items outside the items table"
     FEW = "of users with too few interactions"
 
 

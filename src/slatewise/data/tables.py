@@ -54,6 +54,15 @@ class Table:
             low, high = ends.collect(engine="streaming").row(0)
         return None if low is None else (low, high)
 
+    def greatest(self, column: str, pattern: str) -> tuple[int, int]:
+        """Return the greatest numbers at the two groups of a pattern in a column; 0 without any."""
+        text = pl.col(column).cast(pl.String)
+        groups = [text.str.extract(pattern, group).cast(pl.Int64) for group in (1, 2)]
+        with _reading(self.path):
+            found = self.frame.select(first=groups[0].max(), second=groups[1].max())
+            first, second = found.collect(engine="streaming").row(0)
+        return first or 0, second or 0
+
     def items(self, column: str) -> int:
         """Estimate how many items the lists of a column hold, without reading them.
 

@@ -33,6 +33,8 @@ from slatewise.words import counted
 if TYPE_CHECKING:
     import polars as pl
 
+    from slatewise.model.fitted import SlateModel
+
 Progress = Callable[[str, int, int], None]
 """Called with a stage, how much of it is done, and how much there is."""
 
@@ -145,8 +147,25 @@ def batches(
         yield here, everything.of_users(numbers, ends[numbers])
 
 
+def _judged(
+    recommender: "Predictor | Ranker | SlateModel", dataset: SlateDataset
+) -> Predictor | Ranker:
+    """Return what predicts or ranks: of a model, its recommender with the past of this log."""
+    if isinstance(recommender, Predictor | Ranker):
+        return recommender
+    from slatewise.evaluation.model import ModelRecommender  # noqa: PLC0415 (slow, rarely needed)
+    from slatewise.model.fitted import SlateModel  # noqa: PLC0415
+
+    if isinstance(recommender, SlateModel):
+        return ModelRecommender(recommender, log=dataset)
+    raise SlatewiseError(
+        f"a {type(recommender).__name__} neither predicts nor ranks.",
+        "Give it a method `predict`, or `rank` and `target_ranks`.",
+    )
+
+
 def evaluate(
-    recommender: Predictor | Ranker,
+    recommender: "Predictor | Ranker | SlateModel",
     dataset: SlateDataset,
     *,
     part: Part = "test",
@@ -160,7 +179,8 @@ def evaluate(
     """Return every metric that the recommender supports, on one part of the dataset.
 
     A `Predictor` gets likelihood, in-slate metrics and calibration, a `Ranker` next-click metrics
-    and the hitrate. Memory holds one batch of users and the resampled sums.
+    and the hitrate. Memory holds one batch of users and the resampled sums. A model is judged as a
+    `ModelRecommender` with the past of this log.
     """
     users = scored_users(dataset, part)
     names = dataset.source_names
@@ -175,12 +195,8 @@ def evaluate(
     predicted, adjusted = panel(metrics), panel(metrics)
     ranked = panel([Recall(k), MRR(k)])
     recommended = panel([HitRate(k)], by_source=False)
+    recommender = _judged(recommender, dataset)
     predicts, ranks = isinstance(recommender, Predictor), isinstance(recommender, Ranker)
-    if not (predicts or ranks):
-        raise SlatewiseError(
-            f"a {type(recommender).__name__} can be judged on nothing.",
-            "Give it `predict`, or `rank` and `target_ranks`.",
-        )
     ranker = recommender if isinstance(recommender, Ranker) else None
     if isinstance(recommender, SlateRanker):
         ranker = recommender.for_slates_of(k)

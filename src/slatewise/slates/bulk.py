@@ -16,7 +16,10 @@ import pyarrow.parquet as pq
 
 from slatewise.data import parsing
 from slatewise.data.columns import Columns
+from slatewise.data.formats import LogFormat
+from slatewise.data.log import parse_times, with_short_names
 from slatewise.data.tables import open_tables
+from slatewise.data.time_columns import guessed
 from slatewise.errors import InputError, SlatewiseError
 from slatewise.features.user_history import NO_HISTORY, UserHistory
 from slatewise.files import atomic_file
@@ -62,22 +65,35 @@ class ClickingUsers:
         return histories, sum(len(lost) for _, lost in known)
 
 
-def read_histories(file: str | Path, item_type: type) -> pl.DataFrame:
+def read_histories(
+    file: str | Path, item_type: type, names: LogFormat | None = None
+) -> pl.DataFrame:
     """Read who clicked what: a row per user with her clicks as a list, in order of appearance.
 
-    The file has a row per click, `user_id` and `item_id`, oldest first or with a `time`. A row
-    without an item is a user without a click.
+    The file has a row per click, `user_id` and `item_id`, oldest first or with a `time`; `names`
+    may name them otherwise, the item also as `click`. A row without an item is a user without a
+    click.
     """
     target: parsing.IdType = pl.Int64 if item_type is int else pl.String
     tables = open_tables(file, "users")
+    layout = with_short_names(names or LogFormat(), tables[0])
+    schema = tables[0].schema
+    clicked = layout.click if layout.item_id not in schema and layout.click in schema else None
+    columns = {"user_id": layout.user_id, "item_id": clicked or layout.item_id}
+    if layout.time in schema:
+        columns["time"] = layout.time
+        layout = layout.model_copy(update=guessed(tables, layout))
     parts = []
     for table in tables:
         hint = "with --mapping, or a column"  # of a log, or of clicks
-        columns = [table.require(name, hint, name) for name in (Columns.USER, Columns.ITEM)]
-        columns += [Columns.TIME] if Columns.TIME in table.schema else []
-        rows = table.read(columns)
-        item = parsing.parse_ids(rows, Columns.ITEM, target, table.path)
-        parts.append(rows.with_columns(item, *_times(rows, table.path)))
+        for field, name in columns.items():
+            table.require(name, hint, field)
+        rows = table.read(list(columns.values()))
+        items = parsing.parse_ids(rows, columns["item_id"], target, table.path)
+        read = [rows[columns["user_id"]].alias(Columns.USER), items.alias(Columns.ITEM)]
+        if "time" in columns:
+            read.append(parse_times(table, rows, layout).alias(Columns.TIME))
+        parts.append(pl.DataFrame(read))
     clicks = pl.concat(parts)
     if not len(clicks):
         raise InputError("the table has no row.", "Give a row for every user.", file=Path(file))
@@ -169,22 +185,6 @@ def rank_to_file(
     rows.insert_column(1, rows.select(position.alias(Columns.POSITION)).to_series())
     _write(out, rows)
     return counts
-
-
-def _times(rows: pl.DataFrame, file: Path) -> list[pl.Series]:
-    """Read the times of clicks, if there are any, as a log's are read."""
-    if Columns.TIME not in rows.columns:
-        return []
-    return [
-        parsing.parse(
-            rows,
-            Columns.TIME,
-            partial(parsing.times, unit=None),
-            file=file,
-            wanted="a time",
-            remedy="Write times as 2024-05-17 12:30:00, or as numbers that grow.",
-        )
-    ]
 
 
 def recommend_to_file(

@@ -197,6 +197,19 @@ def test_an_operator_hides_items_weighs_arms_erases_and_rolls_back(visit: Visit)
     assert not unquiet(visitor)
 
 
+@pytest.mark.parametrize("weight", ["-1", ""])
+def test_a_weight_that_is_none_is_not_sent(weight: str, visit: Visit) -> None:
+    visitor = visit()
+    visitor.show("Operate")
+    page = visitor.page
+    page.get_by_label("Weight of explore").fill(weight)
+    page.get_by_role("button", name="Set weights").click()
+    field = page.get_by_label("Weight of explore")
+    assert field.evaluate("(field) => document.activeElement === field")
+    assert not any(url.endswith("/v1/arms") for url in visitor.asked)
+    expect(page.get_by_text("The arms are those of the settings")).to_be_visible()
+
+
 def test_an_operator_adds_and_removes_an_item(visit: Visit, shop: str) -> None:
     visitor = visit("write")
     visitor.show("Operate")
@@ -348,3 +361,46 @@ def test_signing_in_says_which_part_is_the_token(visit: Visit) -> None:
     form.wait_for()
     assert "it is what follows the colon" in form.inner_text()
     require_accessible(visitor)
+
+
+@pytest.mark.parametrize("counts", [[1, 20, 300, 3], [1, 19, 2, 3]])
+def test_a_reliability_curve_leaves_out_points_of_few_slates(
+    counts: list[int], visit: Visit
+) -> None:
+    visitor = visit(None)
+    bins = [
+        {"predicted": predicted, "observed": 0.3, "count": count}
+        for predicted, count in zip((0.2, 0.3, 0.4, 0.7), counts, strict=True)
+    ]
+
+    def with_bins(route: "Route") -> None:
+        answer = route.fetch()
+        found = answer.json()
+        for night in found["nights"]["main"]:
+            night["scores"]["new"]["reliability"] = bins
+        route.fulfill(response=answer, json=found)
+
+    visitor.page.route("**/v1/nights", with_bins)
+    visitor.enter(TOKENS["read"])
+    visitor.show("Learn")
+    card = visitor.page.locator("#panel-learn .card").filter(has_text="Reliability")
+    if max(counts) >= 20:
+        card.locator(".point").first.wait_for()
+        plot = card.locator(".js-plotly-plot")
+        assert plot.evaluate("(plot) => plot.data[1].x") == [0.3, 0.4]
+    else:
+        expect(card).to_contain_text("Too little for a figure yet")
+        expect(card.locator(".figure")).to_be_hidden()
+    card.locator("summary").click()
+    expect(card.locator("tbody tr")).to_have_count(len(bins))
+
+
+def test_slates_beside_each_other_leave_room_for_groups(visit: Visit) -> None:
+    visitor = visit(width=1024)
+    visitor.show("Try")
+    names = visitor.page.locator("#panel-try .what")
+    names.first.wait_for()
+    assert min(names.evaluate_all("(all) => all.map((one) => one.clientWidth)")) >= 100
+    # Bars are averages over the posterior, which is not what greedy ranks by.
+    greedy = visitor.page.locator(".slate").filter(has_text="Greedy")
+    expect(greedy).to_contain_text("highest utility")

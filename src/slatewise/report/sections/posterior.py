@@ -65,9 +65,9 @@ def _example(result: StudyResult) -> Iterator[Table]:
         shown,
         "What she would be shown next",
         caption="Item (group), expected relevance exp(utility) ± its posterior standard "
-        "deviation. Greedy takes the best by expectation; Thompson sampling draws one posterior "
-        "sample for the slate; in-slate Thompson sampling draws one for every position, so that "
-        "items of which little is known get a place.",
+        "deviation. Greedy takes the highest utility, without a draw; Thompson sampling draws one "
+        "posterior sample for the slate; in-slate Thompson sampling draws one for every position, "
+        "so that items of which little is known get a place.",
         file="example_slates",
     )
 

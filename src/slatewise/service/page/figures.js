@@ -40,19 +40,20 @@ function layoutOf(own) {
 }
 
 // Make a place for a figure; `draw(make, numbers)` fills it. `make()` returns traces and layout, and
-// is asked again when the page turns dark. `numbers` is the same as a table, for those who cannot see.
+// is asked again when the page turns dark. The numbers are the same as a table, for those who cannot
+// see; where none of them can be drawn, words stand in the figure's place.
 export function figure(label, empty) {
   const place = h("div", { class: "figure", role: "img", "aria-label": label });
   const note = h("p", { class: "empty", hidden: true });
   const numbers = h("div");
   const whole = h("div", { class: "figure-whole" }, place, note,
     h("details", { class: "numbers" }, h("summary", { text: "Numbers" }), numbers));
-  whole.draw = async (make, columns, rows) => {
+  whole.draw = async (make, columns, rows, drawable = rows) => {
     fill(numbers, table(label, columns, rows, empty));
-    note.hidden = rows.length > 0;
-    place.hidden = rows.length === 0;
-    note.textContent = empty;
-    if (!rows.length) return;
+    note.hidden = drawable.length > 0;
+    place.hidden = drawable.length === 0;
+    note.textContent = rows.length ? "Too little for a figure yet: the numbers are below." : empty;
+    if (!drawable.length) return;
     try {
       const Plotly = await load();
       const render = () => {

@@ -5,6 +5,8 @@ import { armColour, faded } from "./colours.js";
 import { card, count, fill, fixed, h, percent, pill, problem, table, when } from "./dom.js";
 import { figure } from "./figures.js";
 
+const LEAST = 20; // slates of a point of the reliability curve: with fewer it is noise
+
 const KINDS = { promoted: "good", kept: "", "not enough": "warn", failed: "bad" };
 
 export function learn(panel) {
@@ -34,14 +36,15 @@ function model(name, nights, learned, several) {
   const judged = nights.find((night) => night.scores?.new?.reliability);
   const trainedHere = learned.versions.find((version) => version.reliability.length);
   const bins = judged?.scores.new.reliability ?? trainedHere?.reliability ?? [];
+  const shown = bins.filter((bin) => bin.count >= LEAST);
   reliability.draw(() => ({
     traces: [
       { x: [0, 1], y: [0, 1], mode: "lines", type: "scatter", line: { dash: "dot", width: 1, color: armColour(5) }, hoverinfo: "skip", name: "as predicted" },
-      { x: bins.map((bin) => bin.predicted), y: bins.map((bin) => bin.observed), mode: "lines+markers", type: "scatter", name: "observed", line: { color: armColour(0), width: 2 },
-        marker: { color: armColour(0), size: bins.map((bin) => 5 + 9 * Math.sqrt(bin.count / Math.max(...bins.map((one) => one.count)))) }, customdata: bins.map((bin) => bin.count), cliponaxis: false, hovertemplate: "predicted %{x:.1%}, observed %{y:.1%}, %{customdata:,} slates<extra></extra>" },
+      { x: shown.map((bin) => bin.predicted), y: shown.map((bin) => bin.observed), mode: "lines+markers", type: "scatter", name: "observed", line: { color: armColour(0), width: 2 },
+        marker: { color: armColour(0), size: shown.map((bin) => 5 + 9 * Math.sqrt(bin.count / Math.max(...shown.map((one) => one.count)))) }, customdata: shown.map((bin) => bin.count), cliponaxis: false, hovertemplate: "predicted %{x:.1%}, observed %{y:.1%}, %{customdata:,} slates<extra></extra>" },
     ],
-    layout: { xaxis: { tickformat: ".0%", range: [0, 1.05 * top(bins)], title: { text: "predicted" } }, yaxis: { tickformat: ".0%", range: [0, 1.05 * top(bins)], title: { text: "observed" } } },
-  }), [{ name: "predicted", number: true, of: (bin) => percent(bin.predicted) }, { name: "observed", number: true, of: (bin) => percent(bin.observed) }, { name: "slates", number: true, of: (bin) => count(bin.count) }], bins);
+    layout: { xaxis: { tickformat: ".0%", range: [0, 1.05 * top(shown)], title: { text: "predicted" } }, yaxis: { tickformat: ".0%", range: [0, 1.05 * top(shown)], title: { text: "observed" } } },
+  }), [{ name: "predicted", number: true, of: (bin) => percent(bin.predicted) }, { name: "observed", number: true, of: (bin) => percent(bin.observed) }, { name: "slates", number: true, of: (bin) => count(bin.count) }], bins, shown);
 
   const span = (bin) => (bin.least === bin.most ? count(bin.least) : `${count(bin.least)}–${count(bin.most)}`);
   const x = learned.scales.map((bin) => count(bin.least));
@@ -62,7 +65,7 @@ function model(name, nights, learned, several) {
   const gain = (night) => night.scores?.gain?.log_likelihood;
   return h("div", {}, several ? h("h2", { class: "model", text: `Model ${name}` }) : null,
     h("div", { class: "grid three" },
-      card("Reliability", h("p", { class: "muted", text: `${judged ? `Night of ${when(judged.time)}` : "Validation users of the first training"}, after calibration. On the dotted line, predictions come true.` }), reliability),
+      card("Reliability", h("p", { class: "muted", text: `${judged ? `Night of ${when(judged.time)}` : "Validation users of the first training"}, after calibration. On the dotted line, predictions come true. Points of under ${LEAST} slates are only among the numbers.` }), reliability),
       card("Certainty", h("p", { class: "muted", text: "Posterior standard deviation of items: it falls with views. Items never seen keep the prior." }), scales),
       card("Training", h("p", { class: "muted", text: "Log-likelihood of held-out users after each epoch; higher is better." }), curves)),
     card("Nights", table(`Nights of model ${name}`, [

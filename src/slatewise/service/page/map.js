@@ -85,7 +85,7 @@ export function map(panel, shared) {
         showLegend();
         const sampled = data.ids.length < data.offered ? `${count(data.ids.length)} of ${count(data.offered)} items on offer, a uniform sample made by the service` : `All ${count(data.offered)} items on offer`;
         const flat = data.explained[0] === 0 ? " Nothing is learned yet: all items are in one place." : ` The two axes hold ${percent(data.explained[0] + data.explained[1], 0)} of how items differ.`;
-        words.textContent = data.offered ? `${sampled}, at the posterior means of model ${data.model}, version ${data.version}, along their two principal components.${flat}` : "No item is on offer yet. Add items with PUT /v1/items.";
+        words.textContent = data.offered ? `${sampled}, at the posterior means of model ${data.model}, version ${data.version}, along their two principal components.${flat}` : "No item is on offer yet. Add items under Operate, or with PUT /v1/items.";
         fill(groups, table("Groups of items", [
           { name: "group", of: (group) => h("span", { class: "named" }, h("span", { class: "dot", style: { background: groupColour(group.name) } }), group.name) },
           { name: "items", number: true, of: (group) => count(group.items) },

@@ -143,7 +143,7 @@ function people(session) {
           { name: "source", of: (visit) => visit.source },
           { name: "arm", of: (visit) => visit.arm ?? "–" },
           { name: "items", of: (visit) => h("span", { class: "verdict", title: visit.items.join(", "), text: `${visit.items.slice(0, 8).join(", ")}${visit.items.length > 8 ? ` and ${visit.items.length - 8} more` : ""}` }) },
-          { name: "seen", number: true, of: (visit) => (visit.answered ? count(visit.seen) : "not heard") },
+          { name: "seen", number: true, of: (visit) => (visit.answered ? count(visit.seen) : "no answer") },
           { name: "clicked", of: (visit) => visit.clicked.join(", ") || "–" },
         ], found.visits.slice(-VISITS).reverse()) : null,
         found.visits.length ? h("button", { type: "button", class: "danger", text: `Erase ${id}`, on: { click: () => erase(id) } }) : null);
@@ -181,7 +181,7 @@ function experiment(session) {
 
   function draw(status) {
     const may = session.may("admin");
-    const number = (arm) => h("input", { type: "number", min: "0", step: "any", value: String(arm.weight), "aria-label": `Weight of ${arm.name}`, class: "weight", "data-arm": arm.name });
+    const number = (arm) => h("input", { type: "number", min: "0", step: "any", required: true, value: String(arm.weight), "aria-label": `Weight of ${arm.name}`, class: "weight", "data-arm": arm.name });
     const name = h("input", { id: "new-arm", placeholder: "name", pattern: "[a-z0-9][a-z0-9_\\-]*", autocomplete: "off" });
     const models = status.models.map((one) => one.name);
     const model = h("select", { id: "new-model" }, models.map((one) => h("option", { value: one }, one)));
@@ -191,13 +191,18 @@ function experiment(session) {
       { name: "share of users", number: true, of: (arm) => percent(arm.share, 0) },
       ...(may ? [{ name: "weight", number: true, of: number }, { name: "", of: (arm) => (arm.weight > 0 ? h("button", { type: "button", "aria-label": `Stop ${arm.name}`, text: "Stop", on: { click: () => put({ [arm.name]: 0 }) } }) : h("button", { type: "button", "aria-label": `Start ${arm.name}`, text: "Start", on: { click: () => put({ [arm.name]: 1 }) } })) }] : []),
     ], status.arms),
-    may ? h("div", { class: "line" }, h("button", { type: "button", class: "primary", text: "Set weights", on: { click: () => put(Object.fromEntries([...place.querySelectorAll(".weight")].map((input) => [input.dataset.arm, Number(input.value)]))) } }),
+    may ? h("div", { class: "line" }, h("button", { type: "button", class: "primary", text: "Set weights", on: { click: weigh } }),
       status.changed ? h("button", { type: "button", text: "Return to the settings", on: { click: () => send("DELETE") } }) : null) : needs("admin"),
     may ? h("form", { class: "line", on: { submit: (event) => { event.preventDefault(); if (name.value) put({ [name.value]: 1 }, { [name.value]: { strategy: strategy.value, model: model.value } }); } } },
       h("label", { for: "new-arm", text: "New arm" }), name, h("label", { for: "new-strategy", text: "strategy" }), strategy,
       ...(models.length > 1 ? [h("label", { for: "new-model", text: "model" }), model] : []), h("button", { type: "submit", text: "Start" })) : null,
     h("p", { class: "muted", text: status.changed ? "The arms were changed here; they hold until they are changed again, or those of the settings are." : "The arms are those of the settings." }));
   }
+
+  const weigh = () => {
+    const inputs = [...place.querySelectorAll(".weight")];
+    if (inputs.every((input) => input.reportValidity())) put(Object.fromEntries(inputs.map((input) => [input.dataset.arm, Number(input.value)])));
+  };
 
   const put = (weights, made = {}) => {
     const body = Object.fromEntries(arms.map((arm) => [arm.name, { share: arm.weight }]));

@@ -8,7 +8,7 @@ import { tip, untip } from "./tip.js";
 
 const K = 8;
 const NAMES = {
-  greedy: ["Greedy", "highest expected relevance"],
+  greedy: ["Greedy", "highest utility, without a draw"],
   thompson: ["Thompson", "highest relevance in one draw of the posterior"],
   "in-slate-thompson": ["In-slate Thompson", "a new draw for each position"],
 };
@@ -46,7 +46,7 @@ export function tryOut(panel, shared) {
         problems),
       h("section", { class: "card" }, h("h2", { text: "The state of the user" }),
         h("p", { class: "muted", text: "The path of the user from the start (thin) to now (dot), with its uncertainty (shade). Rings are the items of the slates." }), canvas.canvas)),
-    slates, h("p", { class: "muted key" }, "Bars are the expected relevance, thin lines its uncertainty; ", h("span", { class: "mark", "aria-hidden": "true", text: "?" }), " marks what greedy would not show. Point at an item, or touch “why”, to see what each term adds. Terms that see the whole slate can give an item another relevance in another slate."));
+    slates, h("p", { class: "muted key" }, "Bars are the relevance averaged over the posterior, thin lines its uncertainty, so they need not fall from one position to the next; ", h("span", { class: "mark", "aria-hidden": "true", text: "?" }), " marks what greedy would not show. Point at an item, or touch “why”, to see what each term adds. Terms that see the whole slate can give an item another relevance in another slate."));
 
   function click(id) {
     shared.clicks = [...shared.clicks, id].slice(-50);
@@ -87,7 +87,7 @@ export function tryOut(panel, shared) {
       seen.set(slate.strategy, new Set(slate.items.map((item) => item.id)));
       return h("section", { class: "card slate" }, h("h2", { text: title }), h("p", { class: "muted", text: words }),
         slate.items.length ? h("ol", { class: "items", "data-strategy": slate.strategy }, slate.items.map((item) => row(item, most, old && !old.has(item.id))))
-          : h("p", { class: "empty", text: "Nothing is on offer. Add items with PUT /v1/items." }));
+          : h("p", { class: "empty", text: "Nothing is on offer. Add items under Operate, or with PUT /v1/items." }));
     }));
     before = seen;
     canvas.setUser(trial.path, trial.spread, trial.slates.flatMap((slate) => slate.items.map((item) => [item.x, item.y])));
