@@ -46,10 +46,13 @@ def test_of_many_sources_those_seen_most_are_shown(monkeypatch: pytest.MonkeyPat
 
 
 def test_it_says_how_models_of_others_were_tuned() -> None:
-    def said(others: list[str], trials: int) -> str:
-        return "\n".join(_notes(others, trials, all_item=False, several=False))
+    def said(others: list[str], trials: int, ranked: int = 12_000) -> str:
+        about = SimpleNamespace(about={"users": 12_000, "ranked_users": ranked})
+        return "\n".join(_notes(about, others, trials, all_item=False, several=False))  # type: ignore[arg-type]
 
     assert said([], 8) == ""
+    drawn = "Rankings are judged by 10,000 of the 12,000 users, drawn at random."
+    assert said([], 8, 10_000) == drawn
     assert said(["bpr"], 1) == "bpr: usual settings; --trials 8 tunes each by the validation part."
     assert said(["bpr", "lightgbm"], 3) == (
         "bpr, lightgbm: each the best of 3 settings by the validation part."

@@ -56,6 +56,28 @@ def test_hitrate_by_hand(dataset: SlateDataset, co_click: CoClick) -> None:
     assert (found.value, found.count) == (pytest.approx(np.mean(sizes)), len(sizes))
 
 
+def test_rankings_are_judged_by_as_many_users_as_asked(
+    dataset: SlateDataset, co_click: CoClick
+) -> None:
+    whole = evaluate(co_click, dataset, batch_users=7)
+    assert whole.about["ranked_users"] == whole.about["users"]
+    some = evaluate(co_click, dataset, batch_users=7, ranked_users=12)
+    assert some.about["ranked_users"] == 12
+    assert some["hitrate@20"].count == 12
+    assert some["log_likelihood"].to_json() == whole["log_likelihood"].to_json()
+    again = evaluate(co_click, dataset, ranked_users=12)
+    assert again["recall@20"].to_json() == some["recall@20"].to_json()
+    users = np.flatnonzero(np.diff(dataset.user_offsets) > np.asarray(dataset.valid_end))
+    drawn = np.random.default_rng(0).permutation(users)[:12]
+    log = dataset.interactions().of_users(torch.from_numpy(np.sort(drawn)))
+    ranks = co_click.target_ranks(log, scored_interactions(log, "test"))
+    found = some["recall@20"]
+    assert found.value == pytest.approx(float((ranks <= 20).double().mean()))
+    assert found.count == len(ranks)
+    with pytest.raises(SlatewiseError, match="different users"):
+        found - whole["recall@20"]
+
+
 @pytest.mark.parametrize("part", ["training", "validation", "test"])
 def test_every_part_is_scored_whole(dataset: SlateDataset, co_click: CoClick, part: Any) -> None:
     scored = scored_interactions(dataset, part)

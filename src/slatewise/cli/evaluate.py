@@ -24,6 +24,9 @@ _METRICS = 3
 """that stand beside each other on a narrower terminal"""
 _ON_GPU = 8_192
 """Users judged at once where a GPU predicts."""
+_RANKED = 10_000
+"""Users by whom rankings are judged, at most, where each next click takes milliseconds: recall then
+lies within .005."""
 _SOURCES = 20
 """Sources of the table by source, at most: those seen most."""
 _SHOWN = ("log_likelihood", "log_likelihood_per_slate", "in_slate_mrr", "in_slate_auc")
@@ -93,6 +96,7 @@ def evaluate(
                 k=k,
                 seed=seed,
                 batch_users=batch_users,
+                ranked_users=_RANKED if by_mean.ranks_again else None,
                 calibration=calibrations[title]() if title in calibrations else None,
                 progress=partial(_renamed, bars, title),
             )
@@ -125,7 +129,7 @@ def evaluate(
     console.print(_rates(found[name]))
     others = [one for one in baselines if one in evaluation.COMPARATORS]
     several = opened.further_clicks is not None
-    for note in _notes(others, trials, all_item=all_item, several=several):
+    for note in _notes(found[name], others, trials, all_item=all_item, several=several):
         console.print(note, style="dim")
     if model.posterior.ranking is None and not all_item:
         recall = _on_recall(name, found[name], {b: found[b] for b in baselines}, f"recall@{k}")
@@ -160,8 +164,13 @@ def _all_judged(
         return {title: job.result() for title, job in jobs.items()}
 
 
-def _notes(others: list[str], trials: int, *, all_item: bool, several: bool) -> Iterator[str]:
+def _notes(
+    found: "Evaluation", others: list[str], trials: int, *, all_item: bool, several: bool
+) -> Iterator[str]:
     """Say what to know of the numbers; `others` are the models of others, each tuned alike."""
+    ranked, users = found.about["ranked_users"], found.about["users"]
+    if ranked < users:
+        yield f"Rankings are judged by {ranked:,} of the {users:,} users, drawn at random."
     if others and trials == 1:
         yield f"{', '.join(others)}: usual settings; --trials 8 tunes each by the validation part."
     elif others:

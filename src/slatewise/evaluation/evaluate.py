@@ -174,27 +174,32 @@ def evaluate(
     resamples: int = RESAMPLES,
     batch_users: int = BATCH_USERS,
     calibration: Calibration | None = None,
+    ranked_users: int | None = None,
     progress: Progress = lambda stage, done, total: None,
 ) -> Evaluation:
     """Return every metric that the recommender supports, on one part of the dataset.
 
     A `Predictor` gets likelihood, in-slate metrics and calibration, a `Ranker` next-click metrics
-    and the hitrate. Memory holds one batch of users and the resampled sums. A model is judged as a
-    `ModelRecommender` with the past of this log.
+    and the hitrate, by `ranked_users` drawn at random, or by all. Memory holds one batch of users
+    and the resampled sums. A model is judged as a `ModelRecommender` with the past of this log.
     """
     users = scored_users(dataset, part)
+    by_rank = np.zeros(dataset.num_users, dtype=bool)
+    by_rank[np.random.default_rng(seed).permutation(users)[:ranked_users]] = True
     names = dataset.source_names
     k = min(k, dataset.num_items)
 
-    def panel(metrics: Sequence[Metric[Any]], *, by_source: bool = True) -> Panel:
-        resampler = Resampler(seed, resamples, about=f"{dataset.content_hash} {part}")
+    drawn = "" if by_rank.sum() == len(users) else f" {ranked_users}"
+
+    def panel(metrics: Sequence[Metric[Any]], *, by_source: bool = True, of: str = "") -> Panel:
+        resampler = Resampler(seed, resamples, about=f"{dataset.content_hash} {part}{of}")
         return Panel(metrics, names if by_source else (), resampler)
 
     several = dataset.further_clicks is not None
     metrics = [*slate_metrics(several_clicks=several), ExpectedCalibrationError()]
     predicted, adjusted = panel(metrics), panel(metrics)
-    ranked = panel([Recall(k), MRR(k)])
-    recommended = panel([HitRate(k)], by_source=False)
+    ranked = panel([Recall(k), MRR(k)], of=drawn)
+    recommended = panel([HitRate(k)], by_source=False, of=drawn)
     recommender = _judged(recommender, dataset)
     predicts, ranks = isinstance(recommender, Predictor), isinstance(recommender, Ranker)
     ranker = recommender if isinstance(recommender, Ranker) else None
@@ -210,14 +215,17 @@ def evaluate(
             predicted.add(here, predictions)
             if calibration is not None:
                 adjusted.add(here, calibration.apply(predictions, names))
-        if ranker is not None:
-            ranked.add(here, _target_ranks(ranker, batch, part))
-            recommended.add(here, _recommended(ranker, batch, part, k))
+        rows = np.flatnonzero(by_rank[here])
+        if ranker is not None and len(rows):
+            some = batch.of_users(torch.from_numpy(rows))
+            ranked.add(here[rows], _target_ranks(ranker, some, part))
+            recommended.add(here[rows], _recommended(ranker, some, part, k))
         done += len(here)
         progress("evaluating", done, len(users))
     about = {
         "part": part,
         "users": len(users),
+        "ranked_users": int(by_rank.sum()),
         "interactions": interactions,
         "clicks": clicks,
         "k": k,

@@ -73,6 +73,11 @@ class ModelRecommender:
         other._length = k
         return other
 
+    @property
+    def ranks_again(self) -> bool:
+        """Whether terms rank the best items again, a slate at a time, which takes milliseconds."""
+        return self._ranking.candidates > 0
+
     def predict(self, interactions: Interactions, scored: Tensor) -> Predictions:
         """Return the choice probabilities of the scored interactions; see `Predictor`.
 
