@@ -4,7 +4,8 @@ Each world fills a window of log, of searches and of recommendations that are dr
 one carousel for everybody, or come from earlier models (feedback). Both models have the terms that
 `slatewise train` gives them without being asked. Judged are the log-likelihood of what validation
 users did, the recall of their next click, and the exact click rate of slates that nobody was shown.
-In `free` worlds the items table puts every item into a group drawn at random.
+In `free` worlds the items table puts every item into a group drawn at random; in one with many
+items, candidates stand for twenty items each.
 """
 
 import tempfile
@@ -40,6 +41,7 @@ WORLDS: dict[str, dict[str, Any]] = {
         **{"truth": "outside", "catalogue": SMALL, "kind": "feedback", "search": 0.5},
     },
     "market": {"truth": "paper", "preset": "market", "catalogue": {"items": 6_000}},
+    "many items": {"truth": "paper", "catalogue": {"items": 20_000, "groups": 200}},
     "searches alone": {
         **{"truth": "outside", "catalogue": LARGE, "search": 0.99},
         "effects": {"position_bias": 0.5, "quality_sd": 0.6, "propensity_sd": 0.5},

@@ -6,6 +6,7 @@ from itertools import pairwise
 import pytest
 import torch
 from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 
 from slatewise.data.interactions import Interactions
@@ -313,3 +314,13 @@ def test_no_click_has_its_own_utility_for_each_scroll_length() -> None:
     scroll = torch.tensor([1, 2, longest, longest + 1, 1_000])
     expected = theta.no_click[[0, 1, longest - 1, longest - 1, longest - 1]]
     assert torch.equal(theta.no_click_after(scroll, torch.zeros(5, dtype=torch.uint8)), expected)
+
+
+@given(st.integers(0, 1_000_000), st.integers(1, 4))
+def test_exposure_never_makes_a_slate_likelier_than_all_there_is(seed: int, drawn: int) -> None:
+    """Whichever candidates stand for the catalogue, and however many items they stand for."""
+    batch = random_interactions(seed, users=6, items=ITEMS)
+    rows = torch.randperm(ITEMS, generator=torch.Generator().manual_seed(seed))[:drawn]
+    within = float(total_of(SLATE, batch, None))
+    for catalogue in (ITEMS, 1_000_000):
+        assert float(total_of(SOURCE_AWARE, batch, Candidates(rows, catalogue))) <= within + 1e-4
