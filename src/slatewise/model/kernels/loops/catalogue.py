@@ -255,7 +255,7 @@ def catalogue_kernel(  # noqa: PLR0915 - one loop is the point
             while n >= 0:
                 start = own_starts[n]
                 length = own_starts[n + 1] - start if len(column_of) > 0 else np.int64(0)
-                any_twice = False
+                any_twice: Any = False
                 nothing = sharpness * no_click[n] if len(no_click) > 0 else -_INFINITY
                 highest = max(top, nothing)
                 for j in range(length):
