@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 from slatewise.data.columns import UNKNOWN, Columns
 from slatewise.data.dataset import SlateDataset
 from slatewise.data.preparation import prepare
-from slatewise.service.logs.visits import LOG_SCHEMA, log_table
+from slatewise.service.logs.visits import LOG_SCHEMA, items_of_log, log_table
 from slatewise.service.store.clock import DAY
 from slatewise.service.store.features import Features
-from slatewise.service.store.records import Item, ItemState, SlateRecord, Visit
+from slatewise.service.store.records import Item, SlateRecord, Visit
 from slatewise.service.store.versions import VersionShelf
 
 Progress = Callable[[str, int, int | None], None]
@@ -125,17 +125,12 @@ def _user_of(slate: SlateRecord) -> str:
 
 
 def _write_items(store: VisitStore, file: Path, described: Path, shown: set[str]) -> int:
-    """Write the items that can be shown or were; return how many of those shown are unknown.
-
-    Removed items that no slate of the window has are left out: a shop has ever more of them.
-    """
+    """Write the items that can be shown or were; return how many of those shown are unknown."""
     groups, described_by = dict[str, str](), dict[str, int]()
-    for batch in store.all_items():
-        for item in batch:
-            if item.state is not ItemState.REMOVED or item.item_id in shown:
-                groups[item.item_id] = item.group
-                if item.described:
-                    described_by[item.item_id] = item.described
+    for item in items_of_log(store, shown):
+        groups[item.item_id] = item.group
+        if item.described:
+            described_by[item.item_id] = item.described
     unknown = shown - groups.keys()
     groups |= dict.fromkeys(unknown, UNKNOWN)
     # By id, so that the same log gives the same model.
