@@ -229,6 +229,26 @@ def test_columns_of_new_items_come_along_as_their_features(tmp_path: Path, store
         assert (kinds["tags"], kinds["image"]) == ("tags", "embedding")
 
 
+@pytest.mark.parametrize("prepared", [False, True])
+def test_features_that_are_too_long_are_refused_by_their_row(
+    tmp_path: Path, store: Store, prepared: bool
+) -> None:
+    log = write(tmp_path / "log")
+    file = log / "items.parquet"
+    table = pl.read_parquet(file).with_columns(
+        price=pl.lit(2.5), image=pl.Series([[0.123456789 + n] * 4_000 for n in range(60)])
+    )
+    both = pl.when(pl.col("item_id") == "a07").then("image").otherwise(None)
+    table.with_columns(back=both).write_parquet(file)
+    with pytest.raises(InputError, match="item 'a07'") as refusal:
+        if prepared:
+            file = tmp_path / "dataset" / "items.parquet"
+            load_dataset(prepare(log, log, tmp_path / "dataset"), tmp_path, store)
+        load_log(log, tmp_path, store, items=log)
+    assert (refusal.value.file, refusal.value.row) == (file, 8)
+    assert "65,536" in refusal.value.remedy
+
+
 def test_without_a_table_no_item_is_added(tmp_path: Path, store: Store) -> None:
     log = write(tmp_path / "log") / "log.parquet"
     with pytest.raises(SlatewiseError, match="no items yet") as refusal:
