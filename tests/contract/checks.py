@@ -413,6 +413,11 @@ def nights(case: Case, directory: Path) -> None:
     again = Case(transfer(case.model, log), log)
     for found, wanted in zip(again.slate_utilities, case.slate_utilities, strict=True):
         require_same(found[: len(wanted)].detach(), wanted.detach())
+    own, moments = np.arange(ITEMS), np.full(ITEMS, END)
+    there = np.array([again.model.number_of(item) for item in case.model.item_ids])
+    for name, term in case.model.terms.that_rank("all items").items():
+        said = again.model.terms.by_name[name].at_times(log)(there, moments)
+        require_same(said, term.at_times(case.dataset)(own, moments))
 
 
 def recommender_of(case: Case) -> Recommender:

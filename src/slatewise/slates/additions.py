@@ -127,9 +127,9 @@ class RankingTerms:
         if features.of_all is not None:
             ends = np.cumsum(features.widths)[:-1]
 
-            def all_of_rows(known: Floats, rows: Ints, groups: npt.NDArray[np.integer]) -> Floats:
+            def all_of_rows(known: Floats, rows: Ints) -> Floats:
                 said = zip(self._of_all.values(), np.split(known, ends, axis=1), strict=True)
-                parts = [term.of_rows(own, rows, groups) for term, own in said]
+                parts = [term.of_rows(own, rows) for term, own in said]
                 return np.concatenate(parts, axis=1)
 
             items.set_features(features.of_all, all_of_rows)

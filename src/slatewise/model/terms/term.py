@@ -263,8 +263,8 @@ class FeatureTerm(Term):
         """Return the state before any event. For terms that rank all items, or in lists."""
         raise NotImplementedError
 
-    def of_rows(self, known: Floats, rows: Int64Array, groups: npt.NDArray[np.integer]) -> Floats:
-        """Return the features [R, P] of items in rows [R] and groups [R] of the model.
+    def of_rows(self, known: Floats, rows: Int64Array) -> Floats:
+        """Return the features [R, P] of items in rows [R] of the model.
 
         `known` [R, S] is what a state says of them, 0 for those it has not met; by default, it is
         the features. For terms that rank all items.
