@@ -20,6 +20,7 @@ from slatewise.experiments.model_policy import ServedModel
 from slatewise.experiments.platform import Moment
 from slatewise.features.user_history import UserHistory
 from slatewise.model.likelihood import batch_likelihood
+from slatewise.model.pool import SlatePool
 from slatewise.model.profiles import known_profiles
 from slatewise.model.steps import ClickSteps
 from slatewise.model.utility import position_factors
@@ -407,10 +408,13 @@ def warm_start(case: Case, directory: Path) -> None:
 
 def nights(case: Case, directory: Path) -> None:
     """A night judges the model that serves, whatever numbers its own log gives to all things."""
-    log = as_a_night_has_it(case.dataset.path.parent)
+    log, model = as_a_night_has_it(case.dataset.path.parent), copy.deepcopy(case.model)
+    model.posterior.pool = SlatePool(sharpness=0.8, no_click=0.3)
+    case = Case(model, case.dataset)
     for name in ("source_names", "group_names"):
         assert getattr(log, name)[0] not in getattr(case.dataset, name)
-    again = Case(transfer(case.model, log), log)
+    again = Case(transfer(model, log), log)
+    assert again.model.posterior.ranking is model.posterior.ranking
     for found, wanted in zip(again.slate_utilities, case.slate_utilities, strict=True):
         require_same(found[: len(wanted)].detach(), wanted.detach())
     own, moments = np.arange(ITEMS), np.full(ITEMS, END)

@@ -141,6 +141,7 @@ def transfer(
         model.config, groups, dataset.group_names, longest, generator, sources, matrix
     )
     take_over(posterior, model, dataset)
+    posterior.pool, posterior.ranking = model.posterior.pool, model.posterior.ranking
     index = {item: number for number, item in enumerate(model.item_ids)}
     before = {name: number for number, name in enumerate(model.source_names)}
     known = np.array([index.get(item, -1) for item in dataset.item_ids.to_list()], np.int64)
