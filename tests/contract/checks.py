@@ -29,6 +29,7 @@ from slatewise.service.nights.versions import transfer
 from slatewise.service.serving import Replayer, Request
 from slatewise.service.settings import ServiceConfig
 from slatewise.service.store import Store
+from slatewise.service.store.clock import Clock
 from slatewise.service.store.records import Outcome, SlateRecord
 from slatewise.slates import Greedy, Recommender, Seen, Slate, Thompson, Users
 from slatewise.slates.additions import TermFeatures
@@ -350,6 +351,7 @@ def live_service(case: Case, directory: Path) -> None:
     service = a_service(directory / "shop", case.model, config)
     live = service._live["main"]
     live.refresh(service.store, END)
+    service.clock = Clock(wall=lambda: END)
     replayer = Replayer(directory / "shop", config, service.store)
     for user in WHO:
         request = Request(f"u{user}", k=ITEMS, clicked="show")

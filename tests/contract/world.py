@@ -144,10 +144,9 @@ def certain_terms(config: ModelConfig, dataset: SlateDataset) -> FittedTerms:
     """Return fitted terms that are certain of what they say."""
     fitted = FittedTerms.fit(config, dataset)
     tensors = {n: 1e-7 * t if n.endswith(".root") else t for n, t in fitted.tensors.items()}
-    for name in tensors:
-        if name.endswith("net.of_group.weight"):  # so short a log teaches networks no groups
-            seeded = torch.Generator().manual_seed(3)
-            tensors[name] = tensors[name] + 0.3 * torch.randn(tensors[name].shape, generator=seeded)
+    for name in [name for name in tensors if name.endswith("net.of_group.weight")]:
+        seeded = torch.Generator().manual_seed(3)  # so short a log teaches networks no groups
+        tensors[name] = tensors[name] + 0.3 * torch.randn(tensors[name].shape, generator=seeded)
     # Slates that are made are for the second source: whoever takes the first is found out.
     return FittedTerms.from_json(fitted.to_json(), config, "the contract", tensors, 1)
 

@@ -160,28 +160,39 @@ class RankingTerms:
         return self._parts(history, items, self._ranking.means)
 
     def in_list(
-        self, history: UserHistory, items: Ints, source: int, length: int, *, made: bool = False
+        self,
+        history: UserHistory,
+        items: Ints,
+        source: int,
+        length: int,
+        *,
+        time: int | None = None,
+        made: bool = False,
     ) -> "TermsInList | None":
         """Return what terms add to candidates [K] for a slate of `length` items to a user.
 
-        `made` are slates of the catalogue, which the next click weighs where it ranks; others are
-        lists that are given. None where no term acts in lists: a list is ranked as all items are.
+        Popularity is what was known of it last, which may be a minute ago; what the user did is
+        told as of `time`, without it as of that moment. `made` are slates of the catalogue, which
+        the next click weighs where it ranks; others are lists that are given. None where no term
+        acts in lists: a list is ranked as all items are.
         """
         if not self._moments:
             return None
         seeing = {
-            name: self._in_lists[name].in_list(history, items, source, moment, length)
+            name: self._in_lists[name].in_list(history, items, source, moment.at(time), length)
             for name, moment in self._moments.items()
         }
         weights = self._in_made_slates if made else self._in_slates
         return TermsInList(seeing, self._features(history, items), weights)
 
-    def in_slate(self, history: UserHistory, items: Ints, source: int) -> Doubles:
+    def in_slate(
+        self, history: UserHistory, items: Ints, source: int, time: int | None = None
+    ) -> Doubles:
         """Return what terms add together to the items [k] of a slate that a user is shown: [k].
 
         By the posterior mean of the weights that act in slates, position apart.
         """
-        in_list = self.in_list(history, items, source, len(items))
+        in_list = self.in_list(history, items, source, len(items), time=time)
         if in_list is None:
             parts = self._parts(history, items, self._in_slates.means)
         else:

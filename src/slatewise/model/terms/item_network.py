@@ -7,7 +7,6 @@ so that slates are predicted, and candidates ranked again, as without it.
 from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from pydantic import PositiveInt, PrivateAttr
 

@@ -17,7 +17,6 @@ import numpy as np
 import polars as pl
 import torch
 
-from slatewise.data.columns import Columns
 from slatewise.data.dataset import SlateDataset
 from slatewise.data.ragged import Int64Array
 from slatewise.features.item_values import encode_values

@@ -227,21 +227,24 @@ class Live:
         return self.states.due(time, self._refreshed[0])
 
     def answer(
-        self, lookup: UserLookup, request: Request, strategy: Strategy, seed: int
+        self, lookup: UserLookup, request: Request, strategy: Strategy, seed: int, time: int
     ) -> ServedSlate:
-        """Make a slate for the user of `lookup`, from one state of items and popularity."""
-        return self.consistently(lambda: self._answer(lookup, request, strategy, seed))
+        """Make a slate for the user of `lookup`, from one state of items and popularity.
+
+        It is shown at a time, up to a minute after what is known of popularity.
+        """
+        return self.consistently(lambda: self._answer(lookup, request, strategy, seed, time))
 
     def count_views(self) -> None:
         """Read how often training saw the items, once; pages show it, slates do not need it."""
         if self._run is not None and not len(self.catalogue.views):
             self.catalogue.views = runs.read_views(self._run)
 
-    def rank(self, lookup: UserLookup, request: Request) -> RankedItems:
-        """Order the items that a request allows for the user of `lookup` and for its source."""
+    def rank(self, lookup: UserLookup, request: Request, time: int) -> RankedItems:
+        """Order the items that a request allows for the user of `lookup`, at its source and now."""
         items, (source, notes) = list(request.allow or ()), self._shown_at(request.source)
         ranked = self.consistently(
-            lambda: self.maker.rank(self.known(lookup), items, request.k, source)
+            lambda: self.maker.rank(self.known(lookup), items, request.k, source, time)
         )
         ranked.notes.extend(notes)
         return ranked
@@ -253,10 +256,12 @@ class Live:
             self._numbers = np.array([self._sources.get(name, -1) for name in names], np.int64)
         return lookup(self.catalogue, self._numbers)
 
-    def slate(self, user: KnownUser, request: Request, strategy: Strategy, seed: int) -> Slate:
-        """Make a slate for the source of a request."""
+    def slate(
+        self, user: KnownUser, request: Request, strategy: Strategy, seed: int, time: int
+    ) -> Slate:
+        """Make a slate for the source of a request, and a time."""
         source, notes = self._shown_at(request.source)
-        (slate,) = self.maker.make([user], request, request.k, strategy, [seed], source)
+        (slate,) = self.maker.make([user], request, request.k, strategy, [seed], source, time)
         slate.notes.extend(notes)
         return slate
 
@@ -274,14 +279,14 @@ class Live:
         return None, [f"the model has seen no slates from '{name}': {until}"]
 
     def _answer(
-        self, lookup: UserLookup, request: Request, strategy: Strategy, seed: int
+        self, lookup: UserLookup, request: Request, strategy: Strategy, seed: int, time: int
     ) -> ServedSlate:
-        slate = self.slate(self.known(lookup), request, strategy, seed)
+        slate = self.slate(self.known(lookup), request, strategy, seed, time)
         refreshed, counted = self._refreshed or (None, None)
         made = ServedSlate(slate, self.applied, refreshed, counted)
         if self.learning is None:
             return made
-        shown = self.learning.shown(slate.history, slate.numbers, request.source)
+        shown = self.learning.shown(slate, request.source)
         return made._replace(learned=self.learning.number, shown=shown)
 
     @contextmanager

@@ -96,7 +96,9 @@ class Service:
         name = self._arm_of(request.user_id) or self._assign(slate_id)
         user, live = self._user(request.user_id, notes), self._live[self.config.arms[name].model]
         seed = secrets.randbits(48) if request.seed is None else request.seed
-        answer = live.answer(user.lookup(request.clicks), request, self._strategies[name], seed)
+        answer = live.answer(
+            user.lookup(request.clicks), request, self._strategies[name], seed, now
+        )
         serving = self._serving(name, live, request, answer, user)
         if not is_whole(serving.request):
             notes.append(f"the slate cannot be made again: its lists have more than {KEPT:,} bytes")
@@ -123,7 +125,7 @@ class Service:
         self._follow_items(notes)
         name = self._arm_of(request.user_id) or self._assign(secrets.token_hex(9))
         user, live = self._user(request.user_id, notes), self._live[self.config.arms[name].model]
-        ranked = live.rank(user.lookup(request.clicks), request)
+        ranked = live.rank(user.lookup(request.clicks), request, self.clock.now())
         notes += ranked.notes + self._missing(live)
         arm = next(arm for arm in self.arms if arm.name == name)
         return replace(arm, version=live.version), ranked, notes
