@@ -65,6 +65,11 @@ class RankingTerms:
         """How many items are ranked again by terms that see slates; 0 while none knows items."""
         return max((self._in_lists[name].candidates for name in self._moments), default=0)
 
+    @property
+    def see_lists(self) -> bool:
+        """Whether terms act in given lists: some see slates, and know items."""
+        return bool(self._moments)
+
     def reranks(self, name: str) -> bool:
         """Return whether a term that acts in lists ranks the best items again for a slate."""
         return self._in_lists[name].candidates > 0

@@ -19,10 +19,10 @@ from slatewise.service.settings import ServiceConfig
 from slatewise.service.store.clock import Clock
 from slatewise.service.store.records import Outcome, SlateRecord
 from slatewise.simulation import load_config, write_log
-from slatewise.slates import Greedy
+from slatewise.slates import Greedy, Recommender
 from slatewise.slates.explanation import explain
 from slatewise.slates.propensities import propensities
-from tests.contract.world import END, model_of, small_log
+from tests.contract.world import END, ITEMS, model_of, small_log
 from tests.service.serving.world import a_service
 
 K, MINUTE = 5, 60_000_000
@@ -70,6 +70,25 @@ def test_a_slate_is_made_as_of_its_request_and_not_of_the_last_refresh(
     Replayer(tmp_path / "shop", GREEDY, service.store).slate(record)
     assert len(times) > 6
     assert {time - END for time in times} <= {40_000_000, 40_000_001}
+    service.store.close()
+
+
+def test_a_list_is_ranked_for_its_source_where_nothing_is_ranked_again(tmp_path: Path) -> None:
+    settings = {"network_units": 4, "network_members": 1, "network_candidates": 0}
+    config = ModelConfig.build({"terms": ("network",), "dimensions": 2} | settings, "the test")
+    model = model_of(config, small_log(tmp_path))
+    service, library = a_service(tmp_path / "shop", model, GREEDY), Recommender(model)
+    service.live().refresh(service.store, END)
+    service.clock = Clock(wall=lambda: END)
+    library.refresh(model.terms.by_name["network"].item_state(ITEMS), END)
+    ids = tuple(str(item) for item in model.item_ids[:9])
+    found = []
+    for source in model.source_names:
+        ranked = service.rank(Request("ann", allow=ids, k=9, source=source))[1]
+        wanted = library.rank(model.item_ids[:9], source=source)
+        np.testing.assert_allclose(ranked.utilities, wanted.utilities, atol=1e-5)
+        found.append(ranked.utilities)
+    assert np.abs(found[0] - found[1]).max() > 1e-3
     service.store.close()
 
 

@@ -242,7 +242,9 @@ class Live:
 
     def rank(self, lookup: UserLookup, request: Request, time: int) -> RankedItems:
         """Order the items that a request allows for the user of `lookup`, at its source and now."""
-        items, (source, notes) = list(request.allow or ()), self._shown_at(request.source)
+        # Terms that see slates act in a given list, also where they rank no candidates again.
+        source, notes = self._shown_at(request.source, matters=self.ranker.terms.see_lists)
+        items = list(request.allow or ())
         ranked = self.consistently(
             lambda: self.maker.rank(self.known(lookup), items, request.k, source, time)
         )
@@ -260,17 +262,19 @@ class Live:
         self, user: KnownUser, request: Request, strategy: Strategy, seed: int, time: int
     ) -> Slate:
         """Make a slate for the source of a request, and a time."""
-        source, notes = self._shown_at(request.source)
+        matters = self.ranker.terms.candidates > 0
+        source, notes = self._shown_at(request.source, matters=matters)
         (slate,) = self.maker.make([user], request, request.k, strategy, [seed], source, time)
         slate.notes.extend(notes)
         return slate
 
-    def _shown_at(self, name: str | None) -> tuple[int | None, list[str]]:
+    def _shown_at(self, name: str | None, *, matters: bool) -> tuple[int | None, list[str]]:
         """Return the number of a source, or None for the usual one and why that takes its place.
 
-        A source may be new: the next version learns it from the slates that are made now.
+        A source may be new: the next version learns it from the slates that are made now. None,
+        without a reason, where it does not matter.
         """
-        if name is None or not self.ranker.terms.candidates:  # else no slate depends on it
+        if name is None or not matters:
             return None, []
         if name in self._sources:
             return self._sources[name], []
