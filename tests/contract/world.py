@@ -96,7 +96,7 @@ def as_a_night_has_it(folder: Path) -> SlateDataset:
     """Return the log of a folder with other numbers of items, groups and sources, and more of each.
 
     It is what the store of a service knows of the same log some days later: no columns, and a new
-    user, the last one, who met everything new.
+    user, the last one, who met everything new. The shop has put some items into another group.
     """
     log = pl.read_parquet(folder / "log.parquet")
     late = {"user_id": "v", "time": END // SECOND, "source": "app", "slate": ["a new one", "i3"]}
@@ -104,6 +104,8 @@ def as_a_night_has_it(folder: Path) -> SlateDataset:
     (folder / "night").mkdir()
     log.write_parquet(folder / "night" / "log.parquet")
     items = pl.read_parquet(folder / "items.parquet").select("item_id", "group").reverse()
+    moved = pl.when(pl.col("item_id").is_in(["i4", "i7", "i9"])).then(pl.lit("_"))
+    items = items.with_columns(moved.otherwise("group").alias("group"))
     new = pl.DataFrame({"item_id": ["a new one", "i3 too"], "group": ["_", "b"]})
     pl.concat([new, items]).write_parquet(folder / "night" / "items.parquet")
     return _prepared(folder / "night")
