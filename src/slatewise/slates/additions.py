@@ -104,6 +104,15 @@ class RankingTerms:
         facts = {name: own for name, (own, _) in found.items() if own}
         return facts, sum(misfits for _, misfits in found.values())
 
+    def read_otherwise(
+        self, rows: Ints, items: Sequence[Mapping[str, object]]
+    ) -> npt.NDArray[np.bool_]:
+        """Return for which items [R], in rows of training, features are others than then."""
+        other = np.zeros(len(rows), np.bool_)
+        for name, facts in self.facts_of(items)[0].items():
+            other |= self._every[name].reads_otherwise(rows, facts)
+        return other
+
     def refuse_misfits(self, values: Mapping[str, object], *, row: int | None = None) -> None:
         """Refuse features of an item that are of another kind than a term reads."""
         for term in self._every.values():

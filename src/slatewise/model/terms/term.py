@@ -356,6 +356,10 @@ class FeatureTerm(Term):
         """Return the term with more items behind those it knows: their groups, what is read."""
         return self
 
+    def reads_otherwise(self, items: Int64Array, facts: Facts) -> npt.NDArray[np.bool_]:
+        """Return for which items [R] of its fit facts say other than it knows from there."""
+        return np.zeros(len(items), np.bool_)
+
     def refuse_misfits(self, values: Mapping[str, object], *, row: int | None = None) -> None:
         """Refuse features of an item that are of another kind than the term reads."""
 

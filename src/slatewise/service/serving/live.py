@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -98,6 +98,7 @@ class Live:
         self.ranker = ExactRanker(model.posterior, table, model.terms)
         new_items = beliefs(self.ranker.terms)
         self.catalogue = Catalogue(table, ids, model.group_names, new_items, log.items, shown=False)
+        self._trained = len(self.catalogue)
         self.maker = SlateMaker(self.ranker, self.catalogue)
         self.maker.relevance  # noqa: B018 (made now, so that no request waits for it)
         self._log, self._run, self._features = log, run, None
@@ -171,6 +172,16 @@ class Live:
         """Refuse features of an item that the model knows and that are of another kind."""
         if self._features is not None:
             self._features.refuse_misfits(features)
+
+    def outdated(self, features: Mapping[str, Features]) -> list[str]:
+        """Return the items of which this version goes by other features, those of its training."""
+        found = ((item, self.catalogue.find(item)) for item in features)
+        trained = {item: row for item, row in found if row is not None and row < self._trained}
+        if self._features is None or not trained:
+            return []
+        given = [features[item] for item in trained]
+        other = self.ranker.terms.read_otherwise(np.array([*trained.values()]), given)
+        return [item for item, differs in zip(trained, other, strict=True) if differs]
 
     def refresh(self, store: AnswerSource, time: int, until: int | None = None) -> None:
         """Take into account what terms know of all items at a time, if the model asks for it."""

@@ -5,7 +5,7 @@ import math
 import secrets
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -175,6 +175,21 @@ class Service:
         """Refuse features of an item that a model which serves knows as something else."""
         for live in list(self._live.values()):
             live.refuse_misfits(features)
+
+    def outdated(self, features: Mapping[str, Features]) -> list[str]:
+        """Say of which items models that serve go by other features until they are trained again.
+
+        An item that training knew is where training left it: what was learned fits its old ones.
+        """
+        notes = []
+        for name, live in list(self._live.items()):
+            if items := live.outdated(features):
+                more = f" and {len(items) - 1:,} more" if len(items) > 1 else ""
+                notes.append(
+                    f"model '{name}' was trained with other features of {items[0]!r}{more}: "
+                    "these count from the next night on"
+                )
+        return notes
 
     def changed_users(self, ids: Iterable[str]) -> None:
         """Notify all workers that there is news of users in the store."""
