@@ -6,7 +6,7 @@ user met. J draws, P features of all items, m items met, k items asked for.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -49,6 +49,7 @@ class RankingTerms:
         ranking = [name for name in posterior.shared if name in self._of_all | self._of_met]
         self._ranking = TermWeights.of_rankings(posterior, ranking)
         self._moments: dict[str, ListMoment] = {}
+        self._usual_source = terms.usual_source
 
     @property
     def unknown(self) -> list[str]:
@@ -192,6 +193,11 @@ class RankingTerms:
         """
         if not self._moments:
             return None
+        unknown = history.sources < 0
+        if unknown.any():  # taken for the usual source, as a night takes those that are new
+            history = replace(
+                history, sources=np.where(unknown, self._usual_source, history.sources)
+            )
         seeing = {
             name: self._in_lists[name].in_list(history, items, source, moment.at(time), length)
             for name, moment in self._moments.items()

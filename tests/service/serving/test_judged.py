@@ -22,8 +22,8 @@ from slatewise.simulation import load_config, write_log
 from slatewise.slates import Greedy, Recommender
 from slatewise.slates.explanation import explain
 from slatewise.slates.propensities import propensities
-from tests.contract.world import END, ITEMS, model_of, small_log
-from tests.service.serving.world import a_service
+from tests.contract.world import END, ITEMS, Doubles, model_of, small_log
+from tests.service.serving.world import a_service, visit
 
 K, MINUTE = 5, 60_000_000
 GREEDY = ServiceConfig.build({"arms": {"one": {"strategy": "greedy"}}}, "the test")
@@ -89,6 +89,30 @@ def test_a_list_is_ranked_for_its_source_where_nothing_is_ranked_again(tmp_path:
         np.testing.assert_allclose(ranked.utilities, wanted.utilities, atol=1e-5)
         found.append(ranked.utilities)
     assert np.abs(found[0] - found[1]).max() > 1e-3
+    service.store.close()
+
+
+def test_slates_of_a_new_source_count_as_of_the_usual_one_as_nights_take_them(
+    tmp_path: Path,
+) -> None:
+    config = ModelConfig(terms=("network",), network_units=4, network_members=1, dimensions=2)
+    model = model_of(config, small_log(tmp_path))
+    service, ids = a_service(tmp_path / "shop", model, GREEDY), model.item_ids[:9]
+    usual = model.source_names[model.terms.usual_source]
+    (other,) = set(model.source_names) - {usual}
+    for source in ("mail", usual, other):
+        visit(service, f"from {source}", ["i1", "i2", "i3"], ["i2"], source, END)
+    service.live().refresh(service.store, END)
+    service.clock = Clock(wall=lambda: END)
+
+    def utilities(user: str) -> Doubles:
+        asked = Request(user, allow=tuple(map(str, ids)), k=9, source=other)
+        ranked = service.rank(asked)[1]
+        return ranked.utilities[np.argsort(ranked.items)]
+
+    mail, as_usual, elsewhere = (utilities(f"from {one}") for one in ("mail", usual, other))
+    np.testing.assert_array_equal(mail, as_usual)
+    assert np.abs(mail - elsewhere).max() > 1e-4
     service.store.close()
 
 
