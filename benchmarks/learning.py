@@ -316,7 +316,7 @@ def _part(service: Service, part: int) -> Row:
         return found
     start = time.thread_time()  # not the difference of two runs, which is mostly chance
     for slate in slates:
-        live.learning.shown(slate.history, slate.numbers, None)
+        live.learning.shown(slate, None)
     found["shown"] = 1e3 * (time.thread_time() - start) / REQUESTS
     outcomes = [
         Outcome(record.slate_id, None, record.items[:1] if number % 5 == 0 else (), record.time)

@@ -92,7 +92,7 @@ def _measure(run: Path, items: int, *, browser: bool) -> Row:
     request = Request(clicks=("1", "2", "3"), k=8)
     strategies = [named_strategy(name) for name in STRATEGIES]
     lookup = ANONYMOUS.lookup(request.clicks)
-    trial = lambda: try_strategies(live, lookup, request, strategies, 1)  # noqa: E731
+    trial = lambda: try_strategies(live, lookup, request, strategies, 1, 1)  # noqa: E731
     trial()  # compiled code is loaded
     return {
         "items": items,

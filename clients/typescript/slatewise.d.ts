@@ -40,7 +40,7 @@ export declare class Client {
   getItem(itemId: string): Promise<ItemAnswer>;
 
   /** Add, show or hide an item. */
-  putItem(itemId: string, body: ItemBody): Promise<ItemAnswer>;
+  putItem(itemId: string, body: ItemBody): Promise<ChangedItemAnswer>;
 
   /** Remove an item. */
   removeItem(itemId: string): Promise<ItemAnswer>;
@@ -55,6 +55,21 @@ export declare class Client {
 /** How many items were changed: in effect for every request from now on. */
 export interface ChangedAnswer {
   changed: number;
+  /** what does not count yet; left out if all does */
+  notes?: string[] | null;
+}
+
+/** An item as it is from now on. */
+export interface ChangedItemAnswer {
+  id: string;
+  group: string;
+  state: "shown" | "hidden" | "removed";
+  /** as sent to the service; left out if it has none */
+  features?: Record<string, unknown> | null;
+  /** what models that serve know of it, by their names, where that was asked for */
+  numbers?: Record<string, ItemNumbersAnswer> | null;
+  /** what does not count yet; left out if all does */
+  notes?: string[] | null;
 }
 
 /** What was erased. */

@@ -20,6 +20,7 @@ from slatewise.experiments.model_policy import ServedModel
 from slatewise.experiments.platform import Moment
 from slatewise.features.user_history import UserHistory
 from slatewise.model.likelihood import batch_likelihood
+from slatewise.model.pool import SlatePool
 from slatewise.model.profiles import known_profiles
 from slatewise.model.steps import ClickSteps
 from slatewise.model.utility import position_factors
@@ -28,6 +29,7 @@ from slatewise.service.nights.versions import transfer
 from slatewise.service.serving import Replayer, Request
 from slatewise.service.settings import ServiceConfig
 from slatewise.service.store import Store
+from slatewise.service.store.clock import Clock
 from slatewise.service.store.records import Outcome, SlateRecord
 from slatewise.slates import Greedy, Recommender, Seen, Slate, Thompson, Users
 from slatewise.slates.additions import TermFeatures
@@ -349,6 +351,7 @@ def live_service(case: Case, directory: Path) -> None:
     service = a_service(directory / "shop", case.model, config)
     live = service._live["main"]
     live.refresh(service.store, END)
+    service.clock = Clock(wall=lambda: END)
     replayer = Replayer(directory / "shop", config, service.store)
     for user in WHO:
         request = Request(f"u{user}", k=ITEMS, clicked="show")
@@ -407,12 +410,20 @@ def warm_start(case: Case, directory: Path) -> None:
 
 def nights(case: Case, directory: Path) -> None:
     """A night judges the model that serves, whatever numbers its own log gives to all things."""
-    log = as_a_night_has_it(case.dataset.path.parent)
+    log, model = as_a_night_has_it(case.dataset.path.parent), copy.deepcopy(case.model)
+    model.posterior.pool = SlatePool(sharpness=0.8, no_click=0.3)
+    case = Case(model, case.dataset)
     for name in ("source_names", "group_names"):
         assert getattr(log, name)[0] not in getattr(case.dataset, name)
-    again = Case(transfer(case.model, log), log)
+    again = Case(transfer(model, log), log)
+    assert again.model.posterior.ranking is model.posterior.ranking
     for found, wanted in zip(again.slate_utilities, case.slate_utilities, strict=True):
         require_same(found[: len(wanted)].detach(), wanted.detach())
+    own, moments = np.arange(ITEMS), np.full(ITEMS, END)
+    there = np.array([again.model.number_of(item) for item in case.model.item_ids])
+    for name, term in case.model.terms.that_rank("all items").items():
+        said = again.model.terms.by_name[name].at_times(log)(there, moments)
+        require_same(said, term.at_times(case.dataset)(own, moments))
 
 
 def recommender_of(case: Case) -> Recommender:

@@ -128,7 +128,7 @@ def without_terms_in(owner: type[Any], verb: str, instead: object) -> Patch:
 
 
 def without_terms_in_learning(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(RankingTerms, "in_slate", lambda self, history, rows, source: np.zeros(len(rows)))
+    patch.setattr(RankingTerms, "in_slate", lambda self, history, rows, *rest: np.zeros(len(rows)))
 
 
 def without_features_of_slates(patch: pytest.MonkeyPatch) -> None:

@@ -185,6 +185,7 @@ def test_of_slates_at_one_time_the_earlier_row_is_the_past() -> None:
 def test_rows_without_a_time_after_others_are_no_time_later() -> None:
     history = UserHistory.of_showings([Showing((0, 1), (1,), 40 * 24 * HOUR)])
     history = history.clicking(np.array([1, 2]))
+    history = replace(history, sources=np.zeros(len(history), np.int64))
     rows = interactions_with_list(history, np.array([2]), 0, 40 * 24 * HOUR)
     assert table_of(rows).items.isfinite().all()
 

@@ -120,12 +120,17 @@ class PastFeatures(Config):
         views = table.items[:, names.index(f"views_{HALF_LIVES[-1]:g}h")]
         return table.items[:, names.index(AGE)].masked_fill(views == 0, torch.nan)
 
-    def in_log(self, dataset: SlateDataset) -> Callable[[Interactions], PastTable]:
-        """Return what computes the features of any users of a log, from all that it holds."""
+    def in_log(
+        self, dataset: SlateDataset, item_groups: npt.NDArray[np.integer] | None = None
+    ) -> Callable[[Interactions], PastTable]:
+        """Return what computes the features of any users of a log, from all that it holds.
+
+        `item_groups` [I] are those that a model knows its items by, where the log has others.
+        """
         popular = None
         if self.popularity is not None:
             popular = PopularityIndex.of(self.popularity, dataset).cells
-        groups = dataset.item_groups
+        groups = dataset.item_groups if item_groups is None else item_groups
         return lambda interactions: self.table(interactions, groups, popular)
 
     def table(

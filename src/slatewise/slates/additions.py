@@ -6,7 +6,7 @@ user met. J draws, P features of all items, m items met, k items asked for.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -49,6 +49,7 @@ class RankingTerms:
         ranking = [name for name in posterior.shared if name in self._of_all | self._of_met]
         self._ranking = TermWeights.of_rankings(posterior, ranking)
         self._moments: dict[str, ListMoment] = {}
+        self._usual_source = terms.usual_source
 
     @property
     def unknown(self) -> list[str]:
@@ -64,6 +65,11 @@ class RankingTerms:
     def candidates(self) -> int:
         """How many items are ranked again by terms that see slates; 0 while none knows items."""
         return max((self._in_lists[name].candidates for name in self._moments), default=0)
+
+    @property
+    def see_lists(self) -> bool:
+        """Whether terms act in given lists: some see slates, and know items."""
+        return bool(self._moments)
 
     def reranks(self, name: str) -> bool:
         """Return whether a term that acts in lists ranks the best items again for a slate."""
@@ -99,6 +105,15 @@ class RankingTerms:
         facts = {name: own for name, (own, _) in found.items() if own}
         return facts, sum(misfits for _, misfits in found.values())
 
+    def read_otherwise(
+        self, rows: Ints, items: Sequence[Mapping[str, object]]
+    ) -> npt.NDArray[np.bool_]:
+        """Return for which items [R], in rows of training, features are others than then."""
+        other = np.zeros(len(rows), np.bool_)
+        for name, facts in self.facts_of(items)[0].items():
+            other |= self._every[name].reads_otherwise(rows, facts)
+        return other
+
     def refuse_misfits(self, values: Mapping[str, object], *, row: int | None = None) -> None:
         """Refuse features of an item that are of another kind than a term reads."""
         for term in self._every.values():
@@ -127,10 +142,10 @@ class RankingTerms:
         if features.of_all is not None:
             ends = np.cumsum(features.widths)[:-1]
 
-            def all_of_rows(known: Floats, rows: Ints, groups: npt.NDArray[np.integer]) -> Floats:
+            def all_of_rows(known: Floats, rows: Ints) -> Floats:
                 said = zip(self._of_all.values(), np.split(known, ends, axis=1), strict=True)
                 now = np.full(len(rows), features.time)
-                parts = [term.of_rows(own, rows, groups, now) for term, own in said]
+                parts = [term.of_rows(own, rows, now) for term, own in said]
                 return np.concatenate(parts, axis=1)
 
             items.set_features(features.of_all, all_of_rows)
@@ -161,28 +176,44 @@ class RankingTerms:
         return self._parts(history, items, self._ranking.means)
 
     def in_list(
-        self, history: UserHistory, items: Ints, source: int, length: int, *, made: bool = False
+        self,
+        history: UserHistory,
+        items: Ints,
+        source: int,
+        length: int,
+        *,
+        time: int | None = None,
+        made: bool = False,
     ) -> "TermsInList | None":
         """Return what terms add to candidates [K] for a slate of `length` items to a user.
 
-        `made` are slates of the catalogue, which the next click weighs where it ranks; others are
-        lists that are given. None where no term acts in lists: a list is ranked as all items are.
+        Popularity is what was known of it last, which may be a minute ago; what the user did is
+        told as of `time`, without it as of that moment. `made` are slates of the catalogue, which
+        the next click weighs where it ranks; others are lists that are given. None where no term
+        acts in lists: a list is ranked as all items are.
         """
         if not self._moments:
             return None
+        unknown = history.sources < 0
+        if unknown.any():  # taken for the usual source, as a night takes those that are new
+            history = replace(
+                history, sources=np.where(unknown, self._usual_source, history.sources)
+            )
         seeing = {
-            name: self._in_lists[name].in_list(history, items, source, moment, length)
+            name: self._in_lists[name].in_list(history, items, source, moment.at(time), length)
             for name, moment in self._moments.items()
         }
         weights = self._in_made_slates if made else self._in_slates
         return TermsInList(seeing, self._features(history, items), weights)
 
-    def in_slate(self, history: UserHistory, items: Ints, source: int) -> Doubles:
+    def in_slate(
+        self, history: UserHistory, items: Ints, source: int, time: int | None = None
+    ) -> Doubles:
         """Return what terms add together to the items [k] of a slate that a user is shown: [k].
 
         By the posterior mean of the weights that act in slates, position apart.
         """
-        in_list = self.in_list(history, items, source, len(items))
+        in_list = self.in_list(history, items, source, len(items), time=time)
         if in_list is None:
             parts = self._parts(history, items, self._in_slates.means)
         else:

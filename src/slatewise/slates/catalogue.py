@@ -29,8 +29,8 @@ NewRows = tuple[Floats, Floats, Floats, Floats]
 NewItems = Callable[[Ints, "Descriptions | None"], NewRows]
 """What is believed of new items of groups [R], as numbers of the model, by what their features say
 where it reads any; called in the order of their rows."""
-OfRows = Callable[[Floats, Ints, npt.NDArray[np.integer]], Floats]
-"""Returns features [R, P] of rows [R] in groups [R], from what is known of their items [R, S]."""
+OfRows = Callable[[Floats, Ints], Floats]
+"""Returns features [R, P] of rows [R], from what is known of their items [R, S]."""
 Predict = Callable[[Ints], "Descriptions"]
 """Returns what features say, by their numbers in `Changes.features` [R]: [R, C]."""
 
@@ -145,7 +145,7 @@ class Catalogue:
         self._items = GrowingArray(np.int32)  # by row
         self._trained = table.num_items
         self._known: Floats = np.zeros((0, table.num_features), np.float32)  # by index
-        self._of_rows: OfRows = lambda known, rows, groups: known
+        self._of_rows: OfRows = lambda known, rows: known
         items = self._ids.indices(trained)
         self._items.extend(items)
         self._fit()
@@ -237,16 +237,13 @@ class Catalogue:
         It is their features, or what `of_rows` makes these of.
         """
         self._known = known
-        self._of_rows = of_rows or (lambda known, rows, groups: known)
+        self._of_rows = of_rows or (lambda known, rows: known)
         rows = np.arange(len(self._items))
-        features = self._features(self._items.values, rows, self.table.groups[rows])
-        self.table.set_features(features)
+        self.table.set_features(self._features(self._items.values, rows))
 
-    def _features(
-        self, items: npt.NDArray[np.integer], rows: Ints, groups: npt.NDArray[np.integer]
-    ) -> Floats:
-        """Return the features [R, P] of items [R], by index, in rows and groups [R]."""
-        return self._of_rows(rows_or_zero(self._known, items), rows, groups)
+    def _features(self, items: npt.NDArray[np.integer], rows: Ints) -> Floats:
+        """Return the features [R, P] of items [R], by index, in rows [R]."""
+        return self._of_rows(rows_or_zero(self._known, items), rows)
 
     def add(
         self,
@@ -356,7 +353,7 @@ class Catalogue:
         rows = np.arange(self.table.num_items, self.table.num_items + len(needed))
         described = None if predict is None else predict(changes.features[needed])
         means, scales, biases, bias_scales = self._new_items(groups[needed], described)
-        features = self._features(items, rows, groups[needed])
+        features = self._features(items, rows)
         self.table.append(means, scales, biases, groups[needed], bias_scales, features)
         self._items.extend(items)
         # Of an item that is named twice, the last row counts; earlier ones are never shown.

@@ -114,7 +114,7 @@ class ExactRanker:
         """Return the second stage for what the first found, None if that is nothing."""
         items = found[found >= 0]
         asked = user.histories[0], items, self.source_of(user), length
-        terms = self.terms.in_list(*asked, made=True)
+        terms = self.terms.in_list(*asked, time=user.time, made=True)
         if not len(items) or terms is None:
             return None
         own = np.sum(list(self.own_parts(user, items).values()), axis=0)
@@ -243,7 +243,7 @@ class ExactRanker:
 
     def _parts_in_list(self, users: Users, items: Ints, *, made: bool) -> dict[str, Doubles]:
         asked = users.histories[0], items, self.source_of(users), len(items)
-        in_list = self.terms.in_list(*asked, made=made)
+        in_list = self.terms.in_list(*asked, time=users.time, made=made)
         if in_list is None:
             return self.mean_parts(users, items)
         parts = self.own_parts(users, items) | in_list.mean_parts(np.arange(len(items)))

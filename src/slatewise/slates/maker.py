@@ -68,10 +68,11 @@ class SlateMaker:
         strategy: Strategy,
         seeds: Sequence[int],
         source: int | None = None,
+        time: int | None = None,
     ) -> list[Slate]:
         """Return the slates of users [B] with seeds [B], of k items or as many as there are.
 
-        They will be shown at a source, as the model numbers it; None for its usual one.
+        They will be shown at a source, as the model numbers it, and a time; see `Users`.
         """
         terms = self.ranker.terms
         notes = [f"{term} is not known yet: items count as new" for term in terms.unknown]
@@ -82,7 +83,7 @@ class SlateMaker:
         filters = [common] * len(users)
         if wanted.clicked == "exclude":
             filters = [_without(common, user.history.clicked) for user in users]
-        asking = Users([user.history for user in users], filters, seeds, source)
+        asking = Users([user.history for user in users], filters, seeds, source, time)
         return [
             self._slate(row[row >= 0], user, asked, strategy.name, notes)
             for row, user, asked in zip(
@@ -96,15 +97,16 @@ class SlateMaker:
         items: Sequence[ItemId],
         k: int | None = None,
         source: int | None = None,
+        time: int | None = None,
     ) -> RankedItems:
         """Order given items by their utility to a user, and return the k best, or all.
 
-        The list is shown at a source, as the model numbers it; None for its usual one.
+        The list is shown at a source, as the model numbers it, and a time; see `Users`.
         """
         items = list(dict.fromkeys(items))
         rows = self.catalogue.known(items)[0]
         rows = rows[self.ranker.table.available[rows]]
-        asking = Users([user.history], [NO_FILTER], [0], source)
+        asking = Users([user.history], [NO_FILTER], [0], source, time)
         parts = self.ranker.list_parts(asking, rows) if len(rows) else {}
         utilities = np.sum(list(parts.values()) or [np.empty(0)], axis=0)
         order = np.argsort(-utilities, kind="stable")[:k]
@@ -171,6 +173,7 @@ class SlateMaker:
             filter=asked.filters[0],
             notes=list(notes),
             source=asked.source,
+            time=asked.time,
         )
 
 

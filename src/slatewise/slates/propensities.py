@@ -49,7 +49,8 @@ def propensities(
         count = min(_AT_ONCE, draws - start)
         words = np.random.SeedSequence([seed, start]).generate_state(count, np.uint64)
         seeds = [int(word >> np.uint64(16)) for word in words]
-        users = Users([slate.history] * count, [slate.filter] * count, seeds, slate.source)
+        same = [slate.history] * count, [slate.filter] * count, seeds
+        users = Users(*same, slate.source, slate.time)
         shown.append(strategy.slates(ranker, users, k))
     slates = np.concatenate(shown)  # [draws, k]
     numbers, rows = np.unique(slates, return_inverse=True)

@@ -255,7 +255,7 @@ class Recommender:
         clicked = tuple(slate.items.index(item) for item in dict.fromkeys(outcome.clicked))
         seen = seen_in_slate(seen, clicked)
         number = self.model.terms.usual_source if source is None else source
-        return Answer(self.view.of(slate.history, slate.numbers, number), seen, clicked)
+        return Answer(self.view.of(slate.history, slate.numbers, number, slate.time), seen, clicked)
 
     def source_number(self, source: str | None) -> int | None:
         """Return the number of a source, None for None, refusing one that is not known."""

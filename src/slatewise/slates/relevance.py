@@ -74,7 +74,7 @@ class Relevance:
         """Return what terms add in every draw, [J, k] or nothing, and what all is multiplied by."""
         if self._terms.candidates and len(items):
             asked = user.histories[0], items, self._source_of(user), len(items)
-            in_list = self._terms.in_list(*asked, made=True)
+            in_list = self._terms.in_list(*asked, time=user.time, made=True)
             assert in_list is not None
             added = in_list.draws(np.arange(len(items)), self._draws, _SEED + 3)
             return added, in_list.sharpness

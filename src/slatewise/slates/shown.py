@@ -83,9 +83,14 @@ class SlateView:
             )
         )
 
-    def of(self, history: UserHistory, rows: Ints, source: int) -> ShownSlate:
-        """Return a slate of items at rows [k], shown to a user with a history, from a source."""
-        offsets = self._ranker.terms.in_slate(history, rows, source)
+    def of(
+        self, history: UserHistory, rows: Ints, source: int, time: int | None = None
+    ) -> ShownSlate:
+        """Return a slate of items at rows [k], shown to a user with a history, from a source.
+
+        At a time, or without it, at the moment at which terms last learned of items.
+        """
+        offsets = self._ranker.terms.in_slate(history, rows, source, time)
         if self._positions is not None:
             last = len(self._positions) - 1
             added = self._positions[np.minimum(np.arange(len(rows)), last)]

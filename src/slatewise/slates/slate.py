@@ -39,6 +39,8 @@ class Slate:
     """what the slate could not take into account"""
     source: int | None = None
     """where it will be shown, as the model numbers it; None for its usual source"""
+    time: int | None = None
+    """when it is shown, as that of `Users`"""
 
     def __len__(self) -> int:
         """Return how many items are shown; fewer than asked for if there were no more."""
@@ -61,4 +63,4 @@ class Slate:
     @property
     def user(self) -> Users:
         """The user that this slate was made for."""
-        return Users([self.history], [self.filter], [self.seed], self.source)
+        return Users([self.history], [self.filter], [self.seed], self.source, self.time)

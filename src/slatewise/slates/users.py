@@ -111,6 +111,8 @@ class Users:
     """[B] of everything random in the slate of a user"""
     source: int | None = None
     """where their slates will be shown, as the model numbers it; None for its usual source"""
+    time: int | None = None
+    """when, in microseconds since 1970; None for the moment at which terms last learned of items"""
 
     @classmethod
     def of_clicks(cls, clicks: Sequence[Ints], seed: int, *, show_clicked: bool) -> "Users":
@@ -134,13 +136,14 @@ class Users:
     def each(self) -> Iterator["Users"]:
         """Yield them one by one."""
         for history, wanted, seed in zip(self.histories, self.filters, self.seeds, strict=True):
-            yield Users([history], [wanted], [seed], self.source)
+            yield Users([history], [wanted], [seed], self.source, self.time)
 
     def pieces(self, count: int) -> Iterator["Users"]:
         """Yield them in pieces of `count`, the last of which may be smaller."""
         for start in range(0, len(self), count):
             here = slice(start, start + count)
-            yield Users(self.histories[here], self.filters[here], self.seeds[here], self.source)
+            asked = self.histories[here], self.filters[here], self.seeds[here]
+            yield Users(*asked, self.source, self.time)
 
     def __len__(self) -> int:
         """Return B."""

@@ -16,6 +16,7 @@ from slatewise.slates.logs import refresh_from
 from slatewise.slates.term_weights import TermWeights
 from slatewise.training import load, save
 from tests.contract.world import END, ITEMS, small_log
+from tests.service.serving.world import a_service, put
 
 NAMES = ("history", "item_network", "popularity")
 QUICK = TrainingConfig(max_epochs=2)
@@ -101,7 +102,7 @@ def test_what_it_says_at_a_time_is_what_a_state_says_then(
 ) -> None:
     every, state = np.arange(ITEMS), term.state_after(dataset)
     then = np.full(ITEMS, END)
-    there = term.of_rows(state.features(END)[:ITEMS], every, dataset.item_groups, then)
+    there = term.of_rows(state.features(END)[:ITEMS], every, then)
     np.testing.assert_allclose(there, term.at_times(dataset)(every, then), atol=1e-5)
 
 
@@ -137,8 +138,27 @@ def test_what_the_shop_says_of_a_later_item_counts(
     (row,) = dataset.items.tail(1).rows(named=True)
     known, last = np.ones((1, len(term.popularity.names)), np.float32), np.array([ITEMS - 1])
     then = np.array([END])
-    wanted = term.of_rows(known, last, group, then)
+    wanted = term.of_rows(known, last, then)
     told = less.with_items(group, less.facts_of([row])[0])
-    np.testing.assert_allclose(told.of_rows(known, last, group, then), wanted, atol=1e-5)
+    np.testing.assert_allclose(told.of_rows(known, last, then), wanted, atol=1e-5)
     silent = less.with_items(group, {})
-    assert np.abs(silent.of_rows(known, last, group, then) - wanted).max() > 1e-3
+    assert np.abs(silent.of_rows(known, last, then) - wanted).max() > 1e-3
+
+
+def test_an_item_of_training_keeps_its_group_as_a_night_judges_it(
+    dataset: SlateDataset, tmp_path: Path
+) -> None:
+    config = ModelConfig(terms=("item_network",), dimensions=2, item_network_units=4)
+    model = fit(dataset, config, QUICK)
+    groups = model.terms.by_name["item_network"].arrays["net.of_group.weight"]
+    groups[:] = np.arange(groups.size).reshape(groups.shape)  # its few epochs taught it none
+    service = a_service(tmp_path / "shop", model)
+    live, every = service.live(), np.arange(ITEMS)
+    live.refresh(service.store, END)
+    before = live.ranker.table.features_of(every)
+    put(service, str(dataset.item_ids[0]), group="b")
+    assert service.live() is live
+    live.refresh(service.store, END)
+    assert live.catalogue.groups_of(every[:1]) == ["b"]
+    np.testing.assert_array_equal(live.ranker.table.features_of(every), before)
+    service.store.close()

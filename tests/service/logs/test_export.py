@@ -5,11 +5,15 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from slatewise.data.preparation import prepare
 from slatewise.errors import SlatewiseError
 from slatewise.service.logs import export_log, load_log
+from slatewise.service.nights.item_features import described_dataset
+from slatewise.service.nights.window import NightData
 from slatewise.service.store import Store
 from slatewise.service.store.records import ItemState, Outcome, SlateRecord
 from tests.service.logs.world import ITEMS, MINUTE, START, write
+from tests.service.serving.world import made
 
 STRANGE = 'a|b;"c",\td é'
 """An id with all that text could stumble over."""
@@ -34,6 +38,26 @@ def fill(store: Store, directory: Path) -> None:
         Outcome("unseen", 0, (), late),
     ]
     store.write(slates, outcomes)
+
+
+def test_a_removed_item_of_the_log_is_written_as_a_night_reads_it(
+    tmp_path: Path, store: Store
+) -> None:
+    items = [(name, "lamps", ItemState.SHOWN, {"price": 3.0}) for name in ("new", "gone", "unseen")]
+    store.put_items(items)
+    store.write(
+        [SlateRecord("one", "anna", START, "search", ("gone", "elsewhere"))],
+        [Outcome("one", None, ("gone",), START)],
+    )
+    store.remove_items(["gone", "unseen"])
+    out, table = tmp_path / "log.parquet", tmp_path / "items.parquet"
+    report = export_log(store, out, items=table)
+    assert report.items == 2
+    assert pl.read_parquet(table).rows() == [("gone", "lamps", 3.0), ("new", "lamps", 3.0)]
+    data = NightData(made(tmp_path / "night"), store, START + 1, 1.0, lambda *_: None)
+    night, exported = described_dataset(None, data), prepare(out, table, tmp_path / "dataset")
+    assert exported.items.sort("item_id").equals(night.items.sort("item_id"))
+    assert exported.items["group"].to_list() == ["lamps", "lamps", "unknown"]
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv"])

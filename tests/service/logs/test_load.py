@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from slatewise.data import SlateDataset
 from slatewise.data.formats import LogFormat
 from slatewise.data.preparation import prepare
 from slatewise.errors import InputError, SlatewiseError
@@ -227,6 +228,33 @@ def test_columns_of_new_items_come_along_as_their_features(tmp_path: Path, store
         assert date_columns(again)["made"].max() == 1_703_440_800_000_000
         kinds = usable_kinds(again, tmp_path / file)[0]
         assert (kinds["tags"], kinds["image"]) == ("tags", "embedding")
+
+
+def load_any(log: Path, directory: Path, store: Store) -> None:
+    if (log / "dataset.json").exists():
+        load_dataset(SlateDataset.open(log), directory, store)
+    else:
+        load_log(log, directory, store, items=log)
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+def test_features_that_are_too_long_are_refused_by_their_row(
+    tmp_path: Path, store: Store, prepared: bool
+) -> None:
+    log = write(tmp_path / "log")
+    file = log / "items.parquet"
+    table = pl.read_parquet(file).with_columns(
+        price=pl.lit(2.5), image=pl.Series([[0.123456789 + n] * 4_000 for n in range(60)])
+    )
+    both = pl.when(pl.col("item_id") == "a07").then("image").otherwise(None)
+    table.with_columns(back=both).write_parquet(file)
+    if prepared:
+        file = tmp_path / "dataset" / "items.parquet"
+        log = prepare(log, log, tmp_path / "dataset").path
+    with pytest.raises(InputError, match="item 'a07'") as refusal:
+        load_any(log, tmp_path, store)
+    assert (refusal.value.file, refusal.value.row) == (file, 8)
+    assert "65,536" in refusal.value.remedy
 
 
 def test_without_a_table_no_item_is_added(tmp_path: Path, store: Store) -> None:

@@ -112,6 +112,21 @@ def test_items_have_the_features_that_were_told_or_that_the_model_has_or_unknown
     assert transferred.item_vectors[at] == pytest.approx(expected[0].detach().numpy(), rel=1e-5)
 
 
+def test_the_shop_is_asked_for_its_features_once_a_night(
+    first: SlateModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = [replace(item, described=n) for n, item in enumerate(ITEMS, start=1)]
+    shelf = Shelf(VISITS, shop, {item.described: {"price": 1.0} for item in shop})
+    asked: list[int] = []
+    read = shelf.item_features
+    monkeypatch.setattr(shelf, "item_features", lambda some: asked.extend(some) or read(some))
+    window = night_data(tmp_path / "log", shelf)
+    described_dataset(first, window)
+    for _ in range(2):
+        assert len(window_features(first, window).described) == len(ITEMS)
+    assert sorted(asked) == [item.described for item in shop]
+
+
 def test_a_model_without_features_has_none(tmp_path: Path, first: SlateModel) -> None:
     plain = transfer(first, night_data(tmp_path / "log", Shelf(VISITS)).dataset)
     found = window_features(plain, night_data(tmp_path / "again", Shelf(VISITS)))

@@ -294,3 +294,21 @@ def test_a_network_knows_what_the_shop_says_of_a_new_item(tmp_path: Path) -> Non
     for wrong in ({"made": "soon"}, {"price": "dear"}):
         with pytest.raises(SlatewiseError, match=f"column '{next(iter(wrong))}'"):
             live.refuse_misfits(wrong)
+
+
+def test_other_features_of_an_item_of_training_are_told_not_to_count_yet(tmp_path: Path) -> None:
+    config = ModelConfig(terms=("network",), network_units=4, network_members=1, dimensions=2)
+    dataset = small_log(tmp_path)
+    service = a_service(tmp_path / "service", model_of(config, dataset), GREEDY)
+    (row, other) = dataset.items.head(2).rows(named=True)
+    same = {name: value for name, value in row.items() if name not in ("item_id", "group")}
+    item, second = row["item_id"], other["item_id"]
+    assert service.outdated({item: same, "new": {"price": 99}}) == []
+    assert service.outdated({item: same | {"nobody reads": 1}}) == []
+    later = "these count from the next night on"
+    for changed in ({"price": 99}, {"brand": "b9"}, {"made": 1_600_000_000}):
+        told = service.outdated({item: same | changed})
+        assert told == [f"model 'main' was trained with other features of '{item}': {later}"]
+    (both,) = service.outdated({item: {"price": 99}, second: {"price": 99}})
+    assert both == f"model 'main' was trained with other features of '{item}' and 1 more: {later}"
+    service.store.close()

@@ -123,7 +123,7 @@ def test_replaying_needs_what_was_known_then_and_not_now(
         asked = Request.of_plain(serving.request, serving.k, serving.seed)
         live, user = service._live["main"], service._user(record.user_id, [])
         strategy = service._strategies[serving.arm]
-        now = live.answer(user.lookup(asked.clicks), asked, strategy, serving.seed)
+        now = live.answer(user.lookup(asked.clicks), asked, strategy, serving.seed, record.time)
         differ += tuple(now.slate.items) != record.items
     assert differ > len(records) / 2
 

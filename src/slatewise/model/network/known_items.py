@@ -137,6 +137,19 @@ def on_other_items(
     return found
 
 
+def read_otherwise(
+    tensors: Mapping[str, Tensor], items: Int64Array, facts: Facts
+) -> npt.NDArray[np.bool_]:
+    """Return for which items [R] of the fit facts say other than was known there."""
+    other = np.zeros(len(items), np.bool_)
+    if "item_columns" in facts:
+        known = tensors["item_columns"].numpy()[items]
+        other |= ~np.isclose(known, facts["item_columns"], atol=1e-4).all(1)
+    if "item_dates" in facts:
+        other |= (tensors["item_dates"].numpy().T[items] != facts["item_dates"]).any(1)
+    return other
+
+
 def _given(facts: Facts, name: str, otherwise: Tensor) -> Tensor:
     return torch.from_numpy(facts[name]) if name in facts else otherwise
 

@@ -13,13 +13,12 @@ def interactions_with_list(
 ) -> Interactions:
     """Return what a user saw as interactions, and a list of items as the last of them.
 
-    Slates without a time count as seen just now, or where a later one has a time, just before that;
-    those of an unknown source as of that of the list.
+    Slates without a time count as seen just now, or where a later one has a time, just before that.
+    All must be of sources that the model knows.
     """
     time = max(time, int(history.times.max(initial=0)))  # what she did is past, by any clock
     times = np.where(history.times > 0, history.times, time)
     times = np.minimum.accumulate(times[::-1])[::-1]  # [V]
-    sources = np.where(history.sources >= 0, history.sources, source)
     clicks = np.bincount(history.click_slates, minlength=len(history))
     slates = np.repeat(np.arange(len(history)), np.maximum(clicks, 1))  # [N] of each interaction
     clicked = np.full(len(slates) + 1, -1, np.int32)
@@ -32,7 +31,7 @@ def interactions_with_list(
         train_end=ends,
         valid_end=ends,
         times=torch.from_numpy(np.append(times[slates], time).astype(np.int64)),
-        sources=torch.from_numpy(np.append(sources[slates], source).astype("u1")),
+        sources=torch.from_numpy(np.append(history.sources[slates], source).astype("u1")),
         clicks=torch.from_numpy(clicked),
         slate_offsets=torch.from_numpy(offsets_of(np.append(lengths, len(items)))),
         slate_items=torch.from_numpy(np.append(seen, items).astype(np.int32)),

@@ -7,7 +7,6 @@ so that slates are predicted, and candidates ranked again, as without it.
 from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from pydantic import PositiveInt, PrivateAttr
 
@@ -152,12 +151,11 @@ class ItemNetworkTerm(ReadsItems, FeatureTerm):
             self._network.load_state_dict(own)
         return self._network
 
-    def of_rows(
-        self, known: Floats, rows: Int64Array, groups: npt.NDArray[np.integer], times: Int64Array
-    ) -> Floats:
-        """Return the last units of items in rows [R] of the model, with popularity [R, P].
+    def of_rows(self, known: Floats, rows: Int64Array, times: Int64Array) -> Floats:
+        """Return the last units [R, L] of items in rows [R] of the model, with popularity [R, P].
 
         Items that nobody described have the mean of all columns, and no group if theirs is new.
+        Those of training keep their group and columns, whatever the shop calls them since.
         """
         found, tensors = np.empty((len(rows), LAST), np.float32), self._tensors
         with torch.inference_mode():
@@ -170,8 +168,7 @@ class ItemNetworkTerm(ReadsItems, FeatureTerm):
                 features = standardised(tensors, features)
                 if "item_columns" in tensors:
                     features = torch.cat([features, own["item_columns"][:-1]], 1)
-                of = torch.from_numpy(groups[some].astype(np.int64)).clamp(max=self.groups)
-                units = self.network.units(features, of)
+                units = self.network.units(features, own["item_groups"].long())
                 found[some] = ((units - tensors["centre"]) / tensors["size"]).numpy()
         return found
 
@@ -179,12 +176,7 @@ class ItemNetworkTerm(ReadsItems, FeatureTerm):
         """Return what looks up the last units of items at any time of a log."""
         log = required_log(log, "what the network says of an item")
         index = PopularityIndex.of(self.popularity, log)
-        groups = self._tensors["item_groups"].numpy()  # as it knows them: a log has its own numbers
-
-        def look_up(items: Int64Array, times: Int64Array) -> Floats:
-            return self.of_rows(index.features(items, times), items, groups[items], times)
-
-        return look_up
+        return lambda items, times: self.of_rows(index.features(items, times), items, times)
 
     def item_state(self, num_items: int) -> PopularityState:
         """Return the popularity of items before any event: `of_rows` has the rest."""

@@ -41,12 +41,16 @@ class ItemState(Protocol):
 
 
 class ListMoment(NamedTuple):
-    """What a term that acts in lists knows of items at a time."""
+    """The moment of a list, and what a term that acts in lists knows of items then."""
 
     time: int
     """microseconds since 1970"""
     features: Callable[[Int64Array], Floats]
-    """Returns what its state said of items [K] then, 0 for items without events: [K, P]."""
+    """Returns what its state said of items [K] last, 0 for items without events: [K, P]."""
+
+    def at(self, time: int | None) -> "ListMoment":
+        """Return another moment, at which the same is known of items; itself for None."""
+        return self if time is None else self._replace(time=time)
 
 
 class ListFeatures(Protocol):

@@ -212,10 +212,8 @@ class NetworkTerm(ReadsItems, FeatureTerm):
 
     def describe_in(self, log: SlateDataset | None) -> Describe:
         """Return what computes the network's columns for interactions of a log."""
-        table, network = (
-            self.past.in_log(required_log(log, "what the network says of an item")),
-            self.network,
-        )
+        log, network = required_log(log, "what the network says of an item"), self.network
+        table = self.past.in_log(log, self._tensors["item_groups"].numpy())
 
         def describe(interactions: Interactions) -> Tensor:
             items, times = interactions.slate_items, cell_times(interactions)

@@ -17,6 +17,7 @@ from slatewise.features.item_features import ItemEncoder
 from slatewise.model.network.known_items import (
     facts_of,
     on_other_items,
+    read_otherwise,
     refuse_other_kinds,
     with_later,
 )
@@ -76,6 +77,10 @@ class ReadsItems(Config):
         groups = np.minimum(groups, self.groups)
         term._later = with_later(self._tensors, self._later, groups, facts)
         return term
+
+    def reads_otherwise(self, items: Int64Array, facts: Facts) -> npt.NDArray[np.bool_]:
+        """Return for which items [R] of its fit facts say other than it knows from there."""
+        return read_otherwise(self._tensors, items, facts)
 
     def refuse_misfits(self, values: Mapping[str, object], *, row: int | None = None) -> None:
         """Refuse columns and dates of an item that are of another kind."""

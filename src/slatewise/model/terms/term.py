@@ -263,10 +263,8 @@ class FeatureTerm(Term):
         """Return the state before any event. For terms that rank all items, or in lists."""
         raise NotImplementedError
 
-    def of_rows(
-        self, known: Floats, rows: Int64Array, groups: npt.NDArray[np.integer], times: Int64Array
-    ) -> Floats:
-        """Return the features [R, P] at times [R] of items in rows [R] and groups [R] of the model.
+    def of_rows(self, known: Floats, rows: Int64Array, times: Int64Array) -> Floats:
+        """Return the features [R, P] at times [R] of items in rows [R] of the model.
 
         `known` [R, S] is what a state says of them then, 0 for those it has not met; by default, it
         is the features. For terms that rank all items.
@@ -357,6 +355,10 @@ class FeatureTerm(Term):
     def with_items(self, groups: npt.NDArray[np.integer], facts: Facts) -> Self:
         """Return the term with more items behind those it knows: their groups, what is read."""
         return self
+
+    def reads_otherwise(self, items: Int64Array, facts: Facts) -> npt.NDArray[np.bool_]:
+        """Return for which items [R] of its fit facts say other than it knows from there."""
+        return np.zeros(len(items), np.bool_)
 
     def refuse_misfits(self, values: Mapping[str, object], *, row: int | None = None) -> None:
         """Refuse features of an item that are of another kind than the term reads."""

@@ -91,6 +91,7 @@ def _drawn(ranker: ExactRanker, slate: Slate, strategy: Strategy, draws: int, st
         [slate.filter] * count,
         [int(word >> np.uint64(16)) for word in seed.generate_state(count, np.uint64)],
         slate.source,
+        slate.time,
     )
     return strategy.slates(ranker, users, len(slate))
 

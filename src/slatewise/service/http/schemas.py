@@ -287,6 +287,13 @@ class ItemAnswer(_Answer):
     """what models that serve know of it, by their names, where that was asked for"""
 
 
+class ChangedItemAnswer(ItemAnswer):
+    """An item as it is from now on."""
+
+    notes: list[str] | None = None
+    """what does not count yet; left out if all does"""
+
+
 class ItemsAnswer(_Answer):
     """Items by their ids."""
 
@@ -299,6 +306,8 @@ class ChangedAnswer(_Answer):
     """How many items were changed: in effect for every request from now on."""
 
     changed: int
+    notes: list[str] | None = None
+    """what does not count yet; left out if all does"""
 
 
 class VisitAnswer(_Answer):

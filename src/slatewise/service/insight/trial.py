@@ -53,17 +53,27 @@ class Trial:
 
 
 def try_strategies(
-    live: Live, lookup: UserLookup, request: Request, strategies: Sequence[Strategy], seed: int
+    live: Live,
+    lookup: UserLookup,
+    request: Request,
+    strategies: Sequence[Strategy],
+    seed: int,
+    time: int,
 ) -> Trial:
-    """Make and explain the slates of strategies for a user, from one state of items."""
-    return live.consistently(lambda: _try(live, lookup, request, strategies, seed))
+    """Make and explain the slates of strategies for a user at a time, from one state of items."""
+    return live.consistently(lambda: _try(live, lookup, request, strategies, seed, time))
 
 
 def _try(
-    live: Live, lookup: UserLookup, request: Request, strategies: Sequence[Strategy], seed: int
+    live: Live,
+    lookup: UserLookup,
+    request: Request,
+    strategies: Sequence[Strategy],
+    seed: int,
+    time: int,
 ) -> Trial:
     projection, user = projection_of(live), live.known(lookup)
-    tried = [_slate(live, projection, user, request, one, seed) for one in strategies]
+    tried = [_slate(live, projection, user, request, one, seed, time) for one in strategies]
     history, catalogue = user.history, live.catalogue
     drawn = projection.of(live.maker.relevance.profiles(history))
     ids = map(str, catalogue.ids_of(history.clicked))
@@ -84,8 +94,9 @@ def _slate(
     request: Request,
     strategy: Strategy,
     seed: int,
+    time: int,
 ) -> TriedSlate:
-    slate = live.slate(replace(user), request, strategy, seed)
+    slate = live.slate(replace(user), request, strategy, seed, time)
     reasons = explain(live.ranker, live.catalogue, slate, DRAWS) if len(slate) else []
     points = projection.of(live.table.means_of(slate.numbers))
     return TriedSlate(strategy.name, slate, reasons, points)

@@ -1,15 +1,19 @@
 """Checks of a log before anything is written to the store."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import polars as pl
 
 from slatewise.data import SlateDataset
 from slatewise.data.columns import Columns
+from slatewise.data.formats import ItemsFormat
 from slatewise.data.log import Log
+from slatewise.data.tables import ROW, open_tables
 from slatewise.errors import InputError, SlatewiseError
 from slatewise.service.store.clock import AHEAD, EARLIEST, iso, wall_clock
+from slatewise.service.store.features import Features, features_text
 from slatewise.service.store.records import LONGEST, require_texts
 
 
@@ -28,6 +32,34 @@ def require_fit(dataset: SlateDataset, log: Log | None = None) -> None:
             raise InputError(f"{problem}.", remedy, column=field)
         file, row = _first(log, field, where)
         raise InputError(f"{problem}.", remedy, file=file, row=row, column=log.columns[field])
+
+
+def require_fit_features(
+    items: Iterable[tuple[str, Features]], table: Path, layout: ItemsFormat
+) -> None:
+    """Refuse features of items that the store cannot keep; name the row of the items table."""
+    for item, features in items:
+        try:
+            features_text(features)
+        except InputError as error:
+            longest = max(features, key=lambda name: len(json.dumps(features[name])))
+            file, row = _listed(table, layout, item)
+            raise InputError(
+                f"item {item!r}: {error.problem}; '{longest}' is the longest.",
+                f"{error.remedy} Or leave the column out of the table.",
+                file=file,
+                row=row,
+            ) from None
+
+
+def _listed(table: Path, layout: ItemsFormat, item: str) -> tuple[Path, int | None]:
+    """Return the file and row of an item in an items table."""
+    for part in open_tables(table, "items"):
+        ids = part.read([layout.item_id])
+        same = pl.col(layout.item_id).cast(pl.String).str.strip_chars() == item
+        if rows := ids.filter(same)[ROW].head(1).to_list():
+            return part.path, int(rows[0])
+    return table, None
 
 
 def _misfits(dataset: SlateDataset) -> Iterator[tuple[str, pl.Expr, str, str]]:

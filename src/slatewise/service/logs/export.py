@@ -19,11 +19,11 @@ import pyarrow.parquet as pq
 from slatewise.data.columns import Columns
 from slatewise.errors import SlatewiseError
 from slatewise.files import atomic_file
-from slatewise.service.logs.visits import LOG_SCHEMA, log_table
+from slatewise.service.logs.visits import LOG_SCHEMA, items_of_log, log_table
 from slatewise.service.store import Store
 from slatewise.service.store.feature_columns import feature_columns
 from slatewise.service.store.features import Features
-from slatewise.service.store.records import Item, ItemState, SlateRecord
+from slatewise.service.store.records import Item, SlateRecord
 
 SUFFIXES: Final = (".parquet", ".csv")
 _PAGE: Final = 5_000
@@ -61,18 +61,20 @@ def export_log(
     """
     for file in (out,) if items is None else (out, items):
         _require_suffix(file)
-    report = ExportReport()
+    report, shown = ExportReport(), set[str]()
     with _writer(out) as write:
         for batch in store.export(start, end):
             seen = [visit for visit in batch if visit.seen]
             write(log_table(seen, user_of))
+            for visit in seen:
+                shown.update(visit.slate.items[: visit.seen])
             report.slates += len(seen)
             report.clicks += sum(len(visit.clicked) for visit in seen)
             report.anonymous += sum(visit.slate.user_id is None for visit in seen)
             report.unseen += len(batch) - len(seen)
             progress("exporting", report.slates, None)
     if items is not None:
-        report.items = _write_items(store, items)
+        report.items = _write_items(store, items, shown)
     return report
 
 
@@ -121,11 +123,9 @@ def _text(rows: pa.Table) -> pl.DataFrame:
     return frame.with_columns(*lists, pl.col(Columns.TIME).dt.strftime(_TIME))
 
 
-def _write_items(store: Store, file: Path) -> int:
-    """Write the items that are shown or hidden, with groups and features; return how many."""
-    items = [
-        item for page in store.all_items() for item in page if item.state is not ItemState.REMOVED
-    ]
+def _write_items(store: Store, file: Path, shown: set[str]) -> int:
+    """Write the items that go with the log, with groups and features; return how many."""
+    items = list(items_of_log(store, shown))
     table = pl.DataFrame(
         {Columns.ITEM: [item.item_id for item in items], Columns.GROUP: [i.group for i in items]},
         schema={Columns.ITEM: pl.String, Columns.GROUP: pl.String},

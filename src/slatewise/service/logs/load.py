@@ -19,11 +19,11 @@ from slatewise.data.formats import ItemsFormat, LogFormat
 from slatewise.data.log import Log
 from slatewise.data.preparation import prepare
 from slatewise.data.reductions import PrepareConfig
-from slatewise.errors import SlatewiseError
+from slatewise.errors import InputError, SlatewiseError
 from slatewise.features.item_columns import typed_columns
 from slatewise.features.item_dates import MISSING, date_columns
 from slatewise.features.item_kinds import usable_kinds
-from slatewise.service.logs.checks import require_fit
+from slatewise.service.logs.checks import require_fit, require_fit_features
 from slatewise.service.logs.columns import slates_of
 from slatewise.service.store import Store
 from slatewise.service.store.bulk import LoadCounts
@@ -80,7 +80,9 @@ def load_log(
             progress=progress,
         )
         require_fit(dataset, source)
-        added = (0, {}) if items is None else _add_items(dataset, directory, store)
+        added: tuple[int, dict[str, str]] = (0, {})
+        if items is not None:
+            added = _add_items(dataset, directory, store, items, items_format or ItemsFormat())
         return _load(dataset, directory, store, added, begun, progress)
 
 
@@ -93,16 +95,27 @@ def load_dataset(
     """Load a dataset, whatever its split, and its items into the store of a service."""
     begun = time.monotonic()
     require_fit(dataset)
-    added = _add_items(dataset, directory, store)
+    file = dataset.path / "items.parquet"
+    added = _add_items(dataset, directory, store, file, ItemsFormat())
     return _load(dataset, directory, store, added, begun, progress)
 
 
-def _add_items(dataset: SlateDataset, directory: Path, store: Store) -> tuple[int, dict[str, str]]:
-    """Add the items that are new, with their columns; return how many, and which columns not."""
+def _add_items(
+    dataset: SlateDataset, directory: Path, store: Store, table: Path, layout: ItemsFormat
+) -> tuple[int, dict[str, str]]:
+    """Add the items that are new, with their columns; return how many, and which columns not.
+
+    Columns that the store cannot keep are refused by their row of the `table` that they are from.
+    """
     ids, groups = dataset.item_ids.cast(pl.String), dataset.items[Columns.GROUP]
     columns, skipped = _item_columns(dataset)
     features = _features(columns) if columns.width else repeat(None, len(ids))
-    added = store.add_items(zip(ids, groups, features, strict=True))
+    try:
+        added = store.add_items(zip(ids, groups, features, strict=True))
+    except InputError:
+        # Looked for only now: to write the features of a million items twice takes seconds.
+        require_fit_features(zip(ids, _features(columns), strict=True), table, layout)
+        raise
     _stamps(directory).change_items()
     return added, skipped
 

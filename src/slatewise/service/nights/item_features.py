@@ -11,23 +11,21 @@ Shapes: J items of the window, R that the shop described.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import polars as pl
 import torch
 
-from slatewise.data.columns import Columns
 from slatewise.data.dataset import SlateDataset
 from slatewise.data.ragged import Int64Array
 from slatewise.features.item_values import encode_values
 from slatewise.model.fitted import SlateModel
 from slatewise.model.item_features import ItemFeatures
 from slatewise.model.terms.known import NOBODY, Facts
-from slatewise.service.nights.window import DESCRIBED, NightData
+from slatewise.service.nights.window import NightData, read_features
 from slatewise.service.store.feature_columns import feature_columns
-
-_PAGE: Final = 5_000
+from slatewise.service.store.features import Features
 
 
 @dataclass(frozen=True)
@@ -105,15 +103,12 @@ def described_dataset(model: SlateModel | None, data: NightData) -> SlateDataset
 
 def _given(
     data: NightData, index: Mapping[int | str, int]
-) -> Iterator[tuple[Int64Array, list[Mapping[str, Any]]]]:
+) -> Iterator[tuple[Int64Array, list[Features]]]:
     """Read page by page which items the shop described, and their features."""
-    given = pl.read_parquet(data.window.described)
-    given = given.filter(pl.col(Columns.ITEM).is_in(list(index)))
-    for page in given.iter_slices(_PAGE):
-        numbers = page[DESCRIBED].to_list()
-        found = data.store.item_features(numbers)
-        rows = [index[item] for item in page[Columns.ITEM].to_list()]
-        yield np.array(rows, np.int64), [found.get(number, {}) for number in numbers]
+    for items, features in read_features(data.window):
+        known = [number for number, item in enumerate(items) if item in index]
+        rows = [index[items[number]] for number in known]
+        yield np.array(rows, np.int64), [features[number] for number in known]
 
 
 def _of_networks(model: SlateModel, ids: Sequence[int | str]) -> dict[str, pl.Series]:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import torch
 
 from slatewise.data.dataset import SlateDataset
+from slatewise.data.ragged import Int64Array
 from slatewise.errors import SlatewiseError
 from slatewise.model.config import ModelConfig
 from slatewise.model.fitted import SlateModel
@@ -17,6 +18,7 @@ from slatewise.selection import SELECTION
 from slatewise.service.nights.item_features import NO_FEATURES, WindowFeatures
 from slatewise.service.serving.learned import LearnedItems
 from slatewise.service.serving.models import Models
+from slatewise.slates.predictive import Predictive
 from slatewise.training import runs
 from slatewise.training.warm import take_over
 
@@ -126,8 +128,8 @@ def transfer(
 ) -> SlateModel:
     """Return the model on the items of a dataset, with nothing learned from its interactions.
 
-    Items are matched by id. One that the model does not know gets what its group predicts, and its
-    features for a model that was trained with features, as it does when it is served.
+    Items are matched by id. Of one that the model does not know it believes what it does where it
+    is served (`Predictive`), by its group, which may be new too, and its features.
     """
     groups = torch.tensor(dataset.item_groups, dtype=torch.int64)
     longest = int(np.diff(dataset.slate_offsets).max())
@@ -141,9 +143,12 @@ def transfer(
         model.config, groups, dataset.group_names, longest, generator, sources, matrix
     )
     take_over(posterior, model, dataset)
+    posterior.pool, posterior.ranking = model.posterior.pool, model.posterior.ranking
     index = {item: number for number, item in enumerate(model.item_ids)}
     before = {name: number for number, name in enumerate(model.source_names)}
     known = np.array([index.get(item, -1) for item in dataset.item_ids.to_list()], np.int64)
+    numbers = _groups_as_known(dataset, model)
+    _set_new_items(posterior, model, np.flatnonzero(known < 0), numbers)
     return SlateModel(
         posterior,
         dataset.item_ids.to_list(),
@@ -152,13 +157,30 @@ def transfer(
         torch.zeros(len(groups)),
         terms=model.terms.on_items(
             known,
-            _groups_as_known(dataset, model),
+            numbers,
             features.described,
             features.facts,
             [before.get(name, -1) for name in dataset.source_names],
         ),
         item_encoder=None if prior is None else prior.encoder,
     )
+
+
+def _set_new_items(
+    posterior: Posterior, model: SlateModel, items: Int64Array, groups: Int64Array
+) -> None:
+    """Set new items [R] to what a model believes of them where it serves, by all groups [J]."""
+    predictive, features = Predictive(model), posterior.features_of(torch.from_numpy(items))
+    told = None if features is None else predictive.from_features(features.numpy())
+    vectors, spreads, biases, bias_scales = predictive(groups[items], told)
+    columns = model.config.item_columns
+    means, scales = (
+        torch.from_numpy(np.column_stack(parts)[:, :columns])
+        for parts in ((vectors, biases), (spreads, bias_scales))
+    )
+    with torch.no_grad():
+        posterior.items.mean[items] = means
+        posterior.items.raw[items] = posterior.items.raw_of(scales, most=0.999)
 
 
 def _groups_as_known(dataset: SlateDataset, model: SlateModel) -> npt.NDArray[np.int64]:

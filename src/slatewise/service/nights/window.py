@@ -1,29 +1,33 @@
 """The window of the log that a night learns from, read from the store as a log and its items."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Final, Protocol
 
 import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from slatewise.data.columns import UNKNOWN, Columns
 from slatewise.data.dataset import SlateDataset
 from slatewise.data.preparation import prepare
-from slatewise.service.logs.visits import LOG_SCHEMA, log_table
+from slatewise.service.logs.visits import LOG_SCHEMA, items_of_log, log_table
 from slatewise.service.store.clock import DAY
-from slatewise.service.store.features import Features
-from slatewise.service.store.records import Item, ItemState, SlateRecord, Visit
+from slatewise.service.store.features import Features, features_of
+from slatewise.service.store.records import Item, SlateRecord, Visit
 from slatewise.service.store.versions import VersionShelf
 
 Progress = Callable[[str, int, int | None], None]
 """Called with a stage, how much of it is done, and how much there is, if known."""
 
-DESCRIBED: Final = "described"
-"""The column of the change that gave an item's features."""
+FEATURES: Final = "features"
+"""The column of what the shop said of an item, as JSON."""
+_PAGE: Final = 5_000
 
 
 class VisitStore(Protocol):
@@ -57,8 +61,8 @@ class Window:
 
     log: Path
     items: Path
-    described: Path
-    """which change gave the features of an item, of those that have any"""
+    features: Path
+    """the features of the items that the shop described, as JSON"""
     start: int
     end: int
     """microseconds since 1970, left out"""
@@ -100,8 +104,7 @@ def export_window(
     store: VisitStore, folder: Path, start: int, end: int, progress: Progress
 ) -> Window:
     """Write the visits of [start, end) and the items they and the shop have, in a stream."""
-    log, items = folder / "log.parquet", folder / "items.parquet"
-    described = folder / "described.parquet"
+    log, items, features = (folder / f"{name}.parquet" for name in ("log", "items", "features"))
     shown: set[str] = set()
     slates = clicks = unseen = 0
     with pq.ParquetWriter(log, LOG_SCHEMA) as writer:
@@ -113,8 +116,8 @@ def export_window(
             slates, unseen = slates + len(seen), unseen + len(batch) - len(seen)
             clicks += sum(len(visit.clicked) for visit in seen)
             progress("reading the log", slates, None)
-    unknown = _write_items(store, items, described, shown)
-    return Window(log, items, described, start, end, slates, clicks, unseen, unknown)
+    unknown = _write_items(store, items, features, shown)
+    return Window(log, items, features, start, end, slates, clicks, unseen, unknown)
 
 
 def _user_of(slate: SlateRecord) -> str:
@@ -124,18 +127,13 @@ def _user_of(slate: SlateRecord) -> str:
     return f"u{slate.user_id}"
 
 
-def _write_items(store: VisitStore, file: Path, described: Path, shown: set[str]) -> int:
-    """Write the items that can be shown or were; return how many of those shown are unknown.
-
-    Removed items that no slate of the window has are left out: a shop has ever more of them.
-    """
+def _write_items(store: VisitStore, file: Path, features: Path, shown: set[str]) -> int:
+    """Write the items that can be shown or were; return how many of those shown are unknown."""
     groups, described_by = dict[str, str](), dict[str, int]()
-    for batch in store.all_items():
-        for item in batch:
-            if item.state is not ItemState.REMOVED or item.item_id in shown:
-                groups[item.item_id] = item.group
-                if item.described:
-                    described_by[item.item_id] = item.described
+    for item in items_of_log(store, shown):
+        groups[item.item_id] = item.group
+        if item.described:
+            described_by[item.item_id] = item.described
     unknown = shown - groups.keys()
     groups |= dict.fromkeys(unknown, UNKNOWN)
     # By id, so that the same log gives the same model.
@@ -143,7 +141,24 @@ def _write_items(store: VisitStore, file: Path, described: Path, shown: set[str]
     table = {Columns.ITEM: [item for item, _ in rows], Columns.GROUP: [group for _, group in rows]}
     schema = {Columns.ITEM: pl.String, Columns.GROUP: pl.String}
     pl.DataFrame(table, schema=schema).write_parquet(file)
-    changes = {Columns.ITEM: list(described_by), DESCRIBED: list(described_by.values())}
-    types = {Columns.ITEM: pl.String, DESCRIBED: pl.Int64}
-    pl.DataFrame(changes, schema=types).write_parquet(described)
+    _write_features(store, features, described_by)
     return len(unknown)
+
+
+def _write_features(store: VisitStore, file: Path, described_by: Mapping[str, int]) -> None:
+    """Write the features that changes gave to items: the store is asked once, page by page."""
+    schema = pa.schema({Columns.ITEM: pa.string(), FEATURES: pa.string()})
+    with pq.ParquetWriter(file, schema) as writer:
+        items = iter(described_by.items())
+        while page := list(islice(items, _PAGE)):
+            found = store.item_features([number for _, number in page])
+            texts = [json.dumps(found.get(number, {})) for _, number in page]
+            columns = {Columns.ITEM: [item for item, _ in page], FEATURES: texts}
+            writer.write_table(pa.table(columns, schema))
+
+
+def read_features(window: Window) -> Iterator[tuple[list[str], list[Features]]]:
+    """Yield the items that the shop described, page by page, and their features."""
+    for page in pq.ParquetFile(window.features).iter_batches(_PAGE):
+        texts = page[FEATURES].to_pylist()
+        yield page[Columns.ITEM].to_pylist(), [features_of(text) for text in texts]

@@ -20,7 +20,6 @@ from typing import Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from slatewise.features.user_history import UserHistory
 from slatewise.model.fitted import ItemId, SlateModel
 from slatewise.service.serving.learned import WHOLE, LearnedItems, is_whole_due
 from slatewise.service.store.records import ServedAnswer
@@ -28,6 +27,7 @@ from slatewise.slates.catalogue import Catalogue
 from slatewise.slates.exact import ExactRanker
 from slatewise.slates.learning import Answer, ItemLearner, MovedItems, learning_obstacle
 from slatewise.slates.shown import ShownSlate, SlateView
+from slatewise.slates.slate import Slate
 from slatewise.training import runs
 
 logger = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class BetweenNights:
         self._learner = ItemLearner(model, ranker.table)
         self._view = SlateView(model, ranker)
         self._sources = {one: number for number, one in enumerate(model.source_names)}
-        self._source = source
+        self._source, self._usual_source = source, model.terms.usual_source
         self._moved = np.full(0, -1, np.int64)  # by row, the number at which it last moved
         self._kept = 0  # the number of what is kept, as far as this worker knows
         self._begin: int | None = None
@@ -101,10 +101,10 @@ class BetweenNights:
             return None
         return cls(name, version, model, ranker, source, run)
 
-    def shown(self, history: UserHistory, rows: Ints, source: str | None) -> str:
+    def shown(self, slate: Slate, source: str | None) -> str:
         """Return what has to be known of a slate that is about to be shown, as text."""
-        number = self._sources.get(source or self._source, 0)
-        return self._view.of(history, rows, number).packed()
+        number = self._sources.get(source or self._source, self._usual_source)
+        return self._view.of(slate.history, slate.numbers, number, slate.time).packed()
 
     def read(self, store: ServedAnswers, until: int | None = None) -> "list[ServedAnswer] | None":
         """Read the next answers, up to a number or the last; None if there are no more."""

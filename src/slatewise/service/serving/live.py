@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -98,6 +98,7 @@ class Live:
         self.ranker = ExactRanker(model.posterior, table, model.terms)
         new_items = beliefs(self.ranker.terms)
         self.catalogue = Catalogue(table, ids, model.group_names, new_items, log.items, shown=False)
+        self._trained = len(self.catalogue)
         self.maker = SlateMaker(self.ranker, self.catalogue)
         self.maker.relevance  # noqa: B018 (made now, so that no request waits for it)
         self._log, self._run, self._features = log, run, None
@@ -172,6 +173,16 @@ class Live:
         if self._features is not None:
             self._features.refuse_misfits(features)
 
+    def outdated(self, features: Mapping[str, Features]) -> list[str]:
+        """Return the items of which this version goes by other features, those of its training."""
+        found = ((item, self.catalogue.find(item)) for item in features)
+        trained = {item: row for item, row in found if row is not None and row < self._trained}
+        if self._features is None or not trained:
+            return []
+        given = [features[item] for item in trained]
+        other = self.ranker.terms.read_otherwise(np.array([*trained.values()]), given)
+        return [item for item, differs in zip(trained, other, strict=True) if differs]
+
     def refresh(self, store: AnswerSource, time: int, until: int | None = None) -> None:
         """Take into account what terms know of all items at a time, if the model asks for it."""
         if self.states is None:
@@ -227,21 +238,26 @@ class Live:
         return self.states.due(time, self._refreshed[0])
 
     def answer(
-        self, lookup: UserLookup, request: Request, strategy: Strategy, seed: int
+        self, lookup: UserLookup, request: Request, strategy: Strategy, seed: int, time: int
     ) -> ServedSlate:
-        """Make a slate for the user of `lookup`, from one state of items and popularity."""
-        return self.consistently(lambda: self._answer(lookup, request, strategy, seed))
+        """Make a slate for the user of `lookup`, from one state of items and popularity.
+
+        It is shown at a time, up to a minute after what is known of popularity.
+        """
+        return self.consistently(lambda: self._answer(lookup, request, strategy, seed, time))
 
     def count_views(self) -> None:
         """Read how often training saw the items, once; pages show it, slates do not need it."""
         if self._run is not None and not len(self.catalogue.views):
             self.catalogue.views = runs.read_views(self._run)
 
-    def rank(self, lookup: UserLookup, request: Request) -> RankedItems:
-        """Order the items that a request allows for the user of `lookup` and for its source."""
-        items, (source, notes) = list(request.allow or ()), self._shown_at(request.source)
+    def rank(self, lookup: UserLookup, request: Request, time: int) -> RankedItems:
+        """Order the items that a request allows for the user of `lookup`, at its source and now."""
+        # Terms that see slates act in a given list, also where they rank no candidates again.
+        source, notes = self._shown_at(request.source, matters=self.ranker.terms.see_lists)
+        items = list(request.allow or ())
         ranked = self.consistently(
-            lambda: self.maker.rank(self.known(lookup), items, request.k, source)
+            lambda: self.maker.rank(self.known(lookup), items, request.k, source, time)
         )
         ranked.notes.extend(notes)
         return ranked
@@ -253,19 +269,23 @@ class Live:
             self._numbers = np.array([self._sources.get(name, -1) for name in names], np.int64)
         return lookup(self.catalogue, self._numbers)
 
-    def slate(self, user: KnownUser, request: Request, strategy: Strategy, seed: int) -> Slate:
-        """Make a slate for the source of a request."""
-        source, notes = self._shown_at(request.source)
-        (slate,) = self.maker.make([user], request, request.k, strategy, [seed], source)
+    def slate(
+        self, user: KnownUser, request: Request, strategy: Strategy, seed: int, time: int
+    ) -> Slate:
+        """Make a slate for the source of a request, and a time."""
+        matters = self.ranker.terms.candidates > 0
+        source, notes = self._shown_at(request.source, matters=matters)
+        (slate,) = self.maker.make([user], request, request.k, strategy, [seed], source, time)
         slate.notes.extend(notes)
         return slate
 
-    def _shown_at(self, name: str | None) -> tuple[int | None, list[str]]:
+    def _shown_at(self, name: str | None, *, matters: bool) -> tuple[int | None, list[str]]:
         """Return the number of a source, or None for the usual one and why that takes its place.
 
-        A source may be new: the next version learns it from the slates that are made now.
+        A source may be new: the next version learns it from the slates that are made now. None,
+        without a reason, where it does not matter.
         """
-        if name is None or not self.ranker.terms.candidates:  # else no slate depends on it
+        if name is None or not matters:
             return None, []
         if name in self._sources:
             return self._sources[name], []
@@ -274,14 +294,14 @@ class Live:
         return None, [f"the model has seen no slates from '{name}': {until}"]
 
     def _answer(
-        self, lookup: UserLookup, request: Request, strategy: Strategy, seed: int
+        self, lookup: UserLookup, request: Request, strategy: Strategy, seed: int, time: int
     ) -> ServedSlate:
-        slate = self.slate(self.known(lookup), request, strategy, seed)
+        slate = self.slate(self.known(lookup), request, strategy, seed, time)
         refreshed, counted = self._refreshed or (None, None)
         made = ServedSlate(slate, self.applied, refreshed, counted)
         if self.learning is None:
             return made
-        shown = self.learning.shown(slate.history, slate.numbers, request.source)
+        shown = self.learning.shown(slate, request.source)
         return made._replace(learned=self.learning.number, shown=shown)
 
     @contextmanager

@@ -73,7 +73,8 @@ class Replayer:
     def _make(self, live: Live, record: SlateRecord, serving: Serving, strategy: Strategy) -> Slate:
         request = Request.of_plain(serving.request, serving.k, serving.seed)
         user = self._user(record, serving)
-        return live.answer(user.lookup(request.clicks), request, strategy, serving.seed).slate
+        asked = user.lookup(request.clicks), request, strategy, serving.seed, record.time
+        return live.answer(*asked).slate
 
     def _user(self, record: SlateRecord, serving: Serving) -> User:
         if record.user_id is None or not serving.known:

@@ -5,7 +5,7 @@ import math
 import secrets
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -96,7 +96,9 @@ class Service:
         name = self._arm_of(request.user_id) or self._assign(slate_id)
         user, live = self._user(request.user_id, notes), self._live[self.config.arms[name].model]
         seed = secrets.randbits(48) if request.seed is None else request.seed
-        answer = live.answer(user.lookup(request.clicks), request, self._strategies[name], seed)
+        answer = live.answer(
+            user.lookup(request.clicks), request, self._strategies[name], seed, now
+        )
         serving = self._serving(name, live, request, answer, user)
         if not is_whole(serving.request):
             notes.append(f"the slate cannot be made again: its lists have more than {KEPT:,} bytes")
@@ -123,7 +125,7 @@ class Service:
         self._follow_items(notes)
         name = self._arm_of(request.user_id) or self._assign(secrets.token_hex(9))
         user, live = self._user(request.user_id, notes), self._live[self.config.arms[name].model]
-        ranked = live.rank(user.lookup(request.clicks), request)
+        ranked = live.rank(user.lookup(request.clicks), request, self.clock.now())
         notes += ranked.notes + self._missing(live)
         arm = next(arm for arm in self.arms if arm.name == name)
         return replace(arm, version=live.version), ranked, notes
@@ -173,6 +175,21 @@ class Service:
         """Refuse features of an item that a model which serves knows as something else."""
         for live in list(self._live.values()):
             live.refuse_misfits(features)
+
+    def outdated(self, features: Mapping[str, Features]) -> list[str]:
+        """Say of which items models that serve go by other features until they are trained again.
+
+        An item that training knew is where training left it: what was learned fits its old ones.
+        """
+        notes = []
+        for name, live in list(self._live.items()):
+            if items := live.outdated(features):
+                more = f" and {len(items) - 1:,} more" if len(items) > 1 else ""
+                notes.append(
+                    f"model '{name}' was trained with other features of {items[0]!r}{more}: "
+                    "these count from the next night on"
+                )
+        return notes
 
     def changed_users(self, ids: Iterable[str]) -> None:
         """Notify all workers that there is news of users in the store."""

@@ -36,4 +36,4 @@ def warm_up(config: ServiceConfig) -> None:
         model = config.models[arm.model].model
         live = Live.of_prior(arm.model, model, config.source, log)
         live.apply_items(log.number, store)
-        live.answer(ANONYMOUS.lookup(()), Request(k=2), arm.made, seed=0)
+        live.answer(ANONYMOUS.lookup(()), Request(k=2), arm.made, seed=0, time=1)

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 
+from slatewise.model.config import ModelConfig
 from slatewise.service.http.backend import Backend
+from tests.contract.world import model_of, small_log
 from tests.service.http.conftest import ITEMS, TestClient, client_of
 from tests.service.serving.world import a_model, promote
 
@@ -130,3 +132,17 @@ def test_a_model_that_knows_a_feature_says_what_does_not_fit(
         assert offered(client) == {"fine"}
         far = client.put("/v1/items/far", json={"group": "red", "features": {"price": 1e9}})
         assert "standard deviations" in far.json()["detail"]
+
+
+def test_features_that_do_not_count_yet_are_noted(
+    make_app: Callable[..., FastAPI], tmp_path: Path
+) -> None:
+    app, config = make_app(), ModelConfig(terms=("network",), network_units=4, network_members=1)
+    promote(tmp_path / "service", model_of(config, small_log(tmp_path)))
+    dear = {"group": "a", "features": {"price": 3}}
+    with client_of(app) as client:
+        many = client.put("/v1/items", json={"items": [{"id": "i3", **dear}]}).json()
+        assert many["changed"] == 1
+        assert "other features of 'i3'" in many["notes"][0]
+        assert client.put("/v1/items/i3", json=dear).json()["notes"] == many["notes"]
+        assert "notes" not in client.put("/v1/items/new", json=dear).json()

@@ -271,7 +271,7 @@ def _try(backend: Backend, live: Live, body: TryBody) -> TryAnswer:
     wanted = serving.Request(user_id=user, clicks=tuple(body.clicks), k=body.k, source=source)
     lookup = backend.service.lookup(wanted, notes)
     strategies = [named_strategy(name) for name in dict.fromkeys(body.strategies)]
-    trial = try_strategies(live, lookup, wanted, strategies, body.seed)
+    trial = try_strategies(live, lookup, wanted, strategies, body.seed, backend.service.clock.now())
     for tried in trial.slates[:1]:
         notes += tried.slate.notes
     return TryAnswer.model_validate(

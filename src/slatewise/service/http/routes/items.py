@@ -1,7 +1,7 @@
 """Items: offered, hidden and removed, in effect at once."""
 
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 
@@ -14,6 +14,7 @@ from slatewise.service.http.schemas import (
     ID_LENGTH,
     NO_NUL,
     ChangedAnswer,
+    ChangedItemAnswer,
     FeaturesBody,
     ItemAnswer,
     ItemBody,
@@ -63,7 +64,9 @@ async def get_item(request: Request, item_id: PathId) -> ItemAnswer:
     return (await backend.read(lambda: _answers(backend, [item])))[0]
 
 
-@changing.put("/items", summary="Add, show or hide items, all or none")
+@changing.put(
+    "/items", summary="Add, show or hide items, all or none", response_model_exclude_unset=True
+)
 async def put_items(request: Request, body: ItemsBody) -> ChangedAnswer:
     """Add, show or hide items: all of them or, where something is wrong, none."""
     backend: Backend = request.app.state.backend
@@ -73,19 +76,21 @@ async def put_items(request: Request, body: ItemsBody) -> ChangedAnswer:
     for index, item in enumerate(body.items):
         _refuse_misfits(backend, item.features, f"items.{index}.")
     await _put(backend, [_change(item.id, item) for item in body.items])
-    return ChangedAnswer(changed=len(body.items))
+    notes = _notes(backend, {item.id: item.features for item in body.items})
+    return ChangedAnswer(changed=len(body.items), **notes)
 
 
 @changing.put(
     "/items/{item_id:id}", summary="Add, show or hide an item", response_model_exclude_unset=True
 )
-async def put_item(request: Request, item_id: PathId, body: ItemBody) -> ItemAnswer:
+async def put_item(request: Request, item_id: PathId, body: ItemBody) -> ChangedItemAnswer:
     """Add an item, show it or hide it: in effect for the next slate, without training."""
     backend: Backend = request.app.state.backend
     _refuse_misfits(backend, body.features, "")
     await _put(backend, [_change(item_id, body)])
-    features = {} if body.features is None else {"features": body.features}
-    return ItemAnswer(id=item_id, group=body.group, state=body.state, **features)
+    found: dict[str, Any] = {} if body.features is None else {"features": body.features}
+    found |= _notes(backend, {item_id: body.features})
+    return ChangedItemAnswer(id=item_id, group=body.group, state=body.state, **found)
 
 
 @changing.delete("/items/{item_id:id}", summary="Remove an item", response_model_exclude_unset=True)
@@ -111,6 +116,13 @@ def _refuse_misfits(backend: Backend, features: FeaturesBody | None, prefix: str
         backend.service.refuse_misfits(features)
     except SlatewiseError as error:
         raise Problem(422, f"{prefix}features: {error.problem}", error.remedy) from None
+
+
+def _notes(backend: Backend, given: Mapping[str, FeaturesBody | None]) -> dict[str, list[str]]:
+    """Return what does not count yet of the features given to items, nothing if all does."""
+    features = {item: own for item, own in given.items() if own is not None}
+    notes = backend.service.outdated(features) if features else []
+    return {"notes": notes} if notes else {}
 
 
 async def _put(backend: Backend, changes: Sequence[Change]) -> None:
