@@ -129,9 +129,7 @@ def test_a_gpu_takes_more_users_a_step_where_an_epoch_still_has_many_steps() -> 
         assert sizes == [40 if likelihood == "slate" else 32, 3_593, 30_000]
         assert training.batch(2_300_000, likelihood) == 512
     assert TrainingConfig(batch_users=7).batch(2_300_000, "slate", "cuda") == 7
-    assert settled(ModelConfig(), training, FRONT_PAGE, device="cuda")[1].batch_users == max(
-        512, FRONT_PAGE.users // 64
-    )
+    assert settled(ModelConfig(), training, FRONT_PAGE, device="cuda")[1].batch_users == 30_000
 
 
 @pytest.fixture(scope="module")

@@ -63,14 +63,16 @@ def test_it_reads_dates_as_ages_at_the_time_of_a_ranking(
     assert "made" in term.reads_items
     made = dataset.items["made"].to_numpy() * SECOND
     item = int(np.argmin(made))
-    rows, groups = np.full(3, item), np.repeat(dataset.item_groups[item], 3)
+    rows = np.full(3, item)
     # Before its date, an hour after it, and long after; of the same popularity.
     times = made[item] + 3_600 * SECOND * np.array([-5, 1, 999])
     known = np.ones((3, len(term.popularity.names)), np.float32)
-    _, two, three = term.of_rows(known, rows, groups, times)
+    _, two, three = term.of_rows(known, rows, times)
     assert np.abs(two - three).max() > 1e-4
-    known[:, term.popularity.names.index(AGE)] = np.log1p(1)
-    one, two, _ = term.of_rows(known, rows, groups, times)
+    tick = round(term.refresh * SECOND)  # ages are those of the last refresh
+    hours = (times[1] // tick * tick - made[item]) / (3_600 * SECOND)
+    known[:, term.popularity.names.index(AGE)] = np.log1p(hours)
+    one, two, _ = term.of_rows(known, rows, times)
     np.testing.assert_allclose(one, two, atol=1e-5)  # not known then: first seen an hour ago
 
 

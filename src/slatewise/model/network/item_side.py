@@ -173,8 +173,12 @@ def changing(
     items: Int64Array,
     times: Int64Array,
 ) -> Tensor:
-    """Return what changes with time of items [F] at times [F], by their popularity: [F, P]."""
-    names = popularity.names
+    """Return what changes with time of items [F] at times [F], by their popularity: [F, P].
+
+    Ages are those of the last refresh, as popularity is.
+    """
+    names, tick = popularity.names, max(1, round(popularity.settings.refresh * SECOND))
+    times = times // tick * tick
     seen = known[:, names.index(f"views_{popularity.settings.half_lives[-1]:g}h")] != 0
     first_seen = known[:, names.index(AGE)].masked_fill(~seen, torch.nan)
     return torch.cat([known, ages_at(dates, items, times, first_seen)], 1)
