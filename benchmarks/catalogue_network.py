@@ -182,7 +182,7 @@ def costs(world: World) -> list[Row]:
         known = {n: own[like] + 0.01 * rng.random((count, 1)) for n, own in states.items()}
         start = time.process_time()
         now = np.full(count, last + 1)
-        network = terms[TERM].of_rows(known[TERM].astype(np.float32), like, groups, now)
+        network = terms[TERM].of_rows(known[TERM].astype(np.float32), like, now)
         refresh = time.process_time() - start
         profiles = means[:1] + 0.1 * rng.standard_normal((DRAWS, means.shape[1]))
         for names in ([n for n in terms if n != TERM], [*terms]):

@@ -25,6 +25,7 @@ from slatewise.selection import (
 from slatewise.selection.candidates import candidates_of, with_all, without
 from slatewise.selection.record import ANOTHER_SEED
 from slatewise.training import TrainingConfig
+from slatewise.training.sizes import SLATE_TERMS
 from tests.evaluation.test_logits import choosing_rows
 from tests.model.terms.logs import dataset_of, rows_of
 
@@ -190,6 +191,31 @@ def test_terms_that_training_takes_stay_unless_a_gain_is_ruled_out(
     found = select(dataset, MODEL, QUICK, training=TRAINING)
     assert found.model.terms == ("co_clicks", "history")
     assert {one.name for one in found.results if one.kept} == {"co_clicks", "history"}
+
+
+@pytest.mark.parametrize(("beside", "kept"), [(0.01, True), (0.0, False)])
+def test_the_default_terms_are_chosen_where_they_predict_better_together(
+    dataset: SlateDataset, monkeypatch: pytest.MonkeyPatch, beside: float, kept: bool
+) -> None:
+    """History seems to lose as long as the network is not beside it."""
+    usual = [name for name in SLATE_TERMS if TERMS[name].default_obstacle(dataset) is None]
+    monkeypatch.setattr(TERMS["network"], "obstacle", lambda dataset: None)
+    monkeypatch.setattr(TERMS["network"], "default_obstacle", lambda dataset: None)
+    usual.append("network")
+
+    def judge(self: object, choice: ModelChoice, stage: str, **options: object) -> Estimate:
+        terms = {*choice.model.terms}
+        value = -0.005 * ("history" in terms) + 0.02 * ("network" in terms)
+        value += (0.005 + beside) * ({"history", "network"} <= terms)
+        return Estimate.of(value, value + 1e-4 * np.linspace(-1, 1, 101), 1, "users")
+
+    monkeypatch.setattr(leave_out._Trials, "judge", judge)
+    monkeypatch.setattr(leave_out._Trials, "judge_baselines", lambda self: {})
+    found = select(dataset, MODEL, QUICK, training=TRAINING)
+    assert {one.name for one in found.results if one.kept} == ({*usual} if kept else {"network"})
+    assert {*found.model.terms} == ({*usual} if kept else {"network"})
+    beside_it = {one.name: one.gain for one in found.comparisons}
+    assert (leave_out.DEFAULT in beside_it) is not kept
 
 
 def test_a_term_that_another_model_names_by_its_import_path_is_no_candidate(

@@ -6,7 +6,8 @@ learned and is fitted for a few epochs more, as the larger is for comparison. Th
 candidate is the difference in log-likelihood one step ahead, on users who were in no fit, with a
 paired interval over users. Those whose interval lies above 0 with a gain worth having are kept, and
 so are the terms that training takes without asking, unless their interval rules such a gain out.
-Terms that see whole slates, the network, are tried last, beside those.
+Terms that see whole slates, the network, are tried last, beside those. Where what is left predicts
+worse than the terms that training takes, all of them together, these are chosen.
 
 Models are judged after calibration by source, as they are used. Trials are fitted by the slate
 likelihood whatever the model's own: only it is a probability of what happened, and a term adds the
@@ -49,11 +50,13 @@ from slatewise.training import TrainingConfig, fit
 from slatewise.training.sizes import SLATE_TERMS
 from slatewise.training.unused import training_of, unused_settings, without_unused
 
+DEFAULT: Final = "the default terms"
+"""Name of the trial, and of the comparison, of what training takes without asking."""
 Progress = Callable[[str, int, int], None]
 """Called with what is tried, how many trials are done, and how many there are in all."""
-_TRIALS: Final = 6
-"""Beside those of candidates: with all candidates, twice, with those that gain, with none, the
-baselines, and by another seed."""
+_TRIALS: Final = 7
+"""Beside those of candidates: with all candidates, twice, with those that gain, with the default
+terms, with none, the baselines, and by another seed."""
 
 
 def select(
@@ -108,7 +111,7 @@ def select(
     return Selection(
         without_unused(found, item_features=chosen.described),
         results,
-        _comparisons(work, bare, chosen),
+        _comparisons(work, bare, _with_default_terms(work, bare, names), chosen),
         impossible,
         [
             *_notes(dataset, trial),
@@ -150,7 +153,7 @@ def _choose(
     unless a gain is ruled out.
     """
     terms = [name for name in names if name in TERMS]
-    usual = [name for name in SLATE_TERMS if TERMS[name].default_obstacle(work.dataset) is None]
+    usual = _default_terms(work)
     seeing = [name for name in terms if TERMS[name].in_lists and TERMS[name].pooled]
     chosen, results = _left(work, bare, [name for name in names if name not in seeing], usual)
     for name in seeing:
@@ -160,7 +163,30 @@ def _choose(
         kept = gain.high >= work.config.least_gain
         results.append(CandidateResult(name, gain.value, gain.low, gain.high, kept))
         chosen = more if kept else chosen
+    default = _with_default_terms(work, bare, names)
+    if not _same(chosen, default):
+        # Beside the network a term may gain what it lost without it, as popularity on front pages.
+        lost = work.judge(default, DEFAULT) - work.judge(chosen, "with the terms that gain")
+        if lost.value >= work.config.least_gain:
+            results = [replace(one, kept=one.name in default.model.terms) for one in results]
+            chosen = default
     return chosen, sorted(results, key=lambda one: -one.gain)
+
+
+def _default_terms(work: "_Trials") -> list[str]:
+    """Return the terms that training takes without asking."""
+    return [name for name in SLATE_TERMS if TERMS[name].default_obstacle(work.dataset) is None]
+
+
+def _with_default_terms(work: "_Trials", bare: ModelChoice, names: list[str]) -> ModelChoice:
+    usual = _default_terms(work)
+    return with_all(bare, [name for name in names if name in usual])
+
+
+def _same(one: ModelChoice, other: ModelChoice) -> bool:
+    """Return whether two choices have the same parts, in whatever order."""
+    parts = [(set(each.model.terms), set(each.model.evidence)) for each in (one, other)]
+    return parts[0] == parts[1] and one.described == other.described
 
 
 def _left(
@@ -198,10 +224,14 @@ def _left(
     return chosen, results
 
 
-def _comparisons(work: "_Trials", bare: ModelChoice, chosen: ModelChoice) -> list[Comparison]:
-    """Compare the chosen model with what it began with, baselines, and itself by another seed."""
+def _comparisons(
+    work: "_Trials", bare: ModelChoice, default: ModelChoice, chosen: ModelChoice
+) -> list[Comparison]:
+    """Compare the chosen model with others, with baselines, and with itself by another seed."""
     score = work.judge(chosen, "with the terms that gain")
     others = {"the model without candidates": work.judge(bare, "the model without candidates")}
+    if not _same(chosen, default):
+        others[DEFAULT] = work.judge(default, DEFAULT)
     others |= work.judge_baselines()
     others[ANOTHER_SEED] = work.judge(chosen, "another seed", seed=work.seed + 1)
     rows = {name: (other, score - other) for name, other in others.items()}

@@ -32,14 +32,14 @@ def log_table(visits: Sequence[Visit], user_of: Callable[[SlateRecord], str]) ->
     return pa.Table.from_arrays(arrays, schema=LOG_SCHEMA)
 
 
-class ItemSource(Protocol):
+class ItemPages(Protocol):
     """What items are taken from."""
 
     def all_items(self) -> Iterable[list[Item]]:
         """Stream all items, also removed ones."""
 
 
-def items_of_log(store: ItemSource, shown: Container[str]) -> Iterator[Item]:
+def items_of_log(store: ItemPages, shown: Container[str]) -> Iterator[Item]:
     """Yield the items that can be shown, and those that were `shown` in a log.
 
     Removed items that no slate of the log has are left out: a shop has ever more of them.
