@@ -39,7 +39,7 @@ def test_terms_are_chosen_said_kept_and_trained(run: Run, folder: Path, tmp_path
     assert code == 0
     trials = [line for line in progress.splitlines() if line.startswith("choosing terms: ")]
     assert "with everything (trial 1 of 9; " in trials[0]
-    assert "another seed (trial 8 of 8; " in trials[-1]
+    assert "another seed (trial 9 of 9; " in trials[-1]
     assert all("s more)" in line for line in trials[2:])
     for part in (
         "Gain of each term",

@@ -171,6 +171,8 @@ def _choose(
         if gain.value < work.config.least_gain:
             results = [replace(one, kept=one.name in default.model.terms) for one in results]
             chosen = default
+    else:
+        work.skip(DEFAULT)
     return chosen, sorted(results, key=lambda one: -one.gain)
 
 
@@ -290,6 +292,10 @@ class _Trials:
             return self._score(lambda log: fitted[name])
 
         return {name: score(name) for name in fitted}
+
+    def skip(self, stage: str) -> None:
+        """Count a trial that is not needed among those that are done."""
+        self._done.add(stage)
 
     def _begin(self, stage: str) -> None:
         """Report what is tried next."""
