@@ -12,7 +12,7 @@ CATALOGUE_STEPS: Final = 64
 """Steps that it has where the likelihood has an exposure term, unless users are few."""
 LEAST_USERS, MOST_USERS = 32, 512
 MOST_ON_GPU: Final = 30_000
-"""Users of a step on a GPU, which takes as long for 500 as for 3,000."""
+"""Users of a step on a GPU, which takes twice as long for 30,000 as for 3,000."""
 
 
 class TrainingConfig(Config):
